@@ -1,0 +1,73 @@
+"""offcut: loop partitioning for dynamic shapes.
+
+Describe a tensor computation with symbolic sizes, compile it once, run it at every size. Names
+are loaded when first used, so that ``import offcut`` itself costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offcut.core.parser import parse as parse
+    from offcut.core.program import Program as Program
+    from offcut.core.sizes import assume as assume
+    from offcut.core.sizes import dim as dim
+    from offcut.core.tensor import absolute as absolute
+    from offcut.core.tensor import cast as cast
+    from offcut.core.tensor import compute as compute
+    from offcut.core.tensor import erf as erf
+    from offcut.core.tensor import exp as exp
+    from offcut.core.tensor import max as max
+    from offcut.core.tensor import maximum as maximum
+    from offcut.core.tensor import min as min
+    from offcut.core.tensor import minimum as minimum
+    from offcut.core.tensor import placeholder as placeholder
+    from offcut.core.tensor import reduce_axis as reduce_axis
+    from offcut.core.tensor import sqrt as sqrt
+    from offcut.core.tensor import sum as sum
+    from offcut.core.tensor import tanh as tanh
+    from offcut.core.tensor import where as where
+    from offcut.errors import CallError as CallError
+    from offcut.errors import DescribeError as DescribeError
+    from offcut.errors import InternalError as InternalError
+    from offcut.errors import OffcutError as OffcutError
+    from offcut.errors import ParseError as ParseError
+    from offcut.errors import PartitionError as PartitionError
+    from offcut.errors import TargetError as TargetError
+    from offcut.pipeline import Kernel as Kernel
+    from offcut.pipeline import compile as compile
+    from offcut.pipeline import partition as partition
+
+_HOME = {
+    "offcut.core.parser": ("parse",),
+    "offcut.core.program": ("Program",),
+    "offcut.core.sizes": ("assume", "dim"),
+    "offcut.core.tensor": (
+        *("absolute", "cast", "compute", "erf", "exp", "max", "maximum", "min", "minimum"),
+        *("placeholder", "reduce_axis", "sqrt", "sum", "tanh", "where"),
+    ),
+    "offcut.errors": (
+        *("CallError", "DescribeError", "InternalError", "OffcutError"),
+        *("ParseError", "PartitionError", "TargetError"),
+    ),
+    "offcut.pipeline": ("Kernel", "compile", "partition"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'offcut' has no attribute {name!r}")
+    for module in _HOME:
+        loaded = importlib.import_module(module)
+        globals().update({known: getattr(loaded, known) for known in _HOME[module]})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_MODULE_OF]

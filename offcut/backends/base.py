@@ -1,0 +1,88 @@
+"""What a back end and its callers agree on: the signature of a compiled kernel.
+
+Every kernel has one stable C entry, whatever its back end::
+
+    int32_t offcut_entry(void **pointers, const int64_t *sizes, const int64_t *strides, void *workspace);
+    int64_t offcut_workspace(const int64_t *sizes);          /* bytes, 64-byte aligned by the caller */
+
+    pointers   inputs, then outputs, then packed constants
+    sizes      the symbolic sizes in the order of `Signature.sizes`
+    strides    of inputs, then outputs, every axis in turn, in elements
+    status     0: done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """``floor((const + sum(coef * size)) / div)`` elements along one axis.
+
+    terms   (name of a size, coefficient), each name once, no zero coefficient
+    div     at least 1
+    """
+
+    const: int
+    terms: tuple[tuple[str, int], ...] = ()
+    div: int = 1
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The extent where the sizes have these values."""
+        return (self.const + sum(coef * sizes[name] for name, coef in self.terms)) // self.div
+
+    def __str__(self) -> str:
+        parts = [name if coef == 1 else f"{coef}*{name}" for name, coef in self.terms]
+        if self.const or not parts:
+            parts.append(str(self.const))
+        text = " + ".join(parts).replace("+ -", "- ")
+        if self.div == 1:
+            return text
+        return f"({text})//{self.div}" if len(parts) > 1 else f"{text}//{self.div}"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeFacts:
+    """``min <= name <= max`` and ``name % multiple_of == 0``."""
+
+    name: str
+    min: int
+    max: int
+    multiple_of: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """An affine fact between sizes, promised by `assume`.
+
+    kind   ">=": ``const + sum(coef * size) >= 0``; "==": ``… == 0``; "mod": ``… % modulus == 0``
+    text   as the user wrote it, for messages
+    """
+
+    kind: str
+    const: int
+    terms: tuple[tuple[str, int], ...]
+    text: str
+    modulus: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array that crosses the call: `dtype` is the element type's name, such as "float32"."""
+
+    name: str
+    dtype: str
+    shape: tuple[Extent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a call of a compiled kernel takes and gives; constants are not part of it."""
+
+    name: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    sizes: tuple[SizeFacts, ...]
+    relations: tuple[Relation, ...] = ()

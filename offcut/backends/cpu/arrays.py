@@ -1,0 +1,408 @@
+"""Arrays as a kernel sees them: numpy's, and any DLPack array in CPU memory.
+
+A `View` borrows memory: it never copies. What a kernel cannot read in place (an innermost stride
+other than 1, misaligned or byte-swapped elements) `readable` copies, and `OFFCUT_DEBUG=2` says so.
+
+DLPack is read natively, from the structure inside the capsule: numpy's own reader refuses
+bfloat16 and costs more than a small kernel. The capsule is held and never consumed, so its own
+destructor gives the memory back. Types that offer DLPack's C exchange interface are entered into
+a small table that generated code reads (`exchange_table`): their arrays then skip Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut import debug
+from offcut.core.dtypes import numpy_dtype
+from offcut.errors import CallError
+
+Array = npt.NDArray[Any]
+
+DLPACK_CODES: dict[str, tuple[int, int]] = {
+    "float32": (2, 32),
+    "float64": (2, 64),
+    "float16": (2, 16),
+    "bfloat16": (4, 16),
+    "int8": (0, 8),
+    "int16": (0, 16),
+    "int32": (0, 32),
+    "int64": (0, 64),
+    "uint8": (1, 8),
+    "uint16": (1, 16),
+    "uint32": (1, 32),
+    "uint64": (1, 64),
+    "bool": (6, 8),
+}
+"""Element type to DLPack's type code and width in bits."""
+
+_NAMES = {code: name for name, code in DLPACK_CODES.items()}
+_KINDS = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
+_DEVICES = {
+    2: "cuda",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    13: "cuda (managed)",
+    14: "oneapi",
+    15: "webgpu",
+    16: "hexagon",
+}
+_HOST = (1, 3, 11)  # plain memory, and memory pinned for CUDA or ROCm
+_READ_ONLY = 1
+_SHARE_WORK = 100_000  # steps of numpy's exact overlap test before two arrays count as overlapping
+
+EXCHANGE_SLOTS = 8
+EXCHANGE_WORDS = 6
+_exchange = (ctypes.c_uint64 * (EXCHANGE_SLOTS * EXCHANGE_WORDS))()
+_exchange_index = itertools.count()
+_exchange_types: dict[type, object] = {}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    )
+
+
+class _ExchangeApi(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_uint64),
+        ("managed_from_object", ctypes.c_uint64),
+        ("managed_to_object", ctypes.c_uint64),
+        ("tensor_from_object", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+    )
+
+
+_capsule_is = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Memory that an array lends to one call.
+
+    address     of element (0, …, 0), in bytes
+    strides     in elements; the innermost is 1 where its extent is at most 1. Meaningful only
+                where the array `fits`
+    dtype       the element type's name, such as "float32"
+    owner       keeps the memory alive; for the kind "numpy" the ndarray itself
+    kind        "numpy", "torch", or the name of another array package
+    fits        a kernel can use the memory in place: native byte order, aligned elements, strides
+                in whole elements, innermost stride 1
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    writeable: bool
+    owner: object
+    kind: str
+    fits: bool
+
+
+def view(array: object, at: str, *, op: str) -> View:
+    """The memory of `array`, which is the argument `at` of the kernel `op`.
+
+    Raises CallError when it is no array, not in CPU memory, or must not be read behind its
+    package's back (masked, recording gradients, negated lazily).
+    """
+    if isinstance(array, np.ndarray):
+        if isinstance(array, np.ma.MaskedArray):
+            raise CallError(
+                op,
+                f"{at} is a masked array",
+                at=at,
+                because="a compiled kernel reads every element, masked or not",
+                help=(f"{at}.filled(0)",),
+            )
+        return _numpy_view(array if type(array) is np.ndarray else array.view(np.ndarray))
+    if hasattr(type(array), "__dlpack__") and hasattr(type(array), "__dlpack_device__"):
+        return _dlpack_view(array, at, op)
+    raise CallError(
+        op,
+        f"{at} is not an array",
+        at=at,
+        because=f"it is a {type(array).__name__}; kernels take numpy and DLPack arrays",
+        help=(f"numpy.asarray({at}, dtype=...)",),
+    )
+
+
+def readable(source: View, at: str, *, op: str) -> View:
+    """`source` where it fits, else a contiguous copy of it."""
+    if source.fits:
+        return source
+    debug.note(2, f"{op}: {at} {_layout(source)} is copied to a contiguous temporary")
+    return _numpy_view(np.array(window(source), dtype=numpy_dtype(source.dtype), order="C"))
+
+
+def writable(target: View, at: str, *, op: str) -> View:
+    """`target` where it fits, else an uninitialised temporary that `window(target)` takes later."""
+    if target.fits:
+        return target
+    debug.note(2, f"{op}: {at} {_layout(target)} is computed in a contiguous temporary")
+    return _numpy_view(np.empty(target.shape, numpy_dtype(target.dtype)))
+
+
+def window(source: View) -> Array:
+    """The memory of a view as a numpy array, nothing copied."""
+    if isinstance(source.owner, np.ndarray):
+        return source.owner
+    dtype = numpy_dtype(source.dtype)
+    return np.asarray(_Interface(source, dtype.itemsize)).view(dtype)
+
+
+def share_memory(one: View, other: View) -> bool:
+    """Whether some byte belongs to both; also True where finding out would take too long."""
+    try:
+        work: Any = _SHARE_WORK  # the stub knows the two special values only
+        return np.shares_memory(window(one), window(other), max_work=work)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def repeats_memory(target: View) -> bool:
+    """Whether two elements of one view may share a place: a stride within the reach of smaller ones."""
+    array = window(target)
+    if 0 in array.shape:
+        return False
+    reach = array.itemsize
+    for stride, extent in sorted(
+        (abs(stride), extent) for stride, extent in zip(array.strides, array.shape, strict=True)
+    ):
+        if extent > 1 and stride < reach:
+            return True
+        reach += (extent - 1) * stride
+    return False
+
+
+def empty_like_kind(like: View | None, shape: tuple[int, ...], dtype: str) -> object:
+    """An uninitialised result: a torch tensor where `like` is one, else a numpy array.
+
+    Results of the other kinds start as numpy arrays too; `as_kind` hands them over once computed.
+    """
+    if like is not None and like.kind == "torch":
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=getattr(torch, dtype))
+    return np.empty(shape, numpy_dtype(dtype))
+
+
+def as_kind(like: View | None, original: object, result: object) -> object:
+    """The computed `result` as an array of the package that `original` (seen as `like`) is from.
+
+    A package that reads no DLPack arrays gets the numpy array.
+    """
+    if like is None or like.kind in ("numpy", "torch") or not isinstance(result, np.ndarray):
+        return result
+    namespace: Any = (
+        original.__array_namespace__()
+        if hasattr(original, "__array_namespace__")
+        else sys.modules.get(like.kind)
+    )
+    if not hasattr(namespace, "from_dlpack"):
+        return result
+    if result.dtype == numpy_dtype("bfloat16"):  # numpy cannot export it: hand over the bits
+        return namespace.from_dlpack(result.view(np.uint16)).view(namespace.bfloat16)
+    converted: object = namespace.from_dlpack(result)
+    return converted
+
+
+def exchange_table() -> int:
+    """Address of the table of DLPack C exchange functions, `EXCHANGE_SLOTS` rows of words.
+
+    Words of a row: type, tensor_from_object, allocate, managed_to_object, the attribute name
+    "requires_grad" or 0, 1 where arrays of the type are writeable. A row is valid once its type
+    is not 0; rows fill in order, when the slow path first meets a type, and stay.
+    """
+    return ctypes.addressof(_exchange)
+
+
+class _Interface:
+    """A view offered through numpy's array interface, as bytes of the element's width."""
+
+    def __init__(self, source: View, itemsize: int) -> None:
+        self.source = source
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (source.address, not source.writeable),
+            "shape": source.shape,
+            "strides": tuple(stride * itemsize for stride in source.strides),
+            "typestr": f"|V{itemsize}",
+        }
+
+
+def _numpy_view(array: Array) -> View:
+    size = max(array.itemsize, 1)
+    shape = array.shape
+    whole = all(stride % size == 0 for stride in array.strides)
+    strides = [stride // size for stride in array.strides]
+    if shape and shape[-1] <= 1:
+        strides[-1] = 1
+    fits = whole and array.flags.aligned and array.dtype.isnative
+    return View(
+        address=array.__array_interface__["data"][0],
+        shape=shape,
+        strides=tuple(strides),
+        dtype=array.dtype.name,
+        writeable=array.flags.writeable,
+        owner=array,
+        kind="numpy",
+        fits=fits and (not strides or strides[-1] == 1),
+    )
+
+
+def _dlpack_view(array: Any, at: str, op: str) -> View:
+    kind = type(array).__module__.partition(".")[0]
+    if getattr(array, "requires_grad", False) is True:
+        raise CallError(
+            op,
+            f"{at} requires grad",
+            at=at,
+            because="a compiled kernel records no gradient",
+            help=(f"{at}.detach()",),
+        )
+    if kind == "torch" and array.is_neg():
+        raise CallError(
+            op,
+            f"{at} is negated lazily",
+            at=at,
+            because="its memory holds the values before the sign is applied",
+            help=(f"{at}.resolve_neg()",),
+        )
+    try:
+        device, number = (int(part) for part in array.__dlpack_device__())
+        capsule = _capsule(array) if device in _HOST else None
+    except Exception as error:
+        raise CallError(
+            op,
+            f"{at} cannot be read through DLPack",
+            at=at,
+            because=f"its {type(array).__name__} says: {str(error).partition(chr(10))[0]}",
+            help=(f"numpy.asarray({at})",),
+        ) from error
+    if capsule is None:
+        raise CallError(
+            op,
+            f"{at} is not in CPU memory",
+            at=at,
+            because=f"it is on {_DEVICES.get(device, f'DLPack device {device}')}:{number}",
+            help=(f"{at}.cpu()" if kind == "torch" else f"numpy.asarray({at})",),
+        )
+    _register(array)
+    if _capsule_is(capsule, b"dltensor_versioned"):
+        versioned = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
+        tensor, writeable = versioned.tensor, not versioned.flags & _READ_ONLY
+    else:
+        tensor, writeable = _DLTensor.from_address(_address(capsule, b"dltensor")), True
+    rank = tensor.ndim
+    shape = tuple(tensor.shape[:rank])
+    strides = list(tensor.strides[:rank]) if tensor.strides else _contiguous(shape)
+    if shape and shape[-1] <= 1:
+        strides[-1] = 1
+    address = tensor.data + tensor.byte_offset
+    aligned = address % max(tensor.bits * tensor.lanes // 8, 1) == 0
+    return View(
+        address=address,
+        shape=shape,
+        strides=tuple(strides),
+        dtype=_dtype_name(tensor),
+        writeable=writeable,
+        owner=(array, capsule),
+        kind=kind,
+        fits=aligned and (not strides or strides[-1] == 1),
+    )
+
+
+def _capsule(array: Any) -> object:
+    try:
+        return array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return array.__dlpack__()
+
+
+def _address(capsule: object, name: bytes) -> int:
+    address: int = _capsule_pointer(capsule, name)
+    return address
+
+
+def _dtype_name(tensor: _DLTensor) -> str:
+    name = _NAMES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if name is not None:
+        return name
+    lanes = "" if tensor.lanes == 1 else f"x{tensor.lanes}"
+    return f"{_KINDS.get(tensor.code, f'type{tensor.code}_')}{tensor.bits}{lanes}"
+
+
+def _contiguous(shape: tuple[int, ...]) -> list[int]:
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _layout(source: View) -> str:
+    strides = window(source).strides
+    return f"(shape {source.shape}, strides {strides} bytes)"
+
+
+def _register(array: object) -> None:
+    """Enter the type of `array` into the exchange table, where it offers the interface itself.
+
+    A subclass does not: what it overrides would be skipped.
+    """
+    cls = type(array)
+    capsule = vars(cls).get("__dlpack_c_exchange_api__")
+    if capsule is None or cls in _exchange_types:
+        return
+    if not _capsule_is(capsule, b"dlpack_exchange_api"):
+        return
+    address: int | None = _address(capsule, b"dlpack_exchange_api")
+    while address and (api := _ExchangeApi.from_address(address)).major != 1:
+        address = api.previous
+    slot = next(_exchange_index)
+    if not address or not api.tensor_from_object or slot >= EXCHANGE_SLOTS:
+        return
+    grad = sys.intern("requires_grad")
+    _exchange_types[cls] = (capsule, grad)
+    row = slot * EXCHANGE_WORDS
+    _exchange[row + 1] = api.tensor_from_object
+    _exchange[row + 2] = api.allocate if api.managed_to_object else 0
+    _exchange[row + 3] = api.managed_to_object
+    _exchange[row + 4] = id(grad) if hasattr(cls, "requires_grad") else 0
+    _exchange[row + 5] = int(cls.__module__.partition(".")[0] == "torch")
+    _exchange[row] = id(cls)  # last: from here on other threads use the row

@@ -1,0 +1,776 @@
+"""The fast way from Python into a compiled kernel, generated beside the kernel.
+
+`fast_entry_ir` writes a function with CPython's METH_FASTCALL | METH_KEYWORDS signature: it reads
+the arrays, solves the sizes from their shapes, checks every fact of the signature, finds or
+allocates the result, and calls the kernel. It accepts exactly the good, plain calls. Whatever it
+does not like, it hands with the same arguments to a Python callable, the slow path, which is
+complete by itself and the only author of error messages: so a check here needs to be safe, never
+exact, and the two cannot disagree about a message.
+
+Arrays are read from numpy's object structure, or by the DLPack C exchange function of their type.
+The text holds no address, so that its object code may be cached on disk: CPython's functions,
+numpy's types, the packed constants and the slow path come through a table, the contents of the
+`bytes` object that Python passes as `self`. `fast_callable` fills it. What this assumes of
+CPython's and numpy's memory layout is verified once by `layout_holds`; where it does not hold,
+there is no fast way, only the slow one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.base import Argument, Extent, Signature
+from offcut.backends.cpu import arrays
+from offcut.core.dtypes import numpy_dtype
+
+RELEASE_ABOVE = 200_000
+"""Work (flop, or elements read and written) above which other Python threads run meanwhile."""
+
+_FIELDS = (
+    "slow",
+    "out_name",
+    "ndarray",
+    "true",
+    "exchange",
+    "release_above",
+    "empty",
+    "PyObject_Vectorcall",
+    "PyObject_GetAttr",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyErr_Clear",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyMem_RawMalloc",
+    "PyMem_RawFree",
+    "PyTuple_Size",
+    "PyTuple_GetItem",
+)
+_TYPE_OF = 8  # offset of ob_type in every object
+_BYTES_OF = 32  # offset of the contents of a bytes object
+_DATA, _RANK, _SHAPE, _STRIDES, _DESCR, _FLAGS = 16, 24, 32, 40, 56, 64  # of an ndarray's fields
+_ALIGNED, _WRITEABLE = 0x100, 0x400
+_EMPTY = 184  # index of PyArray_Empty in numpy's function table
+_FASTCALL_KEYWORDS = 0x0082
+_METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
+
+_READ_ARRAY = f"""
+; Reads one array: its shape, its strides in elements, its address. Null where the fast way refuses
+; it, the table where it is a numpy array, else the row of its type in the exchange table.
+define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline {{
+entry:
+  %dl = alloca [6 x i64]
+  %type.at = getelementptr i8, ptr %object, i64 {_TYPE_OF}
+  %type = load ptr, ptr %type.at
+  %ndarray.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("ndarray")}
+  %ndarray = load ptr, ptr %ndarray.at
+  %rank64 = sext i32 %rank to i64
+  %inner = sub i64 %rank64, 1
+  %size = shl i64 1, %shift
+  %mask = sub i64 %size, 1
+  %numpy = icmp eq ptr %type, %ndarray
+  br i1 %numpy, label %n.descr, label %d.find
+n.descr:
+  %descr.at = getelementptr i8, ptr %object, i64 {_DESCR}
+  %own.descr = load ptr, ptr %descr.at
+  %same = icmp eq ptr %own.descr, %descr
+  br i1 %same, label %n.rank, label %refuse
+n.rank:
+  %n.rank.at = getelementptr i8, ptr %object, i64 {_RANK}
+  %n.own.rank = load i32, ptr %n.rank.at
+  %n.ranked = icmp eq i32 %n.own.rank, %rank
+  br i1 %n.ranked, label %n.flags, label %refuse
+n.flags:
+  %flags.at = getelementptr i8, ptr %object, i64 {_FLAGS}
+  %own.flags = load i32, ptr %flags.at
+  %common = and i32 %own.flags, %flags
+  %flagged = icmp eq i32 %common, %flags
+  br i1 %flagged, label %n.read, label %refuse
+n.read:
+  %n.shape.at = getelementptr i8, ptr %object, i64 {_SHAPE}
+  %n.shape = load ptr, ptr %n.shape.at
+  %n.strides.at = getelementptr i8, ptr %object, i64 {_STRIDES}
+  %n.strides = load ptr, ptr %n.strides.at
+  %n.data.at = getelementptr i8, ptr %object, i64 {_DATA}
+  %n.data = load ptr, ptr %n.data.at
+  store ptr %n.data, ptr %address
+  br label %n.loop
+n.loop:
+  %i = phi i64 [ 0, %n.read ], [ %i.next, %n.store ]
+  %n.more = icmp slt i64 %i, %rank64
+  br i1 %n.more, label %n.axis, label %n.done
+n.axis:
+  %n.extent.at = getelementptr i64, ptr %n.shape, i64 %i
+  %n.extent = load i64, ptr %n.extent.at
+  %n.stride.at = getelementptr i64, ptr %n.strides, i64 %i
+  %n.stride = load i64, ptr %n.stride.at
+  %n.is.inner = icmp eq i64 %i, %inner
+  br i1 %n.is.inner, label %n.inner, label %n.outer
+n.inner:
+  %n.unit = icmp eq i64 %n.stride, %size
+  %n.single = icmp sle i64 %n.extent, 1
+  %n.suits = or i1 %n.unit, %n.single
+  br label %n.store.if
+n.outer:
+  %n.rest = and i64 %n.stride, %mask
+  %n.whole = icmp eq i64 %n.rest, 0
+  %n.forward = icmp sge i64 %n.stride, 0
+  %n.steps = and i1 %n.whole, %n.forward
+  br label %n.store.if
+n.store.if:
+  %n.good = phi i1 [ %n.suits, %n.inner ], [ %n.steps, %n.outer ]
+  %n.kept = phi i64 [ %size, %n.inner ], [ %n.stride, %n.outer ]
+  br i1 %n.good, label %n.store, label %refuse
+n.store:
+  %n.elements = ashr i64 %n.kept, %shift
+  %n.shape.to = getelementptr i64, ptr %shape, i64 %i
+  store i64 %n.extent, ptr %n.shape.to
+  %n.strides.to = getelementptr i64, ptr %strides, i64 %i
+  store i64 %n.elements, ptr %n.strides.to
+  %i.next = add i64 %i, 1
+  br label %n.loop
+n.done:
+  ret ptr %table
+d.find:
+  %exchange.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("exchange")}
+  %exchange = load ptr, ptr %exchange.at
+  %scalar = icmp eq i32 %rank, 0
+  br i1 %scalar, label %refuse, label %d.row
+d.row:
+  %k = phi i64 [ 0, %d.find ], [ %k.next, %d.other ]
+  %k.word = mul i64 %k, {arrays.EXCHANGE_WORDS}
+  %row = getelementptr i64, ptr %exchange, i64 %k.word
+  %row.type = load ptr, ptr %row
+  %found = icmp eq ptr %row.type, %type
+  br i1 %found, label %d.get, label %d.other
+d.other:
+  %k.next = add i64 %k, 1
+  %k.more = icmp slt i64 %k.next, {arrays.EXCHANGE_SLOTS}
+  br i1 %k.more, label %d.row, label %refuse
+d.get:
+  %get.at = getelementptr i64, ptr %row, i64 1
+  %get = load ptr, ptr %get.at
+  %got = call i32 %get(ptr %object, ptr %dl)
+  %d.ok = icmp eq i32 %got, 0
+  br i1 %d.ok, label %d.head, label %d.clear
+d.head:
+  %device.at = getelementptr i8, ptr %dl, i64 8
+  %device = load i32, ptr %device.at
+  %host = icmp eq i32 %device, 1
+  %d.rank.at = getelementptr i8, ptr %dl, i64 16
+  %d.own.rank = load i32, ptr %d.rank.at
+  %d.ranked = icmp eq i32 %d.own.rank, %rank
+  %code.at = getelementptr i8, ptr %dl, i64 20
+  %own.code = load i32, ptr %code.at
+  %coded = icmp eq i32 %own.code, %code
+  %d.shape.at = getelementptr i8, ptr %dl, i64 24
+  %d.shape = load ptr, ptr %d.shape.at
+  %d.strides.at = getelementptr i8, ptr %dl, i64 32
+  %d.strides = load ptr, ptr %d.strides.at
+  %strided = icmp ne ptr %d.strides, null
+  %offset.at = getelementptr i8, ptr %dl, i64 40
+  %offset = load i64, ptr %offset.at
+  %base = load i64, ptr %dl
+  %d.data = add i64 %base, %offset
+  store i64 %d.data, ptr %address
+  %d.low = and i64 %d.data, %mask
+  %d.aligned = icmp eq i64 %d.low, 0
+  %write = and i32 %flags, {_WRITEABLE}
+  %reads = icmp eq i32 %write, 0
+  %mutable.at = getelementptr i64, ptr %row, i64 5
+  %mutable = load i64, ptr %mutable.at
+  %is.mutable = icmp ne i64 %mutable, 0
+  %may = or i1 %reads, %is.mutable
+  %h1 = and i1 %host, %d.ranked
+  %h2 = and i1 %coded, %strided
+  %h3 = and i1 %d.aligned, %may
+  %h4 = and i1 %h1, %h2
+  %h5 = and i1 %h3, %h4
+  br i1 %h5, label %d.loop, label %refuse
+d.loop:
+  %j = phi i64 [ 0, %d.head ], [ %j.next, %d.store ]
+  %d.more = icmp slt i64 %j, %rank64
+  br i1 %d.more, label %d.axis, label %d.grad
+d.axis:
+  %d.extent.at = getelementptr i64, ptr %d.shape, i64 %j
+  %d.extent = load i64, ptr %d.extent.at
+  %d.stride.at = getelementptr i64, ptr %d.strides, i64 %j
+  %d.stride = load i64, ptr %d.stride.at
+  %d.is.inner = icmp eq i64 %j, %inner
+  %d.unit = icmp eq i64 %d.stride, 1
+  %d.forward = icmp sge i64 %d.stride, 0
+  %d.good = select i1 %d.is.inner, i1 %d.unit, i1 %d.forward
+  br i1 %d.good, label %d.store, label %refuse
+d.store:
+  %d.shape.to = getelementptr i64, ptr %shape, i64 %j
+  store i64 %d.extent, ptr %d.shape.to
+  %d.strides.to = getelementptr i64, ptr %strides, i64 %j
+  store i64 %d.stride, ptr %d.strides.to
+  %j.next = add i64 %j, 1
+  br label %d.loop
+d.grad:
+  %grad.at = getelementptr i64, ptr %row, i64 4
+  %grad = load ptr, ptr %grad.at
+  %plain = icmp eq ptr %grad, null
+  br i1 %plain, label %d.done, label %d.ask
+d.ask:
+  %getattr.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("PyObject_GetAttr")}
+  %getattr = load ptr, ptr %getattr.at
+  %answer = call ptr %getattr(ptr %object, ptr %grad)
+  %answered = icmp ne ptr %answer, null
+  br i1 %answered, label %d.answer, label %d.clear
+d.answer:
+  %decref.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("Py_DecRef")}
+  %decref = load ptr, ptr %decref.at
+  call void %decref(ptr %answer)
+  %true.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("true")}
+  %true = load ptr, ptr %true.at
+  %records = icmp eq ptr %answer, %true
+  br i1 %records, label %refuse, label %d.done
+d.done:
+  ret ptr %row
+d.clear:
+  %clear.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("PyErr_Clear")}
+  %clear = load ptr, ptr %clear.at
+  call void %clear()
+  br label %refuse
+refuse:
+  ret ptr null
+}}
+
+; Where DLPack's allocator reports an error: the slow path meets it again and tells.
+define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
+  ret void
+}}
+"""
+
+
+def solving_order(
+    signature: Signature, given: Collection[str] = ()
+) -> tuple[tuple[str, int, int], ...]:
+    """Which input's extent gives which size: (size, input, axis), in an order that can be followed.
+
+    An extent gives a size when it is affine in that one unknown, the others being `given` or
+    solved before. Sizes that do not occur in the result are determined by no shape.
+    """
+    known, order = set(given), list[tuple[str, int, int]]()
+    progress = True
+    while progress:
+        progress = False
+        for number, argument in enumerate(signature.inputs):
+            for axis, extent in enumerate(argument.shape):
+                unknown = [name for name, _ in extent.terms if name not in known]
+                if len(unknown) == 1 and extent.div == 1:
+                    order.append((unknown[0], number, axis))
+                    known.add(unknown[0])
+                    progress = True
+    return tuple(order)
+
+
+def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = False) -> str:
+    """IR text defining ``ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames)``.
+
+    It belongs into the module that defines `offcut_entry` and `offcut_workspace`.
+
+    constants   number of packed constants that the kernel takes after inputs and outputs
+    work        whether the module also defines ``i64 @offcut_work(ptr %sizes)``, the flop of a
+                call; otherwise the number of elements read and written stands in for it
+
+    Signatures with several outputs, or sizes that no shape determines, go the slow way always.
+    """
+    order = solving_order(signature)
+    text = _Text()
+    fast = len(signature.outputs) == 1 and len(order) == len(signature.sizes)
+    if fast:
+        _fast_body(text, signature, order, constants, work)
+    slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
+    result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
+    text.do(f"ret ptr {result}")
+    return (_READ_ARRAY if fast else "") + (
+        "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {\nentry:\n"
+        f"  %table = getelementptr i8, ptr %self, i64 {_BYTES_OF}\n{text}}}\n"
+    )
+
+
+def fast_callable(
+    signature: Signature,
+    address: int,
+    slow: Callable[..., object],
+    constants: Sequence[int] = (),
+    owners: Sequence[object] = (),
+) -> Callable[..., Any] | None:
+    """A builtin function that runs the code of `fast_entry_ir` at `address`.
+
+    constants   addresses of the packed constants
+    owners      what must live as long as the builtin: the code, the constants
+
+    None where this interpreter's memory layout is not the one that the code assumes.
+    """
+    if not layout_holds():
+        return None
+    out_name = sys.intern("out")
+    dtypes = [numpy_dtype(each.dtype) for each in (*signature.inputs, *signature.outputs)]
+    fields = {
+        "slow": id(slow),
+        "out_name": id(out_name),
+        "ndarray": id(np.ndarray),
+        "true": id(True),
+        "exchange": arrays.exchange_table(),
+        "release_above": RELEASE_ABOVE,
+        "empty": _numpy_function(_EMPTY),
+    }
+    words = [fields[name] if name in fields else _python_function(name) for name in _FIELDS]
+    words += [*map(id, dtypes), *constants]
+
+    # One bytes object holds the table and the PyMethodDef with its text: no garbage collection
+    # can take them from a builtin that is still alive, as it could a Python attribute.
+    names = ", ".join(each.name for each in signature.inputs)
+    label = signature.name.encode() + b"\0"
+    document = f"{signature.name}({names}, *, out=None)\n--\n\nA compiled kernel.\0".encode()
+    table = struct.pack(f"{len(words)}P", *words)
+    at = len(table) + _METHOD.size
+    holder = _new_bytes(at + len(label) + len(document))
+    start = id(holder) + _BYTES_OF
+    method = _METHOD.pack(start + at, address, _FASTCALL_KEYWORDS, start + at + len(label))
+    content = table + method + label + document
+    ctypes.memmove(start, content, len(content))
+    keeper = _Keeper("offcut")
+    keeper.kept = (slow, out_name, dtypes, tuple(owners))
+    builtin: Callable[..., Any] = _new_function(start + len(table), holder, keeper)
+    return builtin
+
+
+@cache
+def layout_holds() -> bool:
+    """Whether CPython's objects and numpy's arrays lie in memory as the generated code assumes."""
+    if (
+        sys.implementation.name != "cpython"
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+        or struct.calcsize("P") != 8
+    ):
+        return False
+    sample = b"offcut: contents"
+    if ctypes.string_at(id(sample) + _BYTES_OF, len(sample)) != sample:
+        return False
+    array = np.zeros((3, 5, 7), np.float32)[:, 1:3]
+    if not _is_laid_out(array):
+        return False
+    array.flags.writeable = False
+    try:
+        empty = _empty_function()
+    except (AttributeError, ImportError, ValueError):
+        return False
+    dtype = np.dtype(np.float32)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
+    made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
+    return (
+        _is_laid_out(array)
+        and made.shape == (4, 6)
+        and made.dtype == dtype
+        and made.flags.c_contiguous
+    )
+
+
+class _Keeper(str):
+    """A builtin's module name that keeps what the builtin uses alive."""
+
+    kept: tuple[object, ...]
+
+
+class _Text:
+    """Instructions of one function, with fresh names."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.count = 0
+        self.block = "entry"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+    def do(self, instruction: str) -> None:
+        self.lines.append(f"  {instruction}")
+
+    def let(self, value: str) -> str:
+        self.count += 1
+        self.do(f"%v{self.count} = {value}")
+        return f"%v{self.count}"
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def require(self, kind: str, type_: str, one: str, other: str | int) -> None:
+        """Go on where the comparison holds, else to the slow path."""
+        holds = self.let(f"icmp {kind} {type_} {one}, {other}")
+        self.require_true(holds)
+
+    def require_true(self, holds: str) -> None:
+        self.count += 1
+        self.do(f"br i1 {holds}, label %on{self.count}, label %slow")
+        self.label(f"on{self.count}")
+
+    def word(self, index: int, type_: str = "ptr", base: str = "%table") -> str:
+        """The 8-byte word `index` of the table, or of another base."""
+        at = self.let(f"getelementptr i64, ptr {base}, i64 {index}")
+        return self.let(f"load {type_}, ptr {at}")
+
+    def load(self, field: str, type_: str = "ptr") -> str:
+        return self.word(_FIELDS.index(field), type_)
+
+    def at(self, base: str, index: int) -> str:
+        return self.let(f"getelementptr i64, ptr {base}, i64 {index}")
+
+    def affine(self, const: int, terms: tuple[tuple[str, int], ...], sizes: dict[str, str]) -> str:
+        """``const + sum(coef * size)``."""
+        total = str(const)
+        for name, coef in terms:
+            scaled = sizes[name] if coef == 1 else self.let(f"mul i64 {sizes[name]}, {coef}")
+            total = scaled if total == "0" else self.let(f"add i64 {total}, {scaled}")
+        return total
+
+    def extent(self, extent: Extent, sizes: dict[str, str]) -> str:
+        total = self.affine(extent.const, extent.terms, sizes)
+        if extent.div == 1:
+            return total
+        quotient = self.let(f"sdiv i64 {total}, {extent.div}")
+        rest = self.let(f"srem i64 {total}, {extent.div}")
+        below = self.let(f"icmp slt i64 {rest}, 0")
+        return self.let(f"add i64 {quotient}, {self.let(f'sext i1 {below} to i64')}")
+
+
+def _fast_body(
+    text: _Text,
+    signature: Signature,
+    order: tuple[tuple[str, int, int], ...],
+    constants: int,
+    work: bool,
+) -> None:
+    """Everything from the first check to the return; falls off the end into the slow path."""
+    inputs, output = signature.inputs, signature.outputs[0]
+    arguments = (*inputs, output)
+    first = [sum(len(a.shape) for a in arguments[:n]) for n in range(len(arguments) + 1)]
+    for name, words in (
+        ("pointers", len(arguments) + constants),
+        ("sizes", len(signature.sizes)),
+        ("shapes", first[-1]),
+        ("strides", first[-1]),
+        ("prototype", 6),
+        ("result", 1),
+        ("managed", 1),
+    ):
+        text.do(f"%{name} = alloca [{max(words, 1)} x i64]")
+    text.require("eq", "i64", "%nargs", len(inputs))
+    unnamed, plain = text.let("icmp eq ptr %kwnames, null"), text.block
+    text.do(f"br i1 {unnamed}, label %begin, label %keyword")
+    text.label("keyword")
+    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
+    text.require("eq", "i64", size, 1)
+    name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 0)")
+    text.require("eq", "ptr", name, text.load("out_name"))
+    given = text.word(len(inputs), base="%args")
+    text.do("br label %begin")
+    keyword = text.block
+    text.label("begin")
+    text.do(f"%out = phi ptr [ null, %{plain} ], [ {given}, %{keyword} ]")
+
+    rows = []
+    for number, argument in enumerate(inputs):
+        array = text.word(number, base="%args")
+        rows.append(_read(text, argument, number, array, first[number], _ALIGNED))
+    sizes: dict[str, str] = {}
+    solved = set()
+    for name, number, axis in order:
+        extent = inputs[number].shape[axis]
+        found = text.word(first[number] + axis, "i64", "%shapes")
+        (coef,) = (coef for term, coef in extent.terms if term == name)
+        known = tuple(term for term in extent.terms if term[0] != name)
+        rest = text.affine(extent.const, known, sizes)
+        value = found if rest == "0" else text.let(f"sub i64 {found}, {rest}")
+        if coef != 1:
+            over = text.let(f"srem i64 {value}, {coef}")
+            text.require("eq", "i64", over, 0)
+            value = text.let(f"sdiv i64 {value}, {coef}")
+        sizes[name] = value
+        solved.add((number, axis))
+    for position, facts in enumerate(signature.sizes):
+        value = sizes[facts.name]
+        text.require("sge", "i64", value, facts.min)
+        text.require("sle", "i64", value, facts.max)
+        if facts.multiple_of != 1:
+            text.require("eq", "i64", text.let(f"srem i64 {value}, {facts.multiple_of}"), 0)
+        text.do(f"store i64 {value}, ptr {text.at('%sizes', position)}")
+    for number, argument in enumerate(inputs):
+        for axis, extent in enumerate(argument.shape):
+            if (number, axis) not in solved:
+                found = text.word(first[number] + axis, "i64", "%shapes")
+                text.require("eq", "i64", found, text.extent(extent, sizes))
+    for relation in signature.relations:
+        value = text.affine(relation.const, relation.terms, sizes)
+        if relation.kind == "mod":
+            value = text.let(f"srem i64 {value}, {relation.modulus}")
+        text.require("sge" if relation.kind == ">=" else "eq", "i64", value, 0)
+    extents = [text.extent(extent, sizes) for extent in output.shape]
+    text.do("%fresh = icmp eq ptr %out, null")
+    text.do("br i1 %fresh, label %allocate, label %given")
+
+    last = len(inputs)
+    text.label("given")
+    _read(text, output, last, "%out", first[last], _ALIGNED | _WRITEABLE)
+    for axis, extent_ in enumerate(extents):
+        text.require("eq", "i64", text.word(first[last] + axis, "i64", "%shapes"), extent_)
+    _require_disjoint(text, arguments, first)
+    text.do("store ptr %out, ptr %result")
+    text.do("br label %run")
+
+    text.label("allocate")
+    _allocate(text, output, last, extents, first[last], rows[0] if rows else "%table")
+    text.label("run")
+    _run(text, signature, constants, work, first[-1])
+    text.label("undo")
+    text.do("br i1 %fresh, label %drop, label %slow")
+    text.label("drop")
+    text.do(f"call void {text.load('Py_DecRef')}(ptr {text.word(0, base='%result')})")
+    text.do("br label %slow")
+    text.label("slow")
+
+
+def _read(text: _Text, argument: Argument, number: int, array: str, first: int, flags: int) -> str:
+    """Read an argument into shapes, strides and pointers; the row of its type, the table if numpy."""
+    shift = numpy_dtype(argument.dtype).itemsize.bit_length() - 1
+    row = text.let(
+        f"call ptr @offcut_array(ptr %table, ptr {array}, ptr {text.word(len(_FIELDS) + number)}, "
+        f"i32 {len(argument.shape)}, i64 {shift}, i32 {_code(argument.dtype)}, i32 {flags}, "
+        f"ptr {text.at('%shapes', first)}, ptr {text.at('%strides', first)}, "
+        f"ptr {text.at('%pointers', number)})"
+    )
+    text.require("ne", "ptr", row, "null")
+    return row
+
+
+def _code(dtype: str) -> int:
+    code, bits = arrays.DLPACK_CODES[dtype]
+    return code | bits << 8 | 1 << 16
+
+
+def _require_disjoint(text: _Text, arguments: tuple[Argument, ...], first: list[int]) -> None:
+    """No element of the output twice in memory, none within the reach of an input.
+
+    ``stride > sum of (extent - 1) * stride over the inner axes`` suffices for the first. Of an
+    array without elements the reach is nonsense, and harmless: it only asks the slow path.
+    """
+    ends = []
+    for number, argument in enumerate(arguments):
+        reach = "0"
+        for axis in reversed(range(len(argument.shape))):
+            extent = text.word(first[number] + axis, "i64", "%shapes")
+            stride = text.word(first[number] + axis, "i64", "%strides")
+            if number == len(arguments) - 1:
+                beyond = text.let(f"icmp sgt i64 {stride}, {reach}")
+                single = text.let(f"icmp sle i64 {extent}, 1")
+                text.require_true(text.let(f"or i1 {beyond}, {single}"))
+            steps = text.let(f"sub i64 {extent}, 1")
+            reach = text.let(f"add i64 {reach}, {text.let(f'mul i64 {steps}, {stride}')}")
+        elements = text.let(f"add i64 {reach}, 1")
+        width = numpy_dtype(argument.dtype).itemsize
+        start = text.word(number, "i64", "%pointers")
+        ends.append(
+            (start, text.let(f"add i64 {start}, {text.let(f'mul i64 {elements}, {width}')}"))
+        )
+    *others, (start, end) = ends
+    for other_start, other_end in others:
+        before = text.let(f"icmp ule i64 {end}, {other_start}")
+        after = text.let(f"icmp ule i64 {other_end}, {start}")
+        text.require_true(text.let(f"or i1 {before}, {after}"))
+
+
+def _allocate(
+    text: _Text, output: Argument, number: int, extents: list[str], first: int, row: str
+) -> None:
+    """A new result: numpy's, or by the DLPack allocator of the first input's type."""
+    rank = len(extents)
+    shape, strides = text.at("%shapes", first), text.at("%strides", first)
+    for axis, extent in enumerate(extents):
+        text.require("sge", "i64", extent, 0)
+        text.do(f"store i64 {extent}, ptr {text.at(shape, axis)}")
+    step = "1"
+    for axis in reversed(range(rank)):
+        text.do(f"store i64 {step}, ptr {text.at(strides, axis)}")
+        step = text.let(f"mul i64 {step}, {extents[axis]}")
+    numpy = text.let(f"icmp eq ptr {row}, %table")
+    text.do(f"br i1 {numpy}, label %numpy, label %exchange")
+
+    text.label("numpy")
+    descr = text.word(len(_FIELDS) + number)
+    text.do(f"call void {text.load('Py_IncRef')}(ptr {descr})")
+    made = text.let(f"call ptr {text.load('empty')}(i32 {rank}, ptr {shape}, ptr {descr}, i32 0)")
+    failed = text.let(f"icmp eq ptr {made}, null")
+    text.do(f"br i1 {failed}, label %raise, label %made")
+    text.label("raise")
+    text.do("ret ptr null")
+    text.label("made")
+    text.do(f"store ptr {made}, ptr %result")
+    data = text.let(f"getelementptr i8, ptr {made}, i64 {_DATA}")
+    address = text.let(f"load ptr, ptr {data}")
+    text.do(f"store ptr {address}, ptr {text.at('%pointers', number)}")
+    text.do("br label %run")
+
+    text.label("exchange")
+    allocate, convert = text.word(2, base=row), text.word(3, base=row)
+    text.require("ne", "ptr", allocate, "null")
+    words = (0, 1, rank | _code(output.dtype) << 32, shape, 0, 0)  # data, CPU, …, offset
+    for index, word in enumerate(words):
+        kind = "ptr" if isinstance(word, str) else "i64"
+        text.do(f"store {kind} {word}, ptr {text.at('%prototype', index)}")
+    status = text.let(
+        f"call i32 {allocate}(ptr %prototype, ptr %managed, ptr null, ptr @offcut_ignore)"
+    )
+    text.require("eq", "i32", status, 0)
+    managed = text.word(0, base="%managed")
+    tensor = text.at(managed, 4)  # after version, manager, deleter, flags
+    start = text.let(f"add i64 {text.word(0, 'i64', tensor)}, {text.word(5, 'i64', tensor)}")
+    text.do(f"store i64 {start}, ptr {text.at('%pointers', number)}")
+    unit = "true"
+    if rank:
+        actual = text.word(4, base=tensor)
+        given = text.let(f"icmp ne ptr {actual}, null")
+        source = text.let(f"select i1 {given}, ptr {actual}, ptr {strides}")
+        for axis in range(rank):
+            stride = text.word(axis, "i64", source)
+            text.do(f"store i64 {stride}, ptr {text.at(strides, axis)}")
+        dense, single = f"icmp eq i64 {stride}, 1", f"icmp sle i64 {extents[-1]}, 1"
+        unit = text.let(f"or i1 {text.let(dense)}, {text.let(single)}")
+    status = text.let(f"call i32 {convert}(ptr {managed}, ptr %result)")
+    converted = text.let(f"icmp eq i32 {status}, 0")
+    text.do(f"br i1 {converted}, label %converted, label %unconverted")
+    text.label("converted")
+    text.do(f"br i1 {unit}, label %run, label %undo")
+    text.label("unconverted")
+    text.do(f"call void {text.load('PyErr_Clear')}()")
+    text.do("br label %slow")
+
+
+def _run(text: _Text, signature: Signature, constants: int, work: bool, axes: int) -> None:
+    """The kernel itself, with its workspace, and without the interpreter's lock where it is long."""
+    arguments = len(signature.inputs) + 1
+    for constant in range(constants):
+        address = text.word(len(_FIELDS) + arguments + constant)
+        text.do(f"store ptr {address}, ptr {text.at('%pointers', arguments + constant)}")
+    needed = text.let("call i64 @offcut_workspace(ptr %sizes)")
+    text.do(f"%scratches = icmp sgt i64 {needed}, 0")
+    none = text.block
+    text.do("br i1 %scratches, label %scratch, label %go")
+    text.label("scratch")
+    padded = text.let(f"add i64 {needed}, 63")
+    block = text.let(f"call ptr {text.load('PyMem_RawMalloc')}(i64 {padded})")
+    empty = text.let(f"icmp eq ptr {block}, null")
+    text.do(f"br i1 {empty}, label %undo, label %align")
+    text.label("align")
+    above = text.let(f"add i64 {text.let(f'ptrtoint ptr {block} to i64')}, 63")
+    aligned = text.let(f"inttoptr i64 {text.let(f'and i64 {above}, -64')} to ptr")
+    text.do("br label %go")
+    text.label("go")
+    text.do(f"%block = phi ptr [ null, %{none} ], [ {block}, %align ]")
+    text.do(f"%workspace = phi ptr [ null, %{none} ], [ {aligned}, %align ]")
+    if work:
+        amount = text.let("call i64 @offcut_work(ptr %sizes)")
+    else:
+        amount = "0"
+        axis = 0
+        for argument in (*signature.inputs, signature.outputs[0]):
+            elements = "1"
+            for _ in argument.shape:
+                extent = text.word(axis, "i64", "%shapes")
+                elements = text.let(f"mul i64 {elements}, {extent}")
+                axis += 1
+            amount = text.let(f"add i64 {amount}, {elements}")
+    long = text.let(f"icmp sgt i64 {amount}, {text.load('release_above', 'i64')}")
+    call = "call i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
+    text.do(f"br i1 {long}, label %unlocked, label %locked")
+    text.label("unlocked")
+    state = text.let(f"call ptr {text.load('PyEval_SaveThread')}()")
+    free_status = text.let(call)
+    text.do(f"call void {text.load('PyEval_RestoreThread')}(ptr {state})")
+    text.do("br label %done")
+    text.label("locked")
+    held_status = text.let(call)
+    text.do("br label %done")
+    text.label("done")
+    text.do(f"%status = phi i32 [ {free_status}, %unlocked ], [ {held_status}, %locked ]")
+    text.do("br i1 %scratches, label %free, label %freed")
+    text.label("free")
+    text.do(f"call void {text.load('PyMem_RawFree')}(ptr %block)")
+    text.do("br label %freed")
+    text.label("freed")
+    ok = text.let("icmp eq i32 %status, 0")
+    text.do(f"br i1 {ok}, label %succeed, label %undo")
+    text.label("succeed")
+    result = text.word(0, base="%result")
+    text.do("br i1 %fresh, label %return, label %share")
+    text.label("share")
+    text.do(f"call void {text.load('Py_IncRef')}(ptr {result})")
+    text.do("br label %return")
+    text.label("return")
+    text.do(f"ret ptr {result}")
+
+
+def _is_laid_out(array: np.ndarray[Any, Any]) -> bool:
+    """Whether the fields of this array stand where the generated code reads them."""
+    at = id(array)
+    word = ctypes.c_uint64.from_address
+    rank, flags = (ctypes.c_int32.from_address(at + offset).value for offset in (_RANK, _FLAGS))
+    shape, strides = (
+        tuple((ctypes.c_int64 * array.ndim).from_address(word(at + offset).value))
+        for offset in (_SHAPE, _STRIDES)
+    )
+    return (
+        word(at + _TYPE_OF).value == id(type(array))
+        and word(at + _DATA).value == array.__array_interface__["data"][0]
+        and word(at + _DESCR).value == id(array.dtype)
+        and rank == array.ndim
+        and shape == array.shape
+        and strides == array.strides
+        and bool(flags & _WRITEABLE) == array.flags.writeable
+        and bool(flags & _ALIGNED) == array.flags.aligned
+    )
+
+
+def _python_function(name: str) -> int:
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+def _numpy_function(index: int) -> int:
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
+    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * index).value
+
+
+def _empty_function() -> Callable[..., Any]:
+    kind = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+    )
+    return kind(_numpy_function(_EMPTY))
+
+
+def _new_bytes(size: int) -> bytes:
+    """A bytes object of its own, yet to be filled."""
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)
+    made: bytes = kind(("PyBytes_FromStringAndSize", ctypes.pythonapi))(None, size)
+    return made
+
+
+def _new_function(method: int, holder: bytes, module: str) -> Callable[..., Any]:
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+    builtin: Callable[..., Any] = make(method, holder, module)
+    return builtin

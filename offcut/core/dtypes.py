@@ -1,0 +1,47 @@
+"""The element types, and numpy's name for each."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+INTEGERS = ("int64", "int32", "int8", "uint8")
+DTYPES = (*FLOATS, *INTEGERS)
+
+ITEM_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+}
+
+
+@cache
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """numpy's dtype of that name; bfloat16 is ml_dtypes'."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def neutral(op: str, dtype: str) -> int | float:
+    """The value that a reduction by `op` starts from.
+
+    For sum it is 0 (the true neutral element of float addition is -0.0, but an empty sum is 0);
+    for max and min the least and the greatest value of the type.
+    """
+    if op == "sum":
+        return 0.0 if dtype in FLOATS else 0
+    if dtype in FLOATS:
+        return float("-inf") if op == "max" else float("inf")
+    info = np.iinfo(numpy_dtype(dtype))
+    return int(info.min if op == "max" else info.max)

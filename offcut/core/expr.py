@@ -1,0 +1,226 @@
+"""Scalar expressions: what one statement instance computes, and where it reads.
+
+One family of nodes serves indices, conditions and values; the element type tells them apart:
+"index" for iteration coordinates and sizes (int64 at run time), "bool" for conditions, and the
+numeric types of `core.dtypes` for values. Nodes are values: frozen, hashable, equal when their
+fields are equal. `printer.py` says how they look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal of element type `dtype`."""
+
+    value: int | float
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """An iteration coordinate or a size: an integer, known by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``buffer[index]``: one index expression per axis of `buffer`, whose type is `dtype`."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """``a op b`` on equal types: ``+ - * / // % min max``; ``//`` and ``%`` floor, ``/`` is for values."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """``op(a)``: ``neg exp tanh erf sqrt abs log``."""
+
+    op: str
+    a: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """`a` converted to `dtype`; to an integer it truncates, as C does."""
+
+    a: Expr
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`then` where `condition` holds, else `other`; only the branch taken is accessed."""
+
+    condition: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``a op b`` as a condition: ``< <= > >= == !=``."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """``and``, ``or`` of two or more conditions, ``not`` of one."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """``values[index]``: a table of float64 literals, read at an index inside it."""
+
+    values: tuple[float, ...]
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`value` reduced over `axes` by ``sum``, ``max`` or ``min``; the outermost node of a compute."""
+
+    op: str
+    value: Expr
+    axes: tuple[str, ...]
+
+
+Expr: TypeAlias = (
+    Const
+    | Var
+    | Load
+    | Binary
+    | Unary
+    | Cast
+    | Select
+    | Compare
+    | Logic
+    | Lookup
+    | Reduce
+)
+
+
+def dtype_of(expr: Expr) -> str:
+    """The element type of an expression: "index", "bool" or a numeric type."""
+    match expr:
+        case Const(_, dtype) | Load(_, _, dtype) | Cast(_, dtype):
+            return dtype
+        case Var():
+            return "index"
+        case Binary(_, a, _) | Unary(_, a) | Reduce(_, a, _):
+            return dtype_of(a)
+        case Select(_, then, _):
+            return dtype_of(then)
+        case Compare() | Logic():
+            return "bool"
+        case Lookup():
+            return "float64"
+        case _:
+            assert_never(expr)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct operands, in printing order."""
+    match expr:
+        case Const() | Var():
+            return ()
+        case Load(_, index, _):
+            return index
+        case Binary(_, a, b) | Compare(_, a, b):
+            return (a, b)
+        case Unary(_, a) | Cast(a, _) | Reduce(_, a, _):
+            return (a,)
+        case Select(condition, then, other):
+            return (condition, then, other)
+        case Logic(_, args):
+            return args
+        case Lookup(_, index):
+            return (index,)
+        case _:
+            assert_never(expr)
+
+
+def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """`expr` with its direct operands replaced; the same object when nothing changed."""
+    if all(new is old for new, old in zip(parts, children(expr), strict=True)):
+        return expr
+    match expr:
+        case Const() | Var():
+            return expr
+        case Load():
+            return replace(expr, index=parts)
+        case Binary() | Compare():
+            return replace(expr, a=parts[0], b=parts[1])
+        case Unary() | Cast():
+            return replace(expr, a=parts[0])
+        case Reduce():
+            return replace(expr, value=parts[0])
+        case Select():
+            return Select(*parts)
+        case Logic():
+            return replace(expr, args=parts)
+        case Lookup():
+            return replace(expr, index=parts[0])
+        case _:
+            assert_never(expr)
+
+
+def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """`expr` with `rule` applied from the leaves up; where it returns None the node stays."""
+    new = rebuild(expr, tuple(rewrite(child, rule) for child in children(expr)))
+    changed = rule(new)
+    return new if changed is None else changed
+
+
+def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """`expr` with every `Var` named in `values` replaced."""
+    return rewrite(expr, lambda node: values.get(node.name) if isinstance(node, Var) else None)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node of `expr`, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def variables(expr: Expr) -> set[str]:
+    """The names of all `Var` nodes."""
+    return {node.name for node in walk(expr) if isinstance(node, Var)}
+
+
+def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """Every `Load` with the conditions of the `Select` branches around it, outermost first."""
+    yield from _loads(expr, ())
+
+
+def _loads(expr: Expr, path: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    if isinstance(expr, Load):
+        yield expr, path
+    if isinstance(expr, Select):
+        yield from _loads(expr.condition, path)
+        yield from _loads(expr.then, (*path, expr.condition))
+        yield from _loads(expr.other, (*path, Logic("not", (expr.condition,))))
+        return
+    for child in children(expr):
+        yield from _loads(child, path)

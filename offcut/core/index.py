@@ -1,0 +1,193 @@
+"""Index arithmetic: integer expressions folded as they are built.
+
+Canonical form: a sum of ``coefficient * atom`` in the order in which the atoms first appear, then
+the constant; an atom is a variable, a floor division, a modulo, a min or a max. Two quasi-affine
+expressions built here are equal as nodes when they are equal as such sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, Var, children, rebuild
+
+
+def const(value: int) -> Const:
+    """An integer literal."""
+    return Const(value, "index")
+
+
+def index(value: Expr | int) -> Expr:
+    """`value` as an index expression."""
+    return const(value) if isinstance(value, int) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``const + sum(coefficient * atom)``, no zero coefficient, each atom once."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    const: int
+
+    def expr(self) -> Expr:
+        """The sum as a node: positive terms first, so that it prints as a user would write it."""
+        result: Expr | None = None
+        for atom, coef in sorted(self.terms, key=lambda term: term[1] < 0):
+            term = atom if abs(coef) == 1 else Binary("*", const(abs(coef)), atom)
+            if result is None:
+                negative = Binary("*", const(coef), atom)
+                result = term if coef > 0 else negative
+            else:
+                result = Binary("+" if coef > 0 else "-", result, term)
+        if result is None:
+            return const(self.const)
+        if self.const:
+            result = Binary("+" if self.const > 0 else "-", result, const(abs(self.const)))
+        return result
+
+
+def linear(expr: Expr) -> Linear:
+    """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
+    match expr:
+        case Const(value, _):
+            return Linear((), int(value))
+        case Binary("+", a, b):
+            return _sum(linear(a), linear(b), 1)
+        case Binary("-", a, b):
+            return _sum(linear(a), linear(b), -1)
+        case Binary("*", a, b):
+            left, right = linear(a), linear(b)
+            if not left.terms:
+                return _scale(right, left.const)
+            if not right.terms:
+                return _scale(left, right.const)
+            return Linear(((Binary("*", left.expr(), right.expr()), 1),), 0)
+        case _:
+            return Linear(((expr, 1),), 0)
+
+
+def _scale(form: Linear, factor: int) -> Linear:
+    if factor == 0:
+        return Linear((), 0)
+    return Linear(tuple((atom, coef * factor) for atom, coef in form.terms), form.const * factor)
+
+
+def _sum(a: Linear, b: Linear, sign: int) -> Linear:
+    terms = dict(a.terms)
+    for atom, coef in b.terms:
+        terms[atom] = terms.get(atom, 0) + sign * coef
+    return Linear(tuple((atom, coef) for atom, coef in terms.items() if coef), a.const + sign * b.const)
+
+
+def add(*parts: Expr | int) -> Expr:
+    """The sum of `parts`."""
+    total = Linear((), 0)
+    for part in parts:
+        total = _sum(total, linear(index(part)), 1)
+    return total.expr()
+
+
+def sub(a: Expr | int, b: Expr | int) -> Expr:
+    """``a - b``."""
+    return _sum(linear(index(a)), linear(index(b)), -1).expr()
+
+
+def mul(a: Expr | int, b: Expr | int) -> Expr:
+    """``a * b``."""
+    return linear(Binary("*", index(a), index(b))).expr()
+
+
+def floordiv(a: Expr | int, b: Expr | int) -> Expr:
+    """``floor(a / b)`` for positive `b`; multiples of a constant `b` leave the quotient."""
+    a, b = index(a), index(b)
+    if not isinstance(b, Const):
+        return Binary("//", a, b)
+    divisor, form = int(b.value), linear(a)
+    if divisor == 1:
+        return form.expr()
+    inside = tuple(term for term in form.terms if term[1] % divisor)
+    outside = Linear(
+        tuple((atom, coef // divisor) for atom, coef in form.terms if coef % divisor == 0),
+        form.const // divisor,
+    )
+    if not inside:
+        return outside.expr()
+    rest = Linear(inside, form.const % divisor).expr()
+    return _sum(outside, Linear(((Binary("//", rest, b), 1),), 0), 1).expr()
+
+
+def mod(a: Expr | int, b: Expr | int) -> Expr:
+    """``a - b*floor(a / b)`` for positive `b`."""
+    a, b = index(a), index(b)
+    if not isinstance(b, Const):
+        return Binary("%", a, b)
+    divisor, form = int(b.value), linear(a)
+    inside = tuple((atom, coef) for atom, coef in form.terms if coef % divisor)
+    if not inside:
+        return const(form.const % divisor)
+    return Binary("%", Linear(inside, form.const % divisor).expr(), b)
+
+
+def ceildiv(a: Expr | int, b: int) -> Expr:
+    """``ceil(a / b)`` for positive `b`."""
+    return floordiv(add(a, b - 1), b)
+
+
+def minimum(a: Expr | int, b: Expr | int) -> Expr:
+    """The smaller of two."""
+    return _extreme("min", index(a), index(b))
+
+
+def maximum(a: Expr | int, b: Expr | int) -> Expr:
+    """The larger of two."""
+    return _extreme("max", index(a), index(b))
+
+
+def _extreme(op: str, a: Expr, b: Expr) -> Expr:
+    difference = linear(sub(a, b))
+    if not difference.terms:
+        return a if (difference.const <= 0) == (op == "min") else b
+    return Binary(op, a, b)
+
+
+def simplify(expr: Expr) -> Expr:
+    """An index expression rebuilt in the canonical form, its operands first."""
+    if isinstance(expr, Load):
+        return expr
+    parts = tuple(simplify(child) for child in children(expr))
+    match expr:
+        case Binary("+", _, _):
+            return add(*parts)
+        case Binary("-", _, _):
+            return sub(*parts)
+        case Binary("*", _, _):
+            return mul(*parts)
+        case Binary("//", _, _):
+            return floordiv(*parts)
+        case Binary("%", _, _):
+            return mod(*parts)
+        case Binary("min" | "max" as op, _, _):
+            return _extreme(op, *parts)
+        case _:
+            return rebuild(expr, parts)
+
+
+def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
+    """``a op b`` on indices; a `Const` of type "bool" when both sides differ by a constant."""
+    a, b = index(a), index(b)
+    difference = linear(sub(a, b))
+    if difference.terms:
+        return Compare(op, a, b)
+    d = difference.const
+    holds = {"<": d < 0, "<=": d <= 0, ">": d > 0, ">=": d >= 0, "==": d == 0, "!=": d != 0}[op]
+    return Const(int(holds), "bool")
+
+
+def literal(expr: Expr) -> int | None:
+    """The value of a constant expression, else None."""
+    return int(expr.value) if isinstance(expr, Const) else None
+
+
+def var(name: str) -> Var:
+    """A coordinate or a size by its name."""
+    return Var(name)

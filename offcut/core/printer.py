@@ -1,0 +1,179 @@
+"""The text form of expressions and loop programs: one line per statement, two spaces per level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Lookup,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+from offcut.core.program import (
+    Buffer,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Role,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+)
+
+# Binding strength, weakest first; a child of a weaker one is put in parentheses.
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
+_STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
+ASSIGN = {None: "=", "sum": "+=", "max": "max=", "min": "min="}
+
+
+def format_expr(expr: Expr) -> str:
+    """The text that `parse_expr` reads back into an equal node."""
+    return _expr(expr)[0]
+
+
+def _expr(expr: Expr) -> tuple[str, int]:
+    match expr:
+        case Const(value, dtype):
+            if dtype == "bool":
+                return ("true" if value else "false"), _ATOM
+            text = repr(float(value)) if isinstance(value, float) else str(value)
+            return text, _UNARY if text.startswith("-") else _ATOM
+        case Var(name):
+            return name, _ATOM
+        case Load(buffer, index, _):
+            return f"{buffer}[{_list(index)}]", _ATOM
+        case Binary("min" | "max" as op, a, b):
+            return f"{op}({_list((a, b))})", _ATOM
+        case Binary(op, a, b):
+            strength = _STRENGTH[op]
+            spaced = op if op in ("//", "%") or _is_scaling(expr) else f" {op} "
+            if op == "%":
+                spaced = " % "
+            return f"{_at(a, strength)}{spaced}{_at(b, strength + 1)}", strength
+        case Unary("neg", a):
+            return f"-({format_expr(a)})", _UNARY
+        case Unary(op, a):
+            return f"{op}({format_expr(a)})", _ATOM
+        case Cast(a, dtype):
+            return f"{dtype}({format_expr(a)})", _ATOM
+        case Select(condition, then, other):
+            return f"where({_list((condition, then, other))})", _ATOM
+        case Compare(op, a, b):
+            return f"{_at(a, _SUM)} {op} {_at(b, _SUM)}", _COMPARE
+        case Logic("not", (arg,)):
+            return f"not {_at(arg, _NOT + 1)}", _NOT
+        case Logic(op, args):
+            strength = _AND if op == "and" else _OR
+            return f" {op} ".join(_at(arg, strength + 1) for arg in args), strength
+        case Lookup(values, index):
+            return f"[{', '.join(map(repr, values))}][{format_expr(index)}]", _ATOM
+        case Reduce(op, value, axes):
+            return f"{op}({format_expr(value)}, {', '.join(axes)})", _ATOM
+        case _:
+            assert_never(expr)
+
+
+def _is_scaling(expr: Binary) -> bool:
+    """Whether this is ``8*i``: an index product by a literal, printed without spaces."""
+    return expr.op == "*" and isinstance(expr.a, Const) and expr.a.dtype == "index"
+
+
+def _at(expr: Expr, strength: int) -> str:
+    text, own = _expr(expr)
+    return text if own >= strength else f"({text})"
+
+
+def _list(parts: tuple[Expr, ...]) -> str:
+    return ", ".join(map(format_expr, parts))
+
+
+def format_program(program: Program) -> str:
+    """The text that `parse` reads back into an equal program."""
+    lines = [f"program {program.name}"]
+    lines += [_size(size) for size in program.sizes]
+    lines += [f"assume {format_expr(fact)}" for fact in program.assumptions]
+    lines += [_buffer(buffer) for buffer in program.buffers]
+    for stmt in program.body:
+        lines += _lines(stmt, "")
+    return "\n".join(lines)
+
+
+def format_stmt(stmt: Stmt) -> str:
+    """The text of one statement and all inside it."""
+    return "\n".join(_lines(stmt, ""))
+
+
+def _size(size: Size) -> str:
+    multiple = f" multiple_of {size.multiple_of}" if size.multiple_of != 1 else ""
+    return f"size {size.name} in {size.min}:{size.max + 1}{multiple}"
+
+
+def _buffer(buffer: Buffer) -> str:
+    layout = ""
+    if buffer.layout is not None:
+        p = buffer.layout
+        layout = f" @panels({p.rows}, {p.columns}, {p.width})"
+    return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"
+
+
+def _marks(*marks: str | None) -> str:
+    return "".join(f"  @{mark}" for mark in marks if mark)
+
+
+def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
+    deeper = indent + "  "
+    match stmt:
+        case For(name, lo, hi, body, role):
+            mark = _marks(None if role is Role.WHOLE else role.value)
+            yield f"{indent}for {name} in {format_expr(lo)}:{format_expr(hi)}{mark}"
+            yield from _block(body, deeper)
+        case If(condition, then, other):
+            yield f"{indent}if {format_expr(condition)}"
+            yield from _block(then, deeper)
+            if other:
+                yield f"{indent}else"
+                yield from _block(other, deeper)
+        case Let(name, lo, hi, value, body):
+            yield f"{indent}let {name} in {lo}:{hi} = {format_expr(value)}"
+            yield from _block(body, deeper)
+        case Tile(axes, body, where, form, role, microkernel):
+            rectangle = ", ".join(
+                f"{axis.iter} in {format_expr(axis.start)} +: {format_expr(axis.extent)}"
+                for axis in axes
+            )
+            condition = "" if where is None else f" where {format_expr(where)}"
+            marks = _marks(
+                None if role is Role.WHOLE else role.value,
+                None if form is Form.FULL else form.value,
+                microkernel and f"microkernel({microkernel})",
+            )
+            yield f"{indent}tile {rectangle}{condition}{marks}"
+            yield from _block(body, deeper)
+        case Store(buffer, index, value, reduce):
+            yield f"{indent}{buffer}[{_list(index)}] {ASSIGN[reduce]} {format_expr(value)}"
+        case Choose(options):
+            yield f"{indent}choose"
+            for option in options:
+                yield f"{deeper}option {option.label} costs {format_expr(option.cost)}"
+                yield from _block(option.body, deeper + "  ")
+        case _:
+            assert_never(stmt)
+
+
+def _block(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
+    for stmt in body:
+        yield from _lines(stmt, indent)

@@ -1,0 +1,262 @@
+"""Symbolic sizes: sympy symbols that carry facts, and the affine facts between them.
+
+A size is its name and its facts: ``dim("n")`` twice is the same size. Extents are sympy
+expressions in sizes; what isl can reason about, and so what offcut accepts, is a quasi-affine one:
+sums, integer multiples, ``//`` and ``%`` by positive integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import sympy
+from sympy.core.relational import Relational
+
+from offcut.core import index as ix
+from offcut.core.expr import Compare, Const, Expr, Var
+from offcut.errors import DescribeError
+
+MAX_SIZE = 2**31 - 1
+
+
+class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
+    """A symbolic size with ``min <= size <= max`` and ``size % multiple_of == 0``."""
+
+    __slots__ = ("max", "min", "multiple_of")
+
+    min: int
+    max: int
+    multiple_of: int
+
+    def __new__(cls, name: str, min: int, max: int, multiple_of: int) -> Dim:
+        self = sympy.Symbol.__xnew__(cls, name, integer=True, nonnegative=True)
+        self.min, self.max, self.multiple_of = min, max, multiple_of
+        return self  # type: ignore[no-any-return]
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.name, self.min, self.max, self.multiple_of), {}
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        content: tuple[Any, ...] = super()._hashable_content()
+        return (*content, self.min, self.max, self.multiple_of)
+
+    def __mod__(self, other: Any) -> Any:
+        return Residue(self, other) if isinstance(other, int) else super().__mod__(other)
+
+
+class Residue:
+    """``n % 8``: a sympy ``Mod`` that compares into a fact, so that ``assume(n % 8 == 0)`` reads well."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, size: Dim, modulus: int) -> None:
+        self.value = sympy.Mod(sympy.sympify(size), modulus)
+
+    def _sympy_(self) -> Any:
+        return self.value
+
+    def __eq__(self, other: object) -> Any:
+        return sympy.Eq(self.value, sympy.sympify(other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Any) -> Any:
+        return self.value + other
+
+    def __radd__(self, other: Any) -> Any:
+        return other + self.value
+
+    def __sub__(self, other: Any) -> Any:
+        return self.value - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.value
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value * other
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+SizeLike: TypeAlias = "int | sympy.Expr | Residue"
+
+
+def dim(name: str, min: int = 0, max: int = MAX_SIZE, multiple_of: int = 1) -> Dim:
+    """A symbolic size, known only when a kernel is called.
+
+    name          an identifier; two sizes of one name in one program must carry the same facts
+    min, max      inclusive bounds, ``0 <= min <= max <= 2**31 - 1``
+    multiple_of   every value is a multiple of it, at least 1
+
+    >>> n = dim("n", max=4096, multiple_of=8)
+    >>> n == dim("n", max=4096, multiple_of=8)
+    True
+
+    Raises DescribeError when no value satisfies the facts.
+    """
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise DescribeError(
+            "dim",
+            f"cannot name a size {name!r}",
+            because="a size is known by an ASCII identifier",
+            help=('dim("n")',),
+        )
+    for label, value in (("min", min), ("max", max), ("multiple_of", multiple_of)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise DescribeError(
+                "dim",
+                f"cannot take {label}={value!r}",
+                at=f"size {name}",
+                because="a fact of a size is a Python int",
+            )
+    first = -(-min // multiple_of) * multiple_of if multiple_of > 0 else 0
+    if not (0 <= min <= max <= MAX_SIZE and multiple_of >= 1 and first <= max):
+        raise DescribeError(
+            "dim",
+            f"no size can be in {min}…{max} and a multiple of {multiple_of}",
+            at=f"size {name}",
+            because=f"0 <= min <= max <= {MAX_SIZE} and multiple_of >= 1 leave no value",
+            help=('dim("n", min=1, max=4096, multiple_of=8)',),
+        )
+    return Dim(name, min, max, multiple_of)
+
+
+_facts: list[Relational] = []
+
+
+class Assumption:
+    """Facts in force from `assume` on; as a context manager, until the block ends."""
+
+    def __init__(self, facts: tuple[Relational, ...]) -> None:
+        self.facts = facts
+
+    def __enter__(self) -> Assumption:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fact in self.facts:
+            _facts.remove(fact)
+
+
+def assume(*facts: Any) -> Assumption:
+    """Promise affine facts between sizes, such as ``n <= m`` or ``n % 8 == 0``.
+
+    They hold for every program described with exactly these sizes, and each call is checked
+    against them. ``with assume(n <= m): …`` limits them to a block.
+
+    Raises DescribeError for what is not an affine relation between sizes.
+    """
+    for fact in facts:
+        because = ""
+        if not isinstance(fact, Relational):
+            because = (
+                f"it is {fact!r}: sympy compares with == by structure; "
+                "use sympy.Eq(a, b), or n % 8 == 0"
+            )
+        elif not all(isinstance(symbol, Dim) for symbol in fact.free_symbols):
+            because = "a fact is about sizes made by dim"
+        elif condition_of(fact) is None:
+            because = "isl decides quasi-affine facts only: no product of two sizes"
+        if because:
+            raise DescribeError(
+                "assume", f"cannot promise {fact}", because=because, help=("assume(n <= m)",)
+            )
+    _facts.extend(facts)
+    return Assumption(tuple(facts))
+
+
+def facts_about(sizes: Iterable[Dim]) -> tuple[Relational, ...]:
+    """The assumptions that speak of these sizes and no other."""
+    known = frozenset(sizes)
+    return tuple(dict.fromkeys(fact for fact in _facts if fact.free_symbols <= known))
+
+
+def size_expr(value: Any, what: str) -> Any:
+    """`value`, an int or an expression in sizes, as a sympy expression.
+
+    Raises DescribeError, naming `what`, for anything else and for what is not quasi-affine.
+    """
+    if isinstance(value, Residue):
+        value = value.value
+    integral = isinstance(value, int) or (hasattr(value, "__index__") and not hasattr(value, "node"))
+    if (integral and not isinstance(value, bool)) or isinstance(value, sympy.Expr):
+        expr = sympy.sympify(int(value)) if integral else value
+        if expr.free_symbols <= {s for s in expr.free_symbols if isinstance(s, Dim)}:
+            if index_of(expr) is not None:
+                return expr
+            raise DescribeError(
+                what,
+                f"cannot take the size {expr}",
+                because="isl decides quasi-affine sizes only: no product of two sizes, "
+                "no division but // and % by a positive int",
+                help=("2*n + 1, n//4 and n % 4 are accepted",),
+            )
+    raise DescribeError(
+        what,
+        f"cannot take the size {value!r}",
+        because="a size is an int or an expression in sizes made by dim",
+        help=('n = dim("n"); (n, 768)',),
+    )
+
+
+def index_of(expr: Any) -> Expr | None:
+    """A sympy expression in sizes as an index expression; None where it is not quasi-affine."""
+    if isinstance(expr, sympy.Symbol):
+        return Var(expr.name)
+    if isinstance(expr, sympy.Integer):
+        return ix.const(int(expr))
+    if isinstance(expr, sympy.Add):
+        parts = [index_of(arg) for arg in expr.args]
+        return None if None in parts else ix.add(*(part for part in parts if part is not None))
+    if isinstance(expr, sympy.Mul):
+        factor, rest = expr.as_coeff_Mul()
+        part = index_of(rest)
+        if part is None or not isinstance(factor, sympy.Integer):
+            return None
+        return ix.mul(int(factor), part)
+    if isinstance(expr, sympy.floor):
+        numerator, denominator = sympy.fraction(sympy.together(expr.args[0]))
+        part = index_of(sympy.expand(numerator))
+        ok = part is not None and isinstance(denominator, sympy.Integer) and denominator > 0
+        return ix.floordiv(part, int(denominator)) if part is not None and ok else None
+    if isinstance(expr, sympy.Mod):
+        part, modulus = index_of(expr.args[0]), expr.args[1]
+        ok = part is not None and isinstance(modulus, sympy.Integer) and modulus > 0
+        return ix.mod(part, int(modulus)) if part is not None and ok else None
+    return None
+
+
+def condition_of(fact: Relational) -> Expr | None:
+    """A relation between sizes as a condition; None where a side is not quasi-affine."""
+    a, b = index_of(fact.lhs), index_of(fact.rhs)
+    if a is None or b is None:
+        return None
+    return Compare("==" if fact.rel_op == "==" else fact.rel_op, a, b)
+
+
+def sympy_of(expr: Expr, sizes: dict[str, Any]) -> Any:
+    """An index expression as a sympy expression over the given sizes."""
+    from offcut.core.expr import Binary
+
+    match expr:
+        case Const(value, _):
+            return sympy.Integer(int(value))
+        case Var(name):
+            return sizes[name]
+        case Binary(op, a, b):
+            x, y = sympy_of(a, sizes), sympy_of(b, sizes)
+            return {
+                "+": lambda: x + y,
+                "-": lambda: x - y,
+                "*": lambda: x * y,
+                "//": lambda: sympy.floor(x / y),
+                "%": lambda: sympy.Mod(x, y),
+                "min": lambda: sympy.Min(x, y),
+                "max": lambda: sympy.Max(x, y),
+            }[op]()
+        case _:
+            raise ValueError(f"not an index expression: {expr}")

@@ -1,0 +1,22 @@
+"""`OFFCUT_DEBUG`: how much offcut says of what it does, on the standard error stream.
+
+Levels: 1 passes and times, 2 schedule, copies, predicted and measured, 3 IR after each changing
+pass, 4 generated code, 5 every rewrite with its rule, 6 assembly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def asked() -> int:
+    """The level asked for by the environment variable `OFFCUT_DEBUG`; 0 where it is unset."""
+    text = os.environ.get("OFFCUT_DEBUG", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def note(level: int, text: str) -> None:
+    """Write `text` as one line to standard error where `OFFCUT_DEBUG` is at least `level`."""
+    if asked() >= level:
+        sys.stderr.write(f"offcut: {text}\n")

@@ -1,0 +1,63 @@
+"""Every exception offcut raises on purpose.
+
+`OffcutError` is the user's to act on; `InternalError` is a bug in offcut.
+A bare `assert` is for facts the type checker cannot see, never for user input.
+"""
+
+from __future__ import annotations
+
+
+class OffcutError(Exception):
+    """Base of the errors a user can cause and can fix.
+
+    op       the call as the user made it
+    refused  what was asked for, in one clause
+    at       where: an argument, a source line and loop, a tensor
+    because  the fact that failed: a value, both sides of a mismatch, a witness
+    help     the nearest calls that would have been accepted
+
+    The text is built in ``__str__``, so raising one inside a search is cheap.
+    """
+
+    def __init__(
+        self, op: str, refused: str, *, at: str = "", because: str, help: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(op, refused)
+        self.op, self.refused, self.at = op, refused, at
+        self.because, self.help = because, help
+
+    def __str__(self) -> str:
+        rows = [("at", self.at)] if self.at else []
+        rows += [("because", self.because), *(("help", text) for text in self.help)]
+        return f"{self.op}: {self.refused}" + "".join(
+            f"\n  {label:<8} {text}" for label, text in rows
+        )
+
+
+class DescribeError(OffcutError):
+    """A tensor expression that means nothing: ranks, element types, axes, sizes."""
+
+
+class PartitionError(OffcutError):
+    """A cut that is not proved: it would change the result, or its strategy is not legal there."""
+
+
+class ParseError(OffcutError):
+    """A loop program whose text does not follow the syntax that `print` writes."""
+
+
+class TargetError(OffcutError):
+    """A target, feature or option that this host or this back end does not have."""
+
+
+class CallError(OffcutError):
+    """A compiled kernel was called with arguments that do not fit it."""
+
+
+class InternalError(Exception):
+    """A bug in offcut, never the user's: please report it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}\n  this is a bug in offcut; `python -m offcut.report` writes what to send"
+        )

@@ -1,0 +1,296 @@
+"""A tensor contraction written as text, such as ``"mk,kn->mn"`` or ``"bij,bkj->bik"``.
+
+Each letter is an axis, as in `numpy.einsum`. Letters of the operands that the result lacks are
+summed over. The text says nothing of sizes: a letter has either one extent (a constant of the
+computation) or a range of extents (a symbolic size, which one compiled kernel serves whole).
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import offcut as oc
+from offcut.errors import DescribeError
+
+Array = NDArray[np.float32]
+
+_HALF_ULP = 2.0**-24
+"""Largest relative rounding error of one float32 operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``result[...] = sum over the other letters of the product of the operands``.
+
+    operands   the letters of each operand, one letter per axis
+    result     the letters of the result
+    """
+
+    operands: tuple[str, ...]
+    result: str
+
+    def __str__(self) -> str:
+        return f"{','.join(self.operands)}->{self.result}"
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Every letter once, in order of appearance."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.operands)))
+
+    @property
+    def reduced(self) -> tuple[str, ...]:
+        """The letters that are summed over, in order of appearance."""
+        return tuple(letter for letter in self.letters if letter not in self.result)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operands' names: A, B, and so on."""
+        return tuple(string.ascii_uppercase[: len(self.operands)])
+
+    def flop(self, sizes: Mapping[str, int]) -> int:
+        """Additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
+        per_instance = len(self.operands) - 1 + bool(self.reduced)
+        return per_instance * math.prod(sizes[letter] for letter in self.letters)
+
+
+def parse_contraction(text: str) -> Contraction:
+    """The contraction that `text` writes.
+
+    >>> parse_contraction("mk,kn->mn").reduced
+    ('k',)
+
+    Raises DescribeError when there is no ``->``, when an axis is not a letter, or when the result
+    has a letter twice or one that no operand has.
+    """
+    compact = "".join(text.split())
+    left, arrow, result = compact.partition("->")
+    operands = tuple(left.split(","))
+    if not arrow:
+        raise _refused(text, "it has no '->', so the result's axes are not known", _implicit(left))
+    for part in (*operands, result):
+        stray = next((c for c in part if c not in string.ascii_letters), None)
+        if stray is not None:
+            raise _refused(text, f"{stray!r} is not a letter", '"mk,kn->mn": one letter per axis')
+    if not all(operands) or len(operands) > len(string.ascii_uppercase):
+        raise _refused(text, "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma')
+    known = set(left)
+    for position, letter in enumerate(result):
+        if letter not in known:
+            because = f"the result has the axis {letter!r} and no operand has it"
+            raise _refused(text, because, f'"{left}->{result.replace(letter, "")}"')
+        if letter in result[:position]:
+            because = f"the result has the axis {letter!r} twice"
+            raise _refused(text, because, f'"{left}->{"".join(dict.fromkeys(result))}"')
+    return Contraction(operands, result)
+
+
+def _implicit(left: str) -> str:
+    """The text with numpy's implicit result: the letters that occur once, in order."""
+    once = sorted(c for c in set(left) & set(string.ascii_letters) if left.count(c) == 1)
+    return f'"{left}->{"".join(once)}"'
+
+
+def _refused(text: str, because: str, help: str) -> DescribeError:
+    return DescribeError(
+        "contraction", "cannot read the text", at=f'"{text}"', because=because, help=(help,)
+    )
+
+
+def check_letters(
+    contraction: Contraction, fixed: Mapping[str, int], swept: Mapping[str, tuple[int, int]]
+) -> None:
+    """Every letter has exactly one extent or exactly one range, and each of those has a letter.
+
+    fixed   letter -> extent, in elements
+    swept   letter -> least and largest extent, in elements
+
+    Raises DescribeError otherwise.
+    """
+
+    def refused(because: str, *help: str) -> DescribeError:
+        return DescribeError(
+            "sweep",
+            "the sizes do not fit the text",
+            at=str(contraction),
+            because=because,
+            help=help,
+        )
+
+    for letter in contraction.letters:
+        if letter not in fixed and letter not in swept:
+            raise refused(
+                f"the axis {letter!r} has no size",
+                f"--{letter} 768 fixes it",
+                f"--sizes {letter}=1:512 sweeps it",
+            )
+        if letter in fixed and letter in swept:
+            raise refused(
+                f"the axis {letter!r} is fixed to {fixed[letter]} and swept as well",
+                f"leave out --{letter} or take {letter!r} out of --sizes",
+            )
+        if letter in fixed and fixed[letter] < 1:
+            raise refused(f"the axis {letter!r} has size {fixed[letter]}", f"--{letter} 1 or more")
+    for letter in chain(fixed, swept):
+        if letter not in contraction.letters:
+            raise refused(
+                f"there is no axis {letter!r}", f"the axes are {', '.join(contraction.letters)}"
+            )
+
+
+def constant_operands(contraction: Contraction, swept: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the operands that can be constants: all but the first that have no swept letter."""
+    return tuple(
+        name
+        for name, letters in list(zip(contraction.names, contraction.operands, strict=True))[1:]
+        if not set(letters) & set(swept)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """A contraction as offcut's tensors: what `offcut.compile` takes."""
+
+    inputs: tuple[oc.Tensor, ...]
+    result: oc.Tensor
+
+
+def build(
+    contraction: Contraction, fixed: Mapping[str, int], swept: Mapping[str, tuple[int, int]]
+) -> Computation:
+    """The contraction on float32 operands, with a symbolic size per swept letter.
+
+    fixed   letter -> extent, in elements
+    swept   letter -> least and largest extent, in elements
+
+    Raises DescribeError when a letter has no size, or two.
+    """
+    check_letters(contraction, fixed, swept)
+    extents: dict[str, Any] = dict(fixed)
+    for letter, (least, largest) in swept.items():
+        extents[letter] = oc.dim(letter, min=least, max=largest)
+    inputs = tuple(
+        oc.placeholder(tuple(extents[letter] for letter in letters), "float32", name=name)
+        for name, letters in zip(contraction.names, contraction.operands, strict=True)
+    )
+    reduced = {
+        letter: oc.reduce_axis(extents[letter], name=letter) for letter in contraction.reduced
+    }
+
+    def element(*indices: Any) -> Any:
+        at = dict(zip(contraction.result, indices, strict=True)) | reduced
+        factors = [
+            tensor[tuple(at[letter] for letter in letters)]
+            for tensor, letters in zip(inputs, contraction.operands, strict=True)
+        ]
+        term = math.prod(factors[1:], start=factors[0])
+        return oc.sum(term, axis=tuple(reduced.values())) if reduced else term
+
+    result = oc.compute(
+        tuple(extents[letter] for letter in contraction.result),
+        element,
+        axes=tuple(contraction.result),
+        name="result",
+    )
+    return Computation(inputs, result)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A contraction at one point: its sizes and its operands.
+
+    sizes      letter -> extent, for every letter
+    arrays     operand name -> values, C-contiguous
+    constant   names of the operands whose values never change, which may be packed beforehand
+    """
+
+    contraction: Contraction
+    sizes: Mapping[str, int]
+    arrays: Mapping[str, Array]
+    constant: tuple[str, ...] = ()
+
+    @property
+    def flop(self) -> int:
+        """Additions and multiplications of one call."""
+        return self.contraction.flop(self.sizes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return tuple(self.sizes[letter] for letter in self.contraction.result)
+
+    def result(self) -> Array:
+        """A new array for the result, every page touched."""
+        return np.full(self.shape, np.nan, np.float32)
+
+    def reference(self) -> Reference:
+        """The result in float64, with the error that float32 is allowed."""
+        operands = [self.arrays[name].astype(np.float64) for name in self.contraction.names]
+        text = str(self.contraction)
+        value = np.einsum(text, *operands, optimize=True)
+        magnitude = np.einsum(text, *map(np.abs, operands), optimize=True)
+        terms = math.prod(self.sizes[letter] for letter in self.contraction.reduced)
+        steps = terms + len(operands)
+        return Reference(np.asarray(value), np.asarray(steps * _HALF_ULP * magnitude))
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a result must be, in any order of summation.
+
+        |result - value| <= allowed = (terms + operands) * 2^-24 * sum of |term|
+
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1.
+    """
+
+    value: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+
+    def mismatch(self, result: Array) -> str:
+        """What is wrong with `result`, naming its worst element; empty when nothing is."""
+        if result.shape != self.value.shape:
+            return f"shape {result.shape}, expected {self.value.shape}"
+        error = np.abs(result - self.value)
+        wrong = ~(error <= self.allowed)
+        if not wrong.any():
+            return ""
+        worst = np.unravel_index(
+            np.argmax(np.where(wrong, np.nan_to_num(error, nan=np.inf), -1)), error.shape
+        )
+        at = ", ".join(str(int(i)) for i in worst)
+        return (
+            f"{int(wrong.sum())} of {wrong.size} elements are off; "
+            f"[{at}] is {result[worst]:.9g}, expected {self.value[worst]:.9g}"
+        )
+
+
+def make_problem(
+    contraction: Contraction,
+    sizes: Mapping[str, int],
+    constants: Mapping[str, Array],
+    *,
+    seed: int = 0,
+) -> Problem:
+    """The contraction at `sizes` on standard normal operands.
+
+    constants   operand name -> values, used as they are
+    seed        of the other operands' values
+    """
+    rng = np.random.default_rng(seed)
+    arrays = {
+        name: constants[name] if name in constants else draw(letters, sizes, rng)
+        for name, letters in zip(contraction.names, contraction.operands, strict=True)
+    }
+    return Problem(contraction, sizes, arrays, tuple(constants))
+
+
+def draw(letters: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+    """Standard normal float32 values in the shape that `letters` have at `sizes`."""
+    return rng.standard_normal(tuple(sizes[letter] for letter in letters), dtype=np.float32)

@@ -1,0 +1,70 @@
+"""`python -m offcut.experiment.demo`: run the demo and print its report."""
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+EXTRA = ("scipy", "matplotlib")
+
+
+def one_thread() -> None:
+    """Start this program again with one thread for numpy's library, unless it already has one.
+
+    The library reads its thread count when it is loaded, which importing offcut may have done.
+    """
+    wanted = dict.fromkeys(THREADS, "1")
+    if any(os.environ.get(name) != count for name, count in wanted.items()):
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo as the command line asks; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m offcut.experiment.demo",
+        description="A sentence encoder over the language reference, dense layers through offcut.",
+    )
+    parser.add_argument("--all", action="store_true", help="the whole text, not a sample")
+    parser.add_argument("--sentences", type=int, default=600, metavar="N", help="sample size (600)")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of demo.png (out)")
+    parser.add_argument("--query", metavar="TEXT", help="show the sentences nearest to TEXT")
+    parser.add_argument("--quick", action="store_true", help="some 40 sentences, a rough picture")
+    chosen = parser.parse_args(arguments)
+
+    missing = [name for name in EXTRA if find_spec(name) is None]
+    if missing:
+        parser.exit(1, f'demo: {", ".join(missing)} missing: pip install "offcut[demo]"\n')
+
+    from rich.console import Console
+
+    from offcut.errors import OffcutError
+    from offcut.experiment.demo.report import report
+    from offcut.experiment.demo.run import QUERY, Options, run
+
+    options = Options(
+        everything=chosen.all,
+        count=chosen.sentences,
+        seed=chosen.seed,
+        out=chosen.out,
+        query=chosen.query or QUERY,
+    )
+    if chosen.quick:
+        options = replace(options, count=40, every_length=False, checked=6, picture_seconds=1.0)
+    console = Console()
+    try:
+        result = run(options, console)
+    except OffcutError as refused:
+        Console(stderr=True).print(str(refused), markup=False, highlight=False)
+        return 1
+    report(result, console, threads="one thread")
+    return 0
+
+
+if __name__ == "__main__":
+    one_thread()
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Pictures of measurements, as PNG, drawn without a display."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from offcut.errors import TargetError
+
+
+def have_matplotlib() -> bool:
+    """Whether pictures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def plot_lines(
+    path: Path,
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    title: str,
+    x_label: str,
+    footer: str,
+    y_label: str = "GFLOP/s",
+    dashed: Sequence[str] = (),
+) -> None:
+    """Write a picture with one line per entry, over a logarithmic x axis.
+
+    lines    name -> points (x, y)
+    footer   where and how it was measured
+    dashed   names whose lines are dashed: those to compare with
+
+    Raises TargetError when matplotlib is not installed.
+    """
+    if not have_matplotlib():
+        raise TargetError(
+            "plot",
+            f"cannot draw {path}",
+            because="matplotlib is not installed",
+            help=("pip install 'offcut[plot]'",),
+        )
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for name, points in lines.items():
+        if points:
+            style = "--" if name in dashed else "-"
+            axes.plot(*zip(*points, strict=True), style, marker="o", markersize=3, label=name)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend()
+    figure.supxlabel(footer, fontsize=7, color="0.35")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Description": footer})

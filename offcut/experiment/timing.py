@@ -1,0 +1,185 @@
+"""Interleaved measurement of candidates that do the same work.
+
+A shared machine drifts: its clock changes, another process comes and goes. So the candidates take
+turns, round after round, in one process, and a comparison pairs the samples of one round. Each
+sample is a batch of calls whose number is calibrated per candidate, and a result is the median
+over the rounds with its quartiles.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+
+Clock = Callable[[], float]
+"""Seconds since some fixed moment."""
+
+Run = Callable[[], object]
+"""One call of a candidate on operands that it holds."""
+
+ROUNDS = 21
+"""Samples per candidate: enough for a 95 % interval of the median that is not the whole range."""
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""What the mathematics libraries read, once, when they are loaded."""
+
+
+def restart_single_threaded() -> None:
+    """Start this program again with one thread per mathematics library, unless it has that already.
+
+    The variables count only if they are set before numpy or torch is loaded, and `import offcut`
+    loads numpy.
+    """
+    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long one call takes.
+
+    samples   seconds per call, one sample per round, in the order of the rounds
+    calls     calls per sample
+    """
+
+    samples: tuple[float, ...]
+    calls: int
+
+    @property
+    def seconds(self) -> float:
+        """Median seconds per call."""
+        return statistics.median(self.samples)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Lower and upper quartile, in seconds per call."""
+        if len(self.samples) == 1:
+            return self.samples[0], self.samples[0]
+        low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def spread(self) -> float:
+        """Distance of the quartiles over the median."""
+        low, high = self.quartiles
+        return (high - low) / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Median of the ratios of paired samples, with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def paired_ratio(this: Timing, other: Timing) -> Ratio:
+    """Time of `this` over time of `other`, round by round.
+
+    The interval comes from order statistics, so it assumes no distribution. Fewer than six common
+    rounds cannot give 95 %: their interval is the whole range.
+    """
+    ratios = sorted(a / b for a, b in zip(this.samples, other.samples, strict=False))
+    count = len(ratios)
+    outside, cumulative = 0, 0
+    for rank in range(count // 2):
+        cumulative += math.comb(count, rank)
+        if 2 * cumulative > 0.05 * 2**count:
+            break
+        outside = rank
+    return Ratio(statistics.median(ratios), ratios[outside], ratios[count - 1 - outside])
+
+
+def measure(
+    candidates: Mapping[str, Run],
+    *,
+    budget: float = 0.3,
+    rounds: int = ROUNDS,
+    clock: Clock = time.perf_counter,
+) -> dict[str, Timing]:
+    """Measure the candidates in turns: every round takes one sample of each.
+
+    budget   seconds per candidate, spent in `rounds` samples; a candidate whose single call is
+             longer than a sample takes part in fewer rounds, one at least
+    rounds   samples per candidate
+
+    Every candidate is called once, untimed, before anything is timed. Odd rounds run in reverse
+    order, so that nobody is always measured behind the same neighbour.
+    """
+    forth = tuple(candidates)
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    calls: dict[str, int] = {}
+    left = dict.fromkeys(candidates, budget)
+    with _collector_off():
+        for run in candidates.values():
+            run()
+        for name, run in candidates.items():
+            calls[name], single = _calibrate(run, budget / rounds, clock)
+            if single >= budget:
+                taken[name].append(single)
+                left[name] = 0.0
+        for turn in range(rounds):
+            for name in forth if turn % 2 == 0 else forth[::-1]:
+                if left[name] <= 0:
+                    continue
+                run = candidates[name]
+                if calls[name] > 1:
+                    run()  # bring its operands back into the caches
+                elapsed = _elapsed(run, calls[name], clock)
+                taken[name].append(elapsed / calls[name])
+                if calls[name] == 1:
+                    left[name] -= elapsed
+    return {name: Timing(tuple(samples), calls[name]) for name, samples in taken.items()}
+
+
+def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.perf_counter) -> str:
+    """The name of the candidate that a short look says is the fastest.
+
+    A few milliseconds per candidate, in turns: enough to choose among the ways to call one
+    library, not to report a number.
+    """
+    if len(candidates) == 1:
+        return next(iter(candidates))
+    timings = measure(candidates, budget=0.01, rounds=5, clock=clock)
+    return min(timings, key=lambda name: timings[name].seconds)
+
+
+def _calibrate(run: Run, sample: float, clock: Clock) -> tuple[int, float]:
+    """How many calls last about `sample` seconds, and how long one call took."""
+    calls = 1
+    while True:
+        elapsed = _elapsed(run, calls, clock)
+        per_call = elapsed / calls
+        if elapsed >= sample / 4:
+            return max(1, round(sample / per_call)), per_call
+        calls *= 4 if elapsed > 0 else 16
+
+
+def _elapsed(run: Run, calls: int, clock: Clock) -> float:
+    start = clock()
+    for _ in repeat(None, calls):
+        run()
+    return clock() - start
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """No garbage collection inside: its pauses would belong to nobody."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

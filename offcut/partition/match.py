@@ -1,0 +1,111 @@
+"""Matching a reduction against a microkernel by its accesses, never by its name.
+
+The value of one instance must be the microkernel's, node by node (products and sums commute), and
+each operand must move along exactly the axes along which the microkernel's operand moves::
+
+    kernel  C[m, n] += A[m, k] * B[k, n]        stage  Y[b, i, j] += X[b, j, r] * V[r, i, b]
+    m -> i, n -> j, k -> r;  A = V, B = X        (b is an outer loop)
+
+An axis of the microkernel may be missing from the stage (extent 1: a matrix–vector product), never
+the other way round along the axes that are mapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from offcut.core.expr import Binary, Expr, Load, Reduce
+from offcut.core.microkernel import Microkernel
+from offcut.polyhedral import coefficient
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A microkernel laid over a stage.
+
+    rows, columns  axes of the stage; None: the stage has no such axis (one row, one column)
+    depth          the reduction axis that runs inside the microkernel
+    operands       what the stage reads for each operand of the microkernel, by its name
+    """
+
+    microkernel: Microkernel
+    rows: str | None
+    columns: str | None
+    depth: str
+    operands: tuple[tuple[str, Load], ...]
+
+    def operand(self, name: str) -> Load:
+        """What the stage reads for the microkernel's operand `name`."""
+        return dict(self.operands)[name]
+
+    @property
+    def packed(self) -> Load:
+        """The operand that may be packed."""
+        return self.operand(self.microkernel.packed)
+
+
+def match(
+    microkernel: Microkernel,
+    value: Expr,
+    reducer: str | None,
+    axes: Sequence[str],
+    reduce_axes: Sequence[str],
+) -> Match | None:
+    """`microkernel` laid over ``C[axes] reducer= value``; None where it does not compute that.
+
+    Of several ways the first is taken, with these preferred: columns on the innermost axis, rows on
+    the next that fits, depth on the innermost reduction axis.
+    """
+    definition = microkernel.computes.definition
+    assert definition is not None
+    kernel = definition.body
+    if not isinstance(kernel, Reduce) or kernel.op != reducer or not reduce_axes:
+        return None
+    for operands in _unify(kernel.value, value):
+        for rows, columns in _choices(axes):
+            for depth in reversed(reduce_axes):
+                mapping = {microkernel.rows: rows, microkernel.columns: columns}
+                mapping[kernel.axes[0]] = depth
+                if all(_moves_alike(mine, theirs, mapping) for mine, theirs in operands):
+                    named = tuple((mine.buffer, theirs) for mine, theirs in operands)
+                    return Match(microkernel, rows, columns, depth, named)
+    return None
+
+
+def _choices(axes: Sequence[str]) -> Iterator[tuple[str | None, str | None]]:
+    inner = list(reversed(axes))
+    for columns in inner[:1]:
+        yield from ((rows, columns) for rows in inner[1:])
+        yield None, columns
+    yield from ((rows, columns) for columns, rows in permutations(inner, 2))
+    yield from ((rows, None) for rows in inner)
+    yield None, None
+
+
+def _unify(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
+    """Every pairing of the loads of two expressions of one shape."""
+    if isinstance(mine, Load) and isinstance(theirs, Load) and mine.dtype == theirs.dtype:
+        yield ((mine, theirs),)
+    if isinstance(mine, Binary) and isinstance(theirs, Binary) and mine.op == theirs.op:
+        orders = [(theirs.a, theirs.b)]
+        if mine.op in ("+", "*"):
+            orders.append((theirs.b, theirs.a))
+        for a, b in orders:
+            for left in _unify(mine.a, a):
+                yield from (left + right for right in _unify(mine.b, b))
+
+
+def _moves_alike(mine: Load, theirs: Load, mapping: dict[str, str | None]) -> bool:
+    """Whether their element moves along the image of exactly the axes that mine moves along."""
+    for kernel_axis, stage_axis in mapping.items():
+        if stage_axis is None:
+            continue
+        steps = [coefficient(part, stage_axis) for part in theirs.index]
+        if None in steps:
+            return False
+        moves = any(coefficient(part, kernel_axis) for part in mine.index)
+        if moves != any(steps):
+            return False
+    return True

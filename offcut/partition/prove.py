@@ -1,0 +1,190 @@
+"""Proofs of a cut, for all sizes, by isl; each theorem is a function, and refuses with a witness.
+
+An axis is proved once for an abstract extent, and the result is lifted: the pieces of a
+rectangular domain are the products of the segments of its axes, so they are disjoint and covering
+when each axis' segments are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from offcut.core import index as ix
+from offcut.core.computation import Names
+from offcut.core.expr import Binary, Compare, Expr, Var, substitute
+from offcut.core.printer import format_expr
+from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
+from offcut.errors import PartitionError
+from offcut.partition.segments import loops
+from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.polyhedral import Map, Set, Space, runs, smallest
+
+_DEPTH = 12  # of time vectors: deeper than any axis' loops
+
+
+@dataclass(frozen=True, slots=True)
+class Theorem:
+    """One thing that was proved: its name, the statement, and for which part."""
+
+    name: str
+    statement: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What isl proved, for every size that the facts allow.
+
+    size_bound   every size is at most this, so that indices fit int64; checked at the call
+    """
+
+    theorems: tuple[Theorem, ...]
+    size_bound: int = 2**31 - 1
+
+    def __str__(self) -> str:
+        width = max(len(theorem.name) for theorem in self.theorems)
+        return "\n".join(f"{t.name:<{width}}  {t.statement}  ({t.of})" for t in self.theorems)
+
+
+def owned_set(space: Space, segment: Segment) -> Set:
+    """``{ [x] : x is owned by segment }`` over the sizes of `space`."""
+    total = None
+    for values in _literals(segment):
+
+        def text(expr: Expr, known: dict[str, Expr] = values) -> str:
+            found = space.expr(ix.simplify(substitute(expr, known)), {})
+            assert found is not None
+            return found
+
+        conditions = [f"{text(segment.owned[0])} <= x0 < {text(segment.owned[1])}"]
+        if segment.when is not None:
+            when = space.condition(segment.when, {})
+            assert when is not None
+            conditions.append(when)
+        for let in segment.lets:
+            assert isinstance(let.value, Binary)
+            q, a, b = ix.literal(values[let.name]), text(let.value.a), text(let.value.b)
+            assert q is not None
+            conditions.append(f"{q}*({b}) <= {a} < {q + 1}*({b})")
+        part = space.set(("x",), conditions)
+        total = part if total is None else total | part
+    assert total is not None
+    return total.coalesce()
+
+
+def _literals(segment: Segment) -> list[dict[str, Expr]]:
+    found: list[dict[str, Expr]] = [{}]
+    for let in segment.lets:
+        literals = range(let.lo, let.hi)
+        found = [{**known, let.name: ix.const(q)} for known in found for q in literals]
+    return found
+
+
+@cache
+def check_axis(
+    strategy: Strategy, tile: int, heights: tuple[int, ...] | None, ordered: bool
+) -> tuple[Theorem, ...]:
+    """Prove a cut of ``0 <= x < e`` for every extent e, read back from the loops that it makes.
+
+    disjoint    each x is owned by one segment, and its segment runs it in one tile
+    covering    the owned sets together are ``0 <= x < e``, and each segment runs what it owns
+    in bounds   what is executed (in a padded tile: what is kept) lies in ``0 <= x < e``
+    ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
+
+    ``exact`` is proved for the multiples of its tile; `check_divides` asks whether these are all.
+    """
+    extent = Var("e")
+    promise = Compare("==", ix.mod(extent, tile), ix.const(0))
+    space = Space((Size("e"),), (promise,) if strategy is Strategy.EXACT else ())
+    domain = space.set(("x",), ["0 <= x0 < p0"])
+    of = f"{strategy.value} by {tile}"
+    parts = segments(strategy, extent, tile, heights)
+    owned = [owned_set(space, segment) for segment in parts]
+    order = None
+    for run in runs(space, _loops(parts), lambda _: ("x",), _DEPTH):
+        mine = owned[int(run.store.buffer)]
+        kept = run.times.intersect_domain(mine & run.owned)
+        _refuse("disjoint", of, (kept - kept.lexmin()).domain())
+        _refuse("covering", of, mine - kept.domain())
+        _refuse("in bounds", of, run.owned - domain)
+        order = kept if order is None else order | kept
+    assert order is not None
+    for position, mine in enumerate(owned):
+        for other in owned[:position]:
+            _refuse("disjoint", of, mine & other)
+    covered = owned[0]
+    for mine in owned[1:]:
+        covered = covered | mine
+    _refuse("covering", of, domain - covered)
+    theorems = [
+        Theorem("disjoint", "no coordinate is owned twice", of),
+        Theorem("covering", "every coordinate is owned", of),
+        Theorem("in bounds", "what is executed and kept lies inside the extent", of),
+    ]
+    if ordered:
+        later_first = order.lex_gt_map(order) & Map("{ [x] -> [y] : x < y }")
+        _refuse("ascending", of, later_first.domain())
+        theorems.append(Theorem("ascending", "tiles run in the order of the coordinate", of))
+    return tuple(theorems)
+
+
+def _loops(parts: Sequence[Segment]) -> tuple[Stmt, ...]:
+    """The loops of every segment around a store that names the segment."""
+    body: tuple[Stmt, ...] = ()
+    for position, segment in enumerate(parts):
+
+        def tile(start: Expr, height: Expr, position: int = position) -> tuple[Stmt, ...]:
+            store = Store(str(position), (Var("x"),), ix.const(0))
+            part = parts[position]
+            where = Compare("<", Var("x"), part.owned[1]) if part.predicate else None
+            return (Tile((TileAxis("x", start, height),), (store,), where, part.form),)
+
+        body += loops(segment, "x", Names(("x", "e")), tile)
+    return body
+
+
+def _refuse(theorem: str, of: str, broken: Set) -> None:
+    """Raise, with the smallest witness, unless `broken` is empty."""
+    found = smallest(broken)
+    if found is not None:
+        (extent,), (x,) = found
+        raise PartitionError(
+            "prove",
+            f"the cut {of} is not {theorem}",
+            because=f"with an extent of {extent}, the coordinate {x} breaks it",
+        )
+
+
+def check_divides(
+    space: Space, names: dict[str, str], extent: Expr, tile: int, *, at: str
+) -> Theorem:
+    """Prove that `tile` divides `extent` at every allowed size.
+
+    names   the user's name of each size
+
+    Raises PartitionError with the smallest size that leaves a rest.
+    """
+    text = space.expr(extent, {})
+    assert text is not None
+    found = smallest(space.set((), [f"({text}) mod {tile} != 0"]))
+    shown = format_expr(extent)
+    if found is not None:
+        sizes = dict(zip((size.name for size in space.sizes), found[0], strict=True))
+        value = ix.literal(ix.simplify(substitute(extent, {n: ix.const(v) for n, v in sizes.items()})))
+        assert value is not None
+        given = ", ".join(f"{names[name]} = {size}" for name, size in sizes.items())
+        allowed = f"{given} is allowed and leaves" if given else f"an extent of {value} leaves"
+        raise PartitionError(
+            "partition",
+            'cannot take tail="exact"',
+            at=at,
+            because=f"{allowed} {value % tile} of {tile} iterations over",
+            help=(
+                f'tail="cut" separates {tile}*({shown}//{tile}) iterations from the last '
+                f"{shown} % {tile}",
+                f"assume({shown} % {tile} == 0) if every caller guarantees it",
+            ),
+        )
+    return Theorem("exact", f"{tile} divides {shown} at every allowed size", at)

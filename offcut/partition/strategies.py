@@ -1,0 +1,324 @@
+"""What to do with the last, partial tile of an axis, and what each choice makes of the axis.
+
+A cut of ``0 <= x < extent`` by tiles of at most `tile` is a sequence of `Segment`s in ascending
+order: full tiles (bodies), then what is left (tails). Every quantity is quasi-affine in the extent,
+or becomes so once a `let` with a bounded range is fixed: ``balance`` has heights q and q + 1 with
+``q = extent // ceil(extent / tile)``, which isl sees as a finite union over the literals of q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.program import Form, Role
+
+
+class Strategy(Enum):
+    """How the partial tile of an axis is treated. Each: *legal when · pro · con*."""
+
+    GUARD = "guard"
+    """Always · smallest code · an `if` in every instance: the naive baseline."""
+
+    EXACT = "exact"
+    """The tile divides the extent at every allowed size · no tail at all · a promise is needed."""
+
+    CUT = "cut"
+    """Always · full tiles without conditions · the rest runs one instance at a time."""
+
+    MASK = "mask"
+    """The microkernel declares a predicate on the axis · one call for the rest · it costs a full tile."""
+
+    PAD = "pad"
+    """Always for sums (the term is masked to the neutral element) · one call · copies, a full tile's cost."""
+
+    SHIFT = "shift"
+    """Repeating instances changes nothing (no `+=` across tiles, nothing in place) · one microkernel ·
+    repeats up to a tile of work; an extent below the tile needs a version of its own."""
+
+    LADDER = "ladder"
+    """A microkernel for every height · the rest in one tile of its exact height · more microkernels."""
+
+    BALANCE = "balance"
+    """Likewise · ceil(n/t) tiles of nearly equal height, no sliver · none of them is the largest."""
+
+
+# Names of other systems, once: guard is Halide's GuardWithIf, mask its Predicate and LLVM's tail
+# folding, shift its ShiftInwards, pad its RoundUp; cut is Exo's cut and MLIR's peeling.
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """``let name in lo:hi = value``."""
+
+    name: str
+    lo: int
+    hi: int
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of tiles along an axis: tile t covers ``start(t) <= x < start(t) + height``.
+
+    start     in `ITER`, the tile's number, and in the names that `lets` bind
+    count     how many tiles; None for one
+    height    instances of a tile, always within `heights` (inclusive)
+    when      the segment exists only for extents where this holds
+    owned     ``lo, hi``: of what is executed, the coordinates this segment answers for
+    predicate instances run only where ``x < hi`` of `owned`
+    guarded   not a tile but single instances, in tiles of this many, each under its own `if`
+    """
+
+    role: Role
+    form: Form
+    start: Expr
+    height: Expr
+    heights: tuple[int, int]
+    owned: tuple[Expr, Expr]
+    count: Expr | None = None
+    when: Expr | None = None
+    lets: tuple[Bounded, ...] = ()
+    predicate: bool = False
+    guarded: int | None = None
+
+
+ITER = Var("t")
+
+
+def segments(
+    strategy: Strategy, extent: Expr, tile: int, heights: Sequence[int] | None = None
+) -> tuple[Segment, ...]:
+    """The segments of an axis; those that a constant extent leaves empty are left out.
+
+    heights   the heights that exist, for `ladder`; None: every height up to `tile`
+    """
+    found = _SEGMENTS[strategy](extent, tile, tuple(heights or range(1, tile + 1)))
+    return tuple(segment for segment in found if not _is_empty(segment))
+
+
+def _is_empty(segment: Segment) -> bool:
+    if segment.when == Const(0, "bool"):
+        return True
+    count = None if segment.count is None else ix.literal(segment.count)
+    height = ix.literal(segment.height)
+    return (count is not None and count <= 0) or (height is not None and height <= 0)
+
+
+def _body(extent: Expr, tile: int) -> Segment:
+    full = ix.floordiv(extent, tile)
+    return Segment(
+        role=Role.BODY,
+        form=Form.FULL,
+        start=ix.mul(tile, ITER),
+        height=ix.const(tile),
+        heights=(tile, tile),
+        owned=(ix.const(0), ix.mul(tile, full)),
+        count=full,
+    )
+
+
+def _rest(extent: Expr, tile: int) -> Expr:
+    """Where the partial tile starts."""
+    return ix.mul(tile, ix.floordiv(extent, tile))
+
+
+def _guard(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    return (
+        Segment(
+            role=Role.BODY,
+            form=Form.FULL,
+            start=ix.mul(tile, ITER),
+            height=ix.const(1),
+            heights=(1, 1),
+            owned=(ix.const(0), extent),
+            count=ix.ceildiv(extent, tile),
+            predicate=True,
+            guarded=tile,
+        ),
+    )
+
+
+def _exact(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    return (_body(extent, tile),)
+
+
+def _cut(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    rest = _rest(extent, tile)
+    single = Segment(
+        role=Role.TAIL,
+        form=Form.FULL,
+        start=ix.add(rest, ITER),
+        height=ix.const(1),
+        heights=(1, 1),
+        owned=(rest, extent),
+        count=ix.mod(extent, tile),
+    )
+    return _body(extent, tile), single
+
+
+def _partial(extent: Expr, tile: int, form: Form) -> tuple[Segment, ...]:
+    rest = _rest(extent, tile)
+    last = Segment(
+        role=Role.TAIL,
+        form=form,
+        start=rest,
+        height=ix.const(tile),
+        heights=(tile, tile),
+        owned=(rest, extent),
+        when=ix.compare("<", rest, extent),
+        predicate=True,
+    )
+    return _body(extent, tile), last
+
+
+def _mask(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    return _partial(extent, tile, Form.MASK)
+
+
+def _pad(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    return _partial(extent, tile, Form.PAD)
+
+
+def _shift(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    rest = _rest(extent, tile)
+    ragged = Compare("!=", ix.mod(extent, tile), ix.const(0))
+    moved = Segment(
+        role=Role.TAIL,
+        form=Form.SHIFT,
+        start=ix.sub(extent, tile),
+        height=ix.const(tile),
+        heights=(tile, tile),
+        owned=(rest, extent),
+        when=_both(ix.compare(">=", extent, tile), ragged),
+    )
+    short = Segment(
+        role=Role.TAIL,
+        form=Form.FULL,
+        start=ix.const(0),
+        height=extent,
+        heights=(1, tile - 1),
+        owned=(ix.const(0), extent),
+        when=_both(ix.compare("<", extent, tile), ix.compare(">", extent, 0)),
+    )
+    return _body(extent, tile), moved, short
+
+
+def _both(a: Expr, b: Expr) -> Expr:
+    from offcut.core.expr import Logic
+
+    parts = []
+    for part in (a, b):
+        folded = ix.compare(part.op, part.a, part.b) if isinstance(part, Compare) else part
+        if folded == Const(0, "bool"):
+            return folded
+        if folded != Const(1, "bool"):
+            parts.append(folded)
+    if not parts:
+        return Const(1, "bool")
+    return parts[0] if len(parts) == 1 else Logic("and", tuple(parts))
+
+
+def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    """Full tiles, then the rest: exactly, or by the largest heights that fit, in turn."""
+    found = [_body(extent, tile)]
+    rest, left = _rest(extent, tile), ix.mod(extent, tile)
+    below = sorted((h for h in heights if h < tile), reverse=True)
+    if below == list(range(tile - 1, 0, -1)):
+        exact = Segment(
+            role=Role.TAIL,
+            form=Form.FULL,
+            start=rest,
+            height=left,
+            heights=(1, max(tile - 1, 1)),
+            owned=(rest, extent),
+            when=ix.compare(">", left, 0),
+        )
+        return (*found, exact) if tile > 1 else tuple(found)
+    for height in below:
+        count = ix.floordiv(left, height)
+        end = ix.add(rest, ix.mul(height, count))
+        found.append(
+            Segment(
+                role=Role.TAIL,
+                form=Form.FULL,
+                start=ix.add(rest, ix.mul(height, ITER)),
+                height=ix.const(height),
+                heights=(height, height),
+                owned=(rest, end),
+                count=count,
+            )
+        )
+        rest, left = end, ix.mod(left, height)
+    if below and below[-1] == 1:
+        return tuple(found)
+    smallest = min(heights)
+    last = Segment(
+        role=Role.TAIL,
+        form=Form.MASK,
+        start=rest,
+        height=ix.const(smallest),
+        heights=(smallest, smallest),
+        owned=(rest, extent),
+        when=ix.compare("<", rest, extent),
+        predicate=True,
+    )
+    return (*found, last)
+
+
+def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    """``ceil(n/t)`` tiles; the first ``n - q*ceil(n/t)`` of them have one instance more."""
+    tiles = ix.ceildiv(extent, tile)
+    size = ix.literal(extent)
+    lets: tuple[Bounded, ...] = ()
+    q: Expr
+    if size is not None:
+        q = ix.const(size // max(-(-size // tile), 1))
+    else:
+        q = Var("q")
+        lets = (Bounded("q", 1, tile + 1, Binary("//", extent, tiles)),)
+    tall = ix.sub(extent, _product(q, tiles))
+    nonempty = ix.compare(">", extent, 0)
+    higher = Segment(
+        role=Role.BODY,
+        form=Form.FULL,
+        start=_product(ix.add(q, 1), ITER),
+        height=ix.add(q, 1),
+        heights=(2, tile) if size is None else (int(q.value) + 1,) * 2,  # type: ignore[union-attr]
+        owned=(ix.const(0), _product(ix.add(q, 1), tall)),
+        count=tall,
+        when=nonempty,
+        lets=lets,
+    )
+    done = _product(ix.add(q, 1), tall)
+    lower = Segment(
+        role=Role.BODY,
+        form=Form.FULL,
+        start=ix.add(done, _product(q, ITER)),
+        height=q,
+        heights=(1, tile) if size is None else (int(q.value),) * 2,  # type: ignore[union-attr]
+        owned=(done, extent),
+        count=ix.sub(tiles, tall),
+        when=nonempty,
+        lets=lets,
+    )
+    return higher, lower
+
+
+def _product(a: Expr, b: Expr) -> Expr:
+    return ix.mul(a, b)
+
+
+_SEGMENTS = {
+    Strategy.GUARD: _guard,
+    Strategy.EXACT: _exact,
+    Strategy.CUT: _cut,
+    Strategy.MASK: _mask,
+    Strategy.PAD: _pad,
+    Strategy.SHIFT: _shift,
+    Strategy.LADDER: _ladder,
+    Strategy.BALANCE: _balance,
+}

@@ -1,0 +1,30 @@
+"""Set mathematics, and the only importer of islpy."""
+
+from offcut.polyhedral.access import (
+    Access,
+    StageSets,
+    check_in_bounds,
+    coefficient,
+    depends_on,
+    space_of,
+    stage_sets,
+)
+from offcut.polyhedral.affine import Map, Set, Space
+from offcut.polyhedral.instances import Run, runs
+from offcut.polyhedral.witness import smallest
+
+__all__ = [
+    "Access",
+    "Map",
+    "Run",
+    "Set",
+    "Space",
+    "StageSets",
+    "check_in_bounds",
+    "coefficient",
+    "depends_on",
+    "runs",
+    "smallest",
+    "space_of",
+    "stage_sets",
+]

@@ -1,0 +1,144 @@
+"""Domains and access relations of a stage: which instances there are, which elements they touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+
+from offcut.core.computation import Computation, Stage
+from offcut.core.expr import Expr, Load, Var, loads, variables
+from offcut.core.index import linear
+from offcut.core.printer import format_expr
+from offcut.errors import PartitionError
+from offcut.polyhedral.affine import Map, Space, coordinates
+from offcut.polyhedral.witness import smallest
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read of a stage: ``instance -> element`` wherever its `where` branches take it.
+
+    relation   None where the index is not quasi-affine
+    """
+
+    load: Load
+    relation: isl.Map | None
+    path: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageSets:
+    """A stage as sets over ``(axes, reduction axes)``."""
+
+    stage: Stage
+    names: tuple[str, ...]
+    domain: isl.Set
+    reads: tuple[Access, ...]
+    write: isl.Map
+
+
+def space_of(computation: Computation) -> Space:
+    """The sizes and promises of a computation."""
+    return Space(computation.sizes, computation.assumptions)
+
+
+def stage_sets(space: Space, stage: Stage) -> StageSets:
+    """The iteration domain and the access relations of `stage`."""
+    axes = (*stage.axes, *stage.reduce_axes)
+    names = tuple(axis.name for axis in axes)
+    at = coordinates(names)
+    bounds = []
+    for k, axis in enumerate(axes):
+        extent = space.expr(axis.extent, {})
+        assert extent is not None
+        bounds.append(f"0 <= x{k} < {extent}")
+    domain = space.set(names, bounds)
+    reads = []
+    for load, path in loads(stage.value):
+        parts = [space.expr(part, at) for part in load.index]
+        conditions = [space.condition(condition, at) for condition in path]
+        relation = None
+        if all(part is not None for part in parts):
+            known = [c for c in conditions if c is not None]
+            where = f" : {' and '.join(known)}" if known else ""
+            relation = _map(space, len(names), [p for p in parts if p is not None], where)
+            relation = relation.intersect_domain(domain)
+        reads.append(Access(load, relation, path))
+    write = _map(space, len(names), [f"x{k}" for k in range(len(stage.axes))], "")
+    return StageSets(stage, names, domain, tuple(reads), write.intersect_domain(domain))
+
+
+def _map(space: Space, rank: int, parts: list[str], where: str) -> isl.Map:
+    xs = ", ".join(f"x{k}" for k in range(rank))
+    return Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(parts)}]{where} }}")
+
+
+def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> None:
+    """Refuse `sets` unless every read lies inside its tensor, for all sizes.
+
+    Theorem: ``relation(domain)`` is a subset of ``{ [e] : 0 <= e < shape }``.
+    """
+    labels = {buffer: label for label, buffer in computation.labels}
+    buffers = {buffer.name: buffer for buffer in computation.buffers}
+    for access in sets.reads:
+        load, text = access.load, format_expr(access.load)
+        at = f"{sets.stage.label}, reading {text}"
+        if access.relation is None:
+            raise PartitionError(
+                "represent",
+                f"cannot bound the read {text}",
+                at=at,
+                because="its index is not quasi-affine: isl decides sums, integer multiples, "
+                "and // and % by positive constants",
+            )
+        elements = [f"e{k}" for k in range(len(load.index))]
+        inside = []
+        for element, size in zip(elements, buffers[load.buffer].shape, strict=True):
+            extent = space.expr(size, {})
+            assert extent is not None
+            inside.append(f"0 <= {element} < {extent}")
+        box = isl.Set(
+            f"{space.parameters}{{ [{', '.join(elements)}] : {' and '.join(inside) or 'true'} }}"
+        )
+        outside = access.relation.subtract_range(box)
+        found = smallest(outside.wrap().flatten())
+        if found is not None:
+            sizes, point = found
+            rank = len(sets.names)
+            raise PartitionError(
+                "represent",
+                f"cannot read {text} out of bounds",
+                at=at,
+                because=_describe(computation, sets.names, sizes, point[:rank])
+                + f" reads {labels[load.buffer]}[{', '.join(map(str, point[rank:]))}] of a tensor "
+                f"of shape ({', '.join(map(format_expr, buffers[load.buffer].shape))})",
+                help=("where(condition, …) accesses a branch only where its condition holds",),
+            )
+
+
+def _describe(
+    computation: Computation, names: tuple[str, ...], sizes: tuple[int, ...], point: tuple[int, ...]
+) -> str:
+    given = [
+        f"{user} = {value}"
+        for (user, _), value in zip(computation.size_names, sizes, strict=True)
+    ]
+    at = ", ".join(f"{name} = {value}" for name, value in zip(names, point, strict=True))
+    return (f"with {', '.join(given)}, " if given else "") + (f"the instance {at}" if at else "it")
+
+
+def depends_on(load: Load, axis: str) -> bool:
+    """Whether the element that `load` reads changes along `axis`."""
+    return any(coefficient(part, axis) != 0 for part in load.index)
+
+
+def coefficient(part: Expr, axis: str) -> int | None:
+    """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
+    total = 0
+    for atom, factor in linear(part).terms:
+        if atom == Var(axis):
+            total += factor
+        elif axis in variables(atom):
+            return None
+    return total

@@ -1,0 +1,114 @@
+"""Index expressions and conditions as isl text, and sets from them.
+
+isl never sees a user's name: sizes become p0, p1, … and coordinates x0, x1, … by position, so that
+a size called ``i`` or ``mod`` is a size. isl decides quasi-affine facts only; what is not
+quasi-affine has no text here (None), and the caller says what that means for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import islpy as isl
+
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.program import Size
+from offcut.core.index import linear
+
+Set = isl.Set
+Map = isl.Map
+
+
+def coordinates(axes: Sequence[str]) -> dict[str, str]:
+    """isl's names of the coordinates: x0, x1, … by position."""
+    return {axis: f"x{k}" for k, axis in enumerate(axes)}
+
+
+@dataclass(frozen=True)
+class Space:
+    """The sizes of a computation and what is promised of them.
+
+    sizes        give the parameters p0, p1, … of every set
+    assumptions  quasi-affine conditions over the sizes
+    """
+
+    sizes: tuple[Size, ...]
+    assumptions: tuple[Expr, ...] = ()
+    _names: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        names = {size.name: f"p{k}" for k, size in enumerate(self.sizes)}
+        object.__setattr__(self, "_names", names)
+
+    @property
+    def parameters(self) -> str:
+        """``[p0, p1] -> ``, the head of every set."""
+        return f"[{', '.join(self._names.values())}] -> "
+
+    @cached_property
+    def context(self) -> isl.Set:
+        """The parameter set of all sizes that facts and assumptions allow."""
+        return Set(f"{self.parameters}{{ : {self.facts} }}")
+
+    @cached_property
+    def facts(self) -> str:
+        """The same as text."""
+        parts = []
+        for size in self.sizes:
+            p = self._names[size.name]
+            parts.append(f"{size.min} <= {p} <= {size.max}")
+            if size.multiple_of != 1:
+                parts.append(f"{p} mod {size.multiple_of} = 0")
+        known = (self.condition(fact, {}) for fact in self.assumptions)
+        return " and ".join([*parts, *(text for text in known if text is not None)]) or "true"
+
+    def expr(self, expr: Expr, axes: Mapping[str, str]) -> str | None:
+        """`expr` as isl text over the sizes and `axes` (name, isl's name); None where not quasi-affine."""
+        match expr:
+            case Const(value, _):
+                return str(int(value))
+            case Var(name):
+                return axes.get(name) or self._names.get(name)
+            case Binary("*", a, b):
+                factor, other = (a, b) if not linear(a).terms else (b, a)
+                form, x = linear(factor), self.expr(other, axes)
+                return None if form.terms or x is None else f"{form.const}*({x})"
+            case Binary(("//" | "%") as op, a, Const(value, _)):
+                x = self.expr(a, axes)
+                text = "floor(({0})/{1})" if op == "//" else "(({0}) mod {1})"
+                return text.format(x, value) if x and value > 0 else None
+            case Binary(("+" | "-" | "min" | "max") as op, a, b):
+                x, y = self.expr(a, axes), self.expr(b, axes)
+                if x is None or y is None:
+                    return None
+                return f"({x} {op} {y})" if op in "+-" else f"{op}({x}, {y})"
+            case _:
+                return None
+
+    def condition(self, expr: Expr, axes: Mapping[str, str]) -> str | None:
+        """A condition as isl text; None where a part of it is not quasi-affine."""
+        match expr:
+            case Const(value, "bool"):
+                return "true" if value else "false"
+            case Compare(op, a, b):
+                x, y = self.expr(a, axes), self.expr(b, axes)
+                if x is None or y is None:
+                    return None
+                return f"({x} {'=' if op == '==' else op} {y})"
+            case Logic("not", (arg,)):
+                text = self.condition(arg, axes)
+                return None if text is None else f"not {text}"
+            case Logic(op, args):
+                texts = [self.condition(arg, axes) for arg in args]
+                if any(text is None for text in texts):
+                    return None
+                return "(" + f" {op} ".join(f"({text})" for text in texts) + ")"
+            case _:
+                return None
+
+    def set(self, axes: Collection[str], conditions: Iterable[str]) -> isl.Set:
+        """``{ [axes] : facts and conditions }``."""
+        xs = ", ".join(f"x{k}" for k in range(len(axes)))
+        return Set(f"{self.parameters}{{ [{xs}] : {' and '.join([self.facts, *conditions])} }}")

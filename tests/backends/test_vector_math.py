@@ -1,0 +1,255 @@
+"""exp, tanh and erf against float64, against 40 digits, and against themselves at other widths."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+import mpmath  # type: ignore[import-untyped]
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import special
+
+from offcut.backends.cpu.vector_math import FUNCTIONS, declarations, define, symbol
+from offcut.errors import InternalError
+
+Array = npt.NDArray[Any]
+
+LANES = [1, 4, 8, 16]
+DTYPES = ["float32", "float64"]
+IN_FLOAT64: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "erf": special.erf,
+}
+IN_DIGITS = {"exp": mpmath.exp, "tanh": mpmath.tanh, "erf": mpmath.erf}
+
+# The three ways a back end builds: with the host's FMA, without it, and for no feature at all.
+BUILDS = [
+    pytest.param(True, True, id="fma", marks=pytest.mark.isa("fma")),
+    pytest.param(False, True, id="host"),
+    pytest.param(False, False, id="baseline"),
+]
+
+
+def target(host: bool) -> llvm.TargetMachine:
+    """A new one each time: an engine takes its own away."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    x86 = llvm.get_process_triple().startswith("x86_64")
+    cpu = llvm.get_host_cpu_name() if host else "x86-64" if x86 else ""
+    features = llvm.get_host_cpu_features().flatten() if host else ""
+    triple = llvm.Target.from_triple(llvm.get_process_triple())
+    return triple.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+
+
+def target_has_fma() -> bool:
+    return bool(llvm.get_host_cpu_features().get("fma", False))
+
+
+def module(name: str, dtype: str, lanes: int, fma: bool) -> str:
+    """``map(in, out, count)``: the function over `count` elements, `lanes` at a time."""
+    scalar = {"float32": "float", "float64": "double"}[dtype]
+    kind = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+    size = np.dtype(dtype).itemsize
+    return (
+        "\n".join(sorted(declarations(dtype, lanes, fma)))
+        + f"""
+{define(name, dtype, lanes, fma)}
+define void @map(ptr noalias %in, ptr noalias %out, i64 %count) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %source = getelementptr {scalar}, ptr %in, i64 %i
+  %x = load {kind}, ptr %source, align {size}
+  %y = call {kind} @{symbol(name, dtype, lanes)}({kind} %x)
+  %sink = getelementptr {scalar}, ptr %out, i64 %i
+  store {kind} %y, ptr %sink, align {size}
+  %next = add i64 %i, {lanes}
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+    )
+
+
+def compiled(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> llvm.ModuleRef:
+    parsed = llvm.parse_assembly(module(name, dtype, lanes, fma))
+    parsed.verify()
+    machine = target(host)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    builder.getModulePassManager().run(parsed, builder)
+    return parsed
+
+
+@cache
+def mapped(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> Callable[[Array], Array]:
+    engine = llvm.create_mcjit_compiler(compiled(name, dtype, lanes, fma, host), target(host))
+    engine.finalize_object()
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        engine.get_function_address("map")
+    )
+
+    def run(x: Array) -> Array:
+        assert engine  # its code lives as long as this closure
+        assert x.dtype == dtype
+        assert x.size % max(LANES) == 0
+        y = np.empty_like(x)
+        entry(x.ctypes.data, y.ctypes.data, x.size)
+        return y
+
+    return run
+
+
+def bits(x: Array) -> Array:
+    return x.view(f"u{x.itemsize}")
+
+
+def samples(dtype: str, count: int) -> Array:
+    """A third random bit patterns (every exponent, NaN included), the rest where results vary."""
+    rng = np.random.default_rng(0)
+    size = np.dtype(dtype).itemsize
+    third = count // 48 * 16
+    wild = rng.integers(0, 256, third * size, dtype=np.uint8).view(dtype)
+    near = rng.uniform(-8, 8, third).astype(dtype)
+    wide = rng.uniform(-110, 95, third).astype(dtype) * (1 if size == 4 else 7.5)
+    return np.concatenate([wild, near, wide.astype(dtype)])
+
+
+def specials(dtype: str) -> Array:
+    info = np.finfo(np.dtype(dtype))
+    sub, low, eps, top = info.smallest_subnormal, info.smallest_normal, info.eps, info.max
+    values = [
+        0.0,
+        sub,
+        3 * sub,
+        low - sub,
+        low,
+        eps,
+        1.0,
+        4.0,
+        6.0,
+        88.75,
+        104.5,
+        746.5,
+        top,
+        np.inf,
+    ]
+    one_sign = np.array([*values, np.nan, info.dtype.type(709.9)], dtype)
+    return np.concatenate([one_sign, -one_sign])
+
+
+def ulps(got: Array, true: Array) -> Array:
+    """|got - true| in units in the last place of `true`, float32; beyond the largest value, inf."""
+    top = 2.0**128
+    spacing = np.spacing(np.minimum(np.abs(true), np.finfo(np.float32).max).astype(np.float32))
+    near = np.clip(true, -top, top) - np.clip(got.astype(np.float64), -top, top)
+    error: Array = np.abs(near) / spacing
+    return error
+
+
+@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float32_is_within_2_ulp_over_all_exponents(name: str, fma: bool, host: bool) -> None:
+    x = samples("float32", 1_000_000)
+    number = ~np.isnan(x)
+
+    with np.errstate(all="ignore"):
+        got = mapped(name, "float32", 16, fma, host)(x)
+        true = IN_FLOAT64[name](x.astype(np.float64))
+
+        assert np.isnan(got[~number]).all()
+        assert ulps(got[number], true[number]).max() <= 2.0
+
+
+@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_float64_is_within_3_ulp_of_40_digits(name: str, fma: bool, host: bool) -> None:
+    x = samples("float64", 4_800)
+    number = np.flatnonzero(~np.isnan(x) & (np.abs(x) < 750))
+
+    got = mapped(name, "float64", 8, fma, host)(x)
+
+    with mpmath.workdps(40):
+        for k in number:
+            true = IN_DIGITS[name](mpmath.mpf(float(x[k])))
+            if got[k] != float(true):
+                unit = np.spacing(min(abs(float(true)), np.finfo(np.float64).max))
+                assert abs(mpmath.mpf(float(got[k])) - true) <= 3 * float(unit), x[k]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_ends_of_the_range_are_exact(name: str, dtype: str, fma: bool, host: bool) -> None:
+    x = specials(dtype)
+
+    got = mapped(name, dtype, 16, fma, host)(x)
+
+    with np.errstate(all="ignore"):
+        true = IN_FLOAT64[name](x.astype(np.float64)).astype(dtype)
+    flat = ~np.isfinite(true) | (true == 0) | (np.abs(true) == 1) | np.isnan(x)
+    np.testing.assert_array_equal(got[flat], true[flat])
+    assert (np.signbit(got) == np.signbit(true))[~np.isnan(x)].all()
+    if name == "tanh":
+        tiny = np.abs(x) <= np.finfo(np.dtype(dtype)).smallest_normal
+        np.testing.assert_array_equal(got[tiny], x[tiny])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_lane_has_the_same_bits_whatever_the_number_of_lanes(name: str, dtype: str) -> None:
+    x = np.concatenate([specials(dtype), samples(dtype, 100_000)])
+
+    for fma in [False, True] if target_has_fma() else [False]:
+        expected = bits(mapped(name, dtype, 1, fma, True)(x))
+        for lanes in LANES[1:]:
+            np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, fma, True)(x)), expected)
+    expected = bits(mapped(name, dtype, 1, False, True)(x))
+    for lanes in LANES:
+        np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, False, False)(x)), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lanes", [*LANES, 3])
+@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_code_calls_nothing(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> None:
+    built = compiled(name, dtype, lanes, fma, host)
+
+    declared = re.findall(r"^declare .*@([\w.]+)\(", module(name, dtype, lanes, fma), re.MULTILINE)
+    assert all(called.startswith("llvm.fma.") and fma for called in declared)
+    assert not re.search(
+        r"^\s*(call|bl|jmp\s+\w+@PLT)\b", target(host).emit_assembly(built), re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_without_any_pass_the_function_is_right_too(name: str) -> None:
+    parsed = llvm.parse_assembly(module(name, "float32", 16, False))
+    engine = llvm.create_mcjit_compiler(parsed, target(False))
+    engine.finalize_object()
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        engine.get_function_address("map")
+    )
+    x = specials("float32")
+    y = np.empty_like(x)
+
+    entry(x.ctypes.data, y.ctypes.data, x.size)
+
+    np.testing.assert_array_equal(bits(y), bits(mapped(name, "float32", 1, False, True)(x)))
+
+
+def test_an_unknown_function_or_type_is_refused() -> None:
+    with pytest.raises(InternalError, match="no function 'sin'"):
+        define("sin", "float32", 8, False)
+    with pytest.raises(InternalError, match="no element type 'float16'"):
+        define("exp", "float16", 8, False)

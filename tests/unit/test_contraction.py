@@ -1,0 +1,132 @@
+"""Contractions as text, and their float64 reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offcut.errors import DescribeError
+from offcut.experiment.contraction import (
+    check_letters,
+    constant_operands,
+    make_problem,
+    parse_contraction,
+)
+from offcut.experiment.peers import Numpy, as_matmul
+
+MATMULS = ["mk,kn->mn", "km,kn->mn", "mk,nk->nm", "bij,bkj->bik", "mk,k->m", "k,kn->n", "m,n->mn"]
+MATMULS += ["bmk,kn->bmn", "abik,abkj->abij", "i,i->i", "abc,bcd->cad"]
+OTHERS = ["mk->m", "mij,jn->mn", "ii,ij->j", "mk,kn,nj->mj", "bki,kj->bij"]
+SIZES = dict(zip("mknbijacd", (5, 4, 3, 2, 4, 3, 3, 2, 2), strict=True))
+
+
+def test_a_text_names_operands_result_and_reduced_axes() -> None:
+    contraction = parse_contraction(" bij, bkj -> bik ")
+
+    assert contraction.operands == ("bij", "bkj")
+    assert contraction.result == "bik"
+    assert contraction.letters == ("b", "i", "j", "k")
+    assert contraction.reduced == ("j",)
+    assert contraction.names == ("A", "B")
+    assert str(contraction) == "bij,bkj->bik"
+
+
+@pytest.mark.parametrize(
+    ("text", "flop"), [("mk,kn->mn", 2 * 5 * 4 * 3), ("m,n->mn", 15), ("mk->m", 20), ("m->m", 0)]
+)
+def test_flop_counts_multiplications_and_additions(text: str, flop: int) -> None:
+    assert parse_contraction(text).flop(SIZES) == flop
+
+
+@pytest.mark.parametrize(
+    ("text", "because", "help"),
+    [
+        ("mk,kn", "it has no '->', so the result's axes are not known", '"mk,kn->mn"'),
+        ("m1,1n->mn", "'1' is not a letter", '"mk,kn->mn": one letter per axis'),
+        ("mk,->m", "an operand has no axis", '"mk,kn->mn": a letter per axis, a comma'),
+        ("mk,kn->mj", "the result has the axis 'j' and no operand has it", '"mk,kn->m"'),
+        ("mk,kn->mm", "the result has the axis 'm' twice", '"mk,kn->m"'),
+    ],
+)
+def test_a_text_that_is_no_contraction_is_refused(text: str, because: str, help: str) -> None:
+    with pytest.raises(DescribeError) as refused:
+        parse_contraction(text)
+
+    assert str(refused.value) == (
+        "contraction: cannot read the text\n"
+        f'  at       "{text}"\n'
+        f"  because  {because}\n"
+        f"  help     {help}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fixed", "swept", "because"),
+    [
+        ({"k": 2}, {"m": (1, 9)}, "the axis 'n' has no size"),
+        ({"k": 2, "n": 3, "m": 4}, {"m": (1, 9)}, "the axis 'm' is fixed to 4 and swept as well"),
+        ({"k": 0, "n": 3}, {"m": (1, 9)}, "the axis 'k' has size 0"),
+        ({"k": 2, "n": 3, "z": 4}, {"m": (1, 9)}, "there is no axis 'z'"),
+    ],
+)
+def test_every_letter_has_exactly_one_extent_or_range(
+    fixed: dict[str, int], swept: dict[str, tuple[int, int]], because: str
+) -> None:
+    check_letters(parse_contraction("mk,kn->mn"), {"k": 2, "n": 3}, {"m": (1, 9)})
+
+    with pytest.raises(DescribeError) as refused:
+        check_letters(parse_contraction("mk,kn->mn"), fixed, swept)
+
+    assert refused.value.because == because
+
+
+def test_operands_without_a_swept_letter_can_be_constants_except_the_first() -> None:
+    assert constant_operands(parse_contraction("mk,kn->mn"), {"m": 0}) == ("B",)
+    assert constant_operands(parse_contraction("mk,kn->mn"), {"n": 0}) == ()
+    assert constant_operands(parse_contraction("bij,bkj->bik"), {"i": 0, "k": 0}) == ()
+
+
+@pytest.mark.parametrize("text", MATMULS + OTHERS)
+def test_numpy_computes_what_the_reference_says(text: str) -> None:
+    contraction = parse_contraction(text)
+    problem = make_problem(contraction, SIZES, {})
+
+    ways = Numpy().ways(problem)
+
+    assert [way.name for way in ways]
+    for way in ways:
+        assert problem.reference().mismatch(way.read(way.run())) == ""
+
+
+@pytest.mark.parametrize("text", MATMULS)
+def test_a_matrix_product_in_any_axis_order_goes_to_matmul(text: str) -> None:
+    problem = make_problem(parse_contraction(text), SIZES, {})
+
+    product = as_matmul(problem)
+
+    assert product is not None
+    np.matmul(product.a, product.b, out=product.c)
+    assert problem.reference().mismatch(product.out) == ""
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_is_no_matrix_product_is_not_taken_for_one(text: str) -> None:
+    assert as_matmul(make_problem(parse_contraction(text), SIZES, {})) is None
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 0.0])
+def test_one_wrong_element_is_a_mismatch_that_names_it(wrong: float) -> None:
+    problem = make_problem(parse_contraction("mk,kn->mn"), SIZES, {})
+    reference = problem.reference()
+    result = reference.value.astype(np.float32)
+    assert reference.mismatch(result) == ""
+
+    result[3, 2] = wrong
+
+    assert reference.mismatch(result).startswith(f"1 of 15 elements are off; [3, 2] is {wrong:.9g}")
+
+
+def test_a_result_of_another_shape_is_a_mismatch() -> None:
+    reference = make_problem(parse_contraction("mk,kn->mn"), SIZES, {}).reference()
+
+    assert reference.mismatch(np.zeros((3, 5), np.float32)) == "shape (3, 5), expected (5, 3)"

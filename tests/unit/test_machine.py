@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from offcut.experiment.machine import Machine, _cache_bytes, _cpu_name, describe
+
+
+def test_this_machine_is_one_line() -> None:
+    found = describe()
+
+    assert found.cores >= 1
+    assert found.cpu
+    assert "\n" not in str(found)
+
+
+def test_a_machine_reads_as_a_reader_would_write_it() -> None:
+    machine = Machine(
+        "Some CPU", 1, ("avx2", "fma"), 512 * 1024, 0, "3.11.7", "2.4", "openblas 0.3", "0.1.0"
+    )
+
+    assert str(machine) == (
+        "Some CPU, 1 core · avx2 fma · L2 512 KiB, L3 unknown ·"
+        " Python 3.11.7, numpy 2.4 (openblas 0.3), offcut 0.1.0"
+    )
+
+
+def test_the_cpu_name_is_the_systems_else_llvms() -> None:
+    assert _cpu_name(["processor : 0", "model name\t: Some CPU @ 2 GHz"]) == "Some CPU @ 2 GHz"
+    assert _cpu_name([])
+
+
+@pytest.mark.parametrize(("level", "expected"), [(2, 2048 * 1024), (3, 0)])
+def test_cache_sizes_come_from_the_unified_caches(
+    tmp_path: Path, level: int, expected: int
+) -> None:
+    for name, kind, size in (("index0", "Instruction", "32K"), ("index1", "Unified", "2048K")):
+        (tmp_path / name).mkdir()
+        for file, text in (("level", "2"), ("type", kind), ("size", size)):
+            (tmp_path / name / file).write_text(text + "\n")
+
+    assert _cache_bytes(tmp_path, level) == expected

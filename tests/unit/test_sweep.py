@@ -1,0 +1,374 @@
+"""Sizes, cells, tables and the command's arguments, with contenders made of numpy."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from offcut.cli import app, take_extents
+from offcut.errors import DescribeError, TargetError
+from offcut.experiment import contraction as notation
+from offcut.experiment import plots
+from offcut.experiment import sweep as sweeps
+from offcut.experiment.contraction import (
+    Array,
+    Computation,
+    Problem,
+    draw,
+    make_problem,
+    parse_contraction,
+)
+from offcut.experiment.peers import Contender, Numpy, Way, load_peers
+from offcut.experiment.sweep import (
+    OVER_BUDGET,
+    Cell,
+    Strategies,
+    Sweep,
+    points_of,
+    read_axes,
+    sample,
+    sizes_of,
+    sweep,
+)
+
+MATMUL = parse_contraction("mk,kn->mn")
+FIXED = {"k": 6, "n": 4}
+
+
+@dataclass
+class World:
+    """A clock that only the contenders advance."""
+
+    now: float = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+
+@dataclass
+class Fake:
+    """numpy's values at a made-up speed."""
+
+    name: str
+    world: World
+    flops: float
+    wrong: bool = False
+    called: list[int] = field(default_factory=list)
+
+    def ways(self, problem: Problem) -> tuple[Way, ...]:
+        a, b = problem.arrays["A"], problem.arrays["B"]
+        self.called.append(problem.sizes["m"])
+
+        def run() -> Array:
+            self.world.now += problem.flop / self.flops
+            return a @ b + self.wrong
+
+        return (Way(f"{self.name}.only", run, lambda value: np.asarray(value)),)
+
+
+@dataclass
+class Idle:
+    """It computes nothing."""
+
+    name: str = "idle"
+
+    def ways(self, problem: Problem) -> tuple[Way, ...]:
+        return ()
+
+
+def run_sweep(contenders: Sequence[Contender], world: World, sizes: Sequence[int]) -> Sweep:
+    constants = {"B": draw("kn", FIXED, np.random.default_rng(0))}
+    points = [FIXED | {"m": m} for m in sizes]
+    measured = sweep(MATMUL, contenders, points, constants, budget=1e-3, clock=world.clock)
+    names = tuple(contender.name for contender in contenders)
+    facts = ("float32 mk,kn->mn at k=6, n=4",)
+    return Sweep(MATMUL, ("m",), names[:-1], names[-1:], "a machine", facts, tuple(measured))
+
+
+@pytest.mark.parametrize(
+    ("text", "letters", "values"),
+    [
+        ("m=1:4", "m", (1, 2, 3, 4)),
+        ("m = 2:9:3", "m", (2, 5, 8)),
+        ("m=100,7,1,7", "m", (1, 7, 100)),
+        ("m=5", "m", (5,)),
+        ("ik=1:2", "ik", (1, 2)),
+    ],
+)
+def test_sizes_are_a_range_or_a_list(text: str, letters: str, values: tuple[int, ...]) -> None:
+    swept = sizes_of(text, 24)
+
+    assert (swept.letters, swept.values, swept.sampled) == (letters, values, False)
+
+
+def test_a_long_range_is_sampled_and_says_so() -> None:
+    swept = sizes_of("m=1:512", 24)
+
+    assert str(swept).startswith("m: 24 of 512 sizes: 1, 3, ")
+    assert swept.values[-1] == 512
+    assert sum(value % 2 for value in swept.values) >= 12
+    assert sizes_of("m=1:512", None).values == tuple(range(1, 513))
+    assert len(sizes_of(f"m={','.join(map(str, range(1, 99)))}", 24).values) == 98
+
+
+@pytest.mark.parametrize("first", [1, 2, 7, 100])
+@pytest.mark.parametrize("count", [2, 3, 30, 1000])
+@pytest.mark.parametrize("step", [1, 2, 8])
+@pytest.mark.parametrize("points", [2, 3, 24, 30])
+def test_a_sample_ascends_has_both_ends_and_the_asked_length(
+    first: int, count: int, step: int, points: int
+) -> None:
+    values = range(first, first + count * step, step)
+    points = min(points, count)
+
+    taken = sample(values, points)
+
+    assert len(taken) == points
+    assert all(a < b for a, b in itertools.pairwise(taken))
+    assert (taken[0], taken[-1]) == (values[0], values[-1])
+    assert set(taken) <= set(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("1:512", "it does not begin with an axis and '=', such as m="),
+        ("m=1:512:", "'1:512:' is neither a range nor a list of whole numbers"),
+        ("m=a", "'a' is neither a range nor a list of whole numbers"),
+        ("m=9:1", "the range ends at 1, before its start 9"),
+        ("m=1:9:0", "the range does not advance: its step is 0"),
+        ("m=0:9", "size 0 has no work to time"),
+    ],
+)
+def test_sizes_that_cannot_be_read_are_refused(text: str, because: str) -> None:
+    with pytest.raises(DescribeError) as refused:
+        sizes_of(text, 24)
+
+    assert str(refused.value) == (
+        "sweep: cannot read the sizes\n"
+        f"  at       --sizes {text}\n"
+        f"  because  {because}\n"
+        "  help     m=1:512 or m=1:512:8 for a range, both ends included\n"
+        "  help     m=1,7,100 for a list"
+    )
+
+
+def test_several_axes_give_every_combination_and_letters_together_one_size() -> None:
+    assert points_of(read_axes(["m=1,2", "ik=3,4"], 24)) == (
+        {"m": 1, "i": 3, "k": 3},
+        {"m": 1, "i": 4, "k": 4},
+        {"m": 2, "i": 3, "k": 3},
+        {"m": 2, "i": 4, "k": 4},
+    )
+    assert len(points_of(read_axes(["m=1:99", "n=1:99"], 25))) == 25
+
+
+def test_an_axis_swept_twice_is_refused() -> None:
+    with pytest.raises(DescribeError, match="the axis 'm' is swept twice"):
+        read_axes(["m=1,2", "mn=3"], 24)
+
+
+def test_every_point_has_a_cell_per_contender_with_its_throughput() -> None:
+    world = World()
+    result = run_sweep([Fake("auto", world, 3e9), Fake("numpy", world, 2e9)], world, [1, 5, 8])
+
+    assert [cell.sizes["m"] for cell in result.cells] == [1, 1, 5, 5, 8, 8]
+    assert [cell.gflops for cell in result.cells] == pytest.approx([3, 2] * 3)
+    assert result.ratio(result.points[0][0], result.points[0]) == pytest.approx(1.5)
+    assert result.mean_ratio("auto") == pytest.approx(1.5)
+    assert [x for x, _ in result.lines()["auto"]] == [1.0, 5.0, 8.0]
+    assert [y for _, y in result.lines()["numpy"]] == pytest.approx([2, 2, 2])
+    assert not result.mismatches
+
+
+def test_a_cell_over_budget_is_left_out_without_a_call() -> None:
+    world = World()
+    slow = Fake("guard", world, flops=1e6)
+    result = run_sweep([slow, Fake("numpy", world, 1e9)], world, [1, 20, 21, 40])
+
+    assert [cell.note for cell in result.cells[::2]] == ["", "", OVER_BUDGET, OVER_BUDGET]
+    assert slow.called == [1, 20]
+    assert result.cells[4].timing is None
+
+
+def test_a_wrong_result_is_reported_and_not_timed() -> None:
+    world = World()
+    result = run_sweep(
+        [Fake("auto", world, 1e9, wrong=True), Fake("numpy", world, 1e9)], world, [3]
+    )
+
+    (cell,) = result.mismatches
+    assert cell.contender == "auto"
+    assert cell.wrong.startswith("12 of 12 elements are off; [")
+    assert (cell.timing, cell.note) == (None, "wrong")
+    assert result.ratio(cell, result.points[0]) is None
+
+
+def test_a_contender_without_a_way_leaves_its_cell_empty() -> None:
+    world = World()
+    (point,) = run_sweep([Idle(), Numpy()], world, [3]).points
+
+    assert point[0].note == "no way to compute it"
+    assert point[0].gflops is None
+
+
+def test_the_csv_says_where_it_was_measured_and_has_a_line_per_cell() -> None:
+    world = World()
+    result = run_sweep([Fake("guard", world, 1e6), Fake("numpy", world, 1e9)], world, [1, 40])
+
+    comments = [line for line in result.to_csv().splitlines() if line.startswith("#")]
+    lines = [line for line in result.to_csv().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    assert comments == ["# machine: a machine", "# float32 mk,kn->mn at k=6, n=4"]
+    assert [(row["m"], row["k"], row["contender"]) for row in rows] == [
+        ("1", "6", "guard"),
+        ("1", "6", "numpy"),
+        ("40", "6", "guard"),
+        ("40", "6", "numpy"),
+    ]
+    assert float(rows[1]["gflops"]) == pytest.approx(1, rel=1e-3)
+    assert rows[0]["ratio_to_best_peer"] == "0.0010"
+    assert (rows[2]["gflops"], rows[2]["note"]) == ("", OVER_BUDGET)
+
+
+def test_several_swept_axes_are_drawn_over_flop() -> None:
+    cells = tuple((Cell({"m": m, "n": n}, "auto", flop=2 * m * n),) for m, n in ((1, 2), (3, 4)))
+    apart = Sweep(MATMUL, ("m", "n"), ("auto",), (), "", (), cells)
+
+    assert apart.x_label == "flop"
+
+
+def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "new" / "sweep.png"
+
+    plots.plot_lines(path, {"auto": [(1, 2), (4, 3)]}, title="t", x_label="m", footer="a machine")
+
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert b"a machine" in path.read_bytes()
+
+
+def test_without_matplotlib_a_picture_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "have_matplotlib", lambda: False)
+
+    with pytest.raises(TargetError, match=r"(?s)matplotlib is not installed.*offcut\[plot\]"):
+        plots.plot_lines(tmp_path / "x.png", {}, title="", x_label="", footer="")
+
+
+def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
+
+    loaded = load_peers(["numpy", "torch", "torch.mm"])
+
+    assert [peer.name for peer in loaded.found] == ["numpy"]
+    assert loaded.missing == ("torch", "torch.mm")
+
+
+@pytest.mark.parametrize("name", ["tvm", "torch.matmul", ""])
+def test_an_unknown_peer_is_refused(name: str) -> None:
+    with pytest.raises(DescribeError, match=f"there is no peer '{name}'"):
+        load_peers([name])
+
+
+@pytest.mark.parametrize("text", ["mk,kn->mn", "mk,nk->mn", "bij,bkj->bik", "mk,kn,nj->mj"])
+def test_every_way_of_torch_computes_the_reference(text: str) -> None:
+    pytest.importorskip("torch")
+    contraction = parse_contraction(text)
+    sizes = dict(zip("mknbij", (5, 48, 32, 2, 4, 3), strict=True))
+    rng = np.random.default_rng(1)
+    constants = {"B": draw(contraction.operands[1], sizes, rng)}
+    loaded = load_peers(["torch"])
+    problem = make_problem(contraction, sizes, constants)
+    with loaded.session():
+        ways = loaded.found[0].ways(problem)
+        assert ways
+        for way in ways:
+            assert problem.reference().mismatch(way.read(way.run())) == "", way.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "because"),
+    [
+        (["--k", "x"], "'x' is not a whole number"),
+        (["--k"], "there is no number"),
+        (["--k", "1", "--k=2"], "--k 1 came before"),
+    ],
+)
+def test_an_axis_needs_one_whole_number(arguments: list[str], because: str) -> None:
+    assert take_extents(["a", "--k", "1", "--kind", "2"]) == ({"k": 1}, ["a", "--kind", "2"])
+
+    with pytest.raises(DescribeError) as refused:
+        take_extents(arguments)
+    assert refused.value.because == because
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["mk,kn", "--sizes", "m=1"], "it has no '->'"),
+        (["mk,kn->mn", "--sizes", "m=0", "--k", "2", "--n", "2"], "size 0 has no work to time"),
+        (["mk,kn->mn", "--sizes", "m=1", "--k", "2"], "the axis 'n' has no size"),
+        (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is not a whole number"),
+    ],
+)
+def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], says: str) -> None:
+    result = CliRunner().invoke(app, ["sweep", *arguments])
+
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.output
+
+
+def run_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *contenders: Contender, against: str = "numpy"
+) -> Result:
+    """The command with these contenders in the place of offcut's compiled kernels."""
+    monkeypatch.setattr(notation, "build", lambda *_: Computation((), None))
+    monkeypatch.setattr(sweeps, "compile_strategies", lambda *_: Strategies(contenders, {}))
+    files = ["--csv", str(tmp_path / "out" / "x.csv"), "--png", str(tmp_path / "out" / "x.png")]
+    options = ["--k", "6", "--n=4", "--points", "4", "--budget", "0.001"]
+    return CliRunner().invoke(
+        app,
+        ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options, "--against", against, *files],
+    )
+
+
+def test_the_command_prints_the_table_and_writes_csv_and_png(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
+
+    result = run_command(tmp_path, monkeypatch, Fake("auto", World(), 1e9), against="numpy,torch")
+
+    assert result.exit_code == 0, result.output
+    assert "float32 mk,kn->mn at k=6, n=4" in result.stdout
+    assert "m: 4 of 40 sizes: 1, 3, 12, 40" in " ".join(result.stderr.split())
+    assert "missing: torch is not installed" in result.stderr
+    written = (tmp_path / "out" / "x.csv").read_text()
+    assert written.startswith("# machine: ")
+    assert "# missing: torch is not installed" in written
+    assert written.count(",numpy,") == written.count(",auto,") == 4
+    assert (tmp_path / "out" / "x.png").exists() == plots.have_matplotlib()
+
+
+def test_the_command_reports_wrong_values_and_exits_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run_command(tmp_path, monkeypatch, Fake("auto", World(), 1e9, wrong=True))
+
+    assert result.exit_code == 1
+    assert "WRONG VALUES: auto.only at k=6, n=4, m=1: 4 of 4 elements are off" in " ".join(
+        result.stderr.split()
+    )
