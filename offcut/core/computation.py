@@ -41,6 +41,10 @@ class Names:
         self.taken.add(name)
         return name
 
+    def release(self, name: str) -> None:
+        """Let `name` be handed out again: its scope has ended."""
+        self.taken.discard(name)
+
 
 @dataclass(frozen=True, slots=True)
 class StageAxis:

@@ -1,0 +1,44 @@
+"""Cutting loops: strategies, pieces, microkernels matched to them, and proofs."""
+
+from offcut.partition.cut import (
+    GroupCut,
+    axis_named,
+    check_legal,
+    cut,
+    cut_group,
+    first_match,
+    program_of,
+    prove,
+    strategy_named,
+)
+from offcut.partition.match import Match, match
+from offcut.partition.nest import AxisCut
+from offcut.partition.pieces import Partition, Piece
+from offcut.partition.prove import Certificate, Theorem, interval_text, owned_set
+from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.partition.verify import check_program
+
+__all__ = [
+    "AxisCut",
+    "Certificate",
+    "GroupCut",
+    "Match",
+    "Partition",
+    "Piece",
+    "Segment",
+    "Strategy",
+    "Theorem",
+    "axis_named",
+    "check_legal",
+    "check_program",
+    "cut",
+    "cut_group",
+    "first_match",
+    "interval_text",
+    "match",
+    "owned_set",
+    "program_of",
+    "prove",
+    "segments",
+    "strategy_named",
+]

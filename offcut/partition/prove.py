@@ -8,20 +8,20 @@ when each axis' segments are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
-from offcut.core.expr import Binary, Compare, Expr, Var, substitute
+from offcut.core.expr import Binary, Compare, Expr, Logic, Var, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.segments import loops
-from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.partition.strategies import Bounded, Segment, Strategy, segments
 from offcut.polyhedral import Map, Set, Space, runs, smallest
 
-_DEPTH = 12  # of time vectors: deeper than any axis' loops
+_DEPTH = 8  # of time vectors: no axis nests deeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +50,22 @@ class Certificate:
 
 def owned_set(space: Space, segment: Segment) -> Set:
     """``{ [x] : x is owned by segment }`` over the sizes of `space`."""
-    total = None
+    return space.set(("x",), [interval_text(space, segment, segment.owned, "x0")])
+
+
+def interval_text(space: Space, segment: Segment, bounds: tuple[Expr, Expr], x: str) -> str:
+    """``lo <= x < hi`` wherever `segment` exists, as an isl condition on the coordinate `x`."""
+    cases = []
     for values in _literals(segment):
-
-        def text(expr: Expr, known: dict[str, Expr] = values) -> str:
-            found = space.expr(ix.simplify(substitute(expr, known)), {})
-            assert found is not None
-            return found
-
-        conditions = [f"{text(segment.owned[0])} <= x0 < {text(segment.owned[1])}"]
-        if segment.when is not None:
-            when = space.condition(segment.when, {})
-            assert when is not None
-            conditions.append(when)
-        for let in segment.lets:
-            assert isinstance(let.value, Binary)
-            q, a, b = ix.literal(values[let.name]), text(let.value.a), text(let.value.b)
-            assert q is not None
-            conditions.append(f"{q}*({b}) <= {a} < {q + 1}*({b})")
-        part = space.set(("x",), conditions)
-        total = part if total is None else total | part
-    assert total is not None
-    return total.coalesce()
+        closed = _closed(segment, values)
+        facts = [_equals(let, values) for let in segment.lets]
+        if closed.when is not None:
+            facts.append(closed.when)
+        known = [space.condition(fact, {}) for fact in facts]
+        lo, hi = (space.expr(ix.simplify(substitute(bound, values)), {}) for bound in bounds)
+        texts = [text for text in known if text is not None]
+        cases.append(" and ".join([f"{lo} <= {x} < {hi}", *texts]))
+    return "(" + " or ".join(f"({case})" for case in cases) + ")"
 
 
 def _literals(segment: Segment) -> list[dict[str, Expr]]:
@@ -93,41 +87,89 @@ def check_axis(
     in bounds   what is executed (in a padded tile: what is kept) lies in ``0 <= x < e``
     ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
 
-    ``exact`` is proved for the multiples of its tile; `check_divides` asks whether these are all.
+    A bounded value is proved literal by literal; that its literals leave out no extent is proved
+    too. ``exact`` is proved for the multiples of its tile; `check_divides` asks whether these are
+    all.
     """
     extent = Var("e")
-    promise = Compare("==", ix.mod(extent, tile), ix.const(0))
-    space = Space((Size("e"),), (promise,) if strategy is Strategy.EXACT else ())
-    domain = space.set(("x",), ["0 <= x0 < p0"])
-    of = f"{strategy.value} by {tile}"
+    size = (Size("e"),)
     parts = segments(strategy, extent, tile, heights)
-    owned = [owned_set(space, segment) for segment in parts]
-    order = None
-    for run in runs(space, _loops(parts), lambda _: ("x",), _DEPTH):
-        mine = owned[int(run.store.buffer)]
-        kept = run.times.intersect_domain(mine & run.owned)
-        _refuse("disjoint", of, (kept - kept.lexmin()).domain())
-        _refuse("covering", of, mine - kept.domain())
-        _refuse("in bounds", of, run.owned - domain)
-        order = kept if order is None else order | kept
-    assert order is not None
-    for position, mine in enumerate(owned):
-        for other in owned[:position]:
-            _refuse("disjoint", of, mine & other)
-    covered = owned[0]
-    for mine in owned[1:]:
-        covered = covered | mine
-    _refuse("covering", of, domain - covered)
+    of = f"{strategy.value} by {tile}"
+    promise = Compare("==", ix.mod(extent, tile), ix.const(0))
+    cases: list[tuple[Space, tuple[Segment, ...]]] = []
+    if strategy is Strategy.EXACT:
+        cases.append((Space(size, (promise,)), parts))
+    elif not any(segment.lets for segment in parts):
+        cases.append((Space(size), parts))
+    else:
+        positive = Space(size, (ix.compare(">", extent, 0),))
+        left = positive.context
+        for values in _literals(parts[0]):
+            facts = [_equals(let, values) for let in parts[0].lets]
+            space = Space(size, (*positive.assumptions, *facts))
+            left = left - space.context
+            if not space.context.is_empty():
+                cases.append((space, tuple(_closed(segment, values) for segment in parts)))
+        _refuse("bounded", of, left.from_params())
+    for space, closed in cases:
+        _check_case(space, closed, of, ordered)
     theorems = [
         Theorem("disjoint", "no coordinate is owned twice", of),
         Theorem("covering", "every coordinate is owned", of),
         Theorem("in bounds", "what is executed and kept lies inside the extent", of),
     ]
     if ordered:
-        later_first = order.lex_gt_map(order) & Map("{ [x] -> [y] : x < y }")
-        _refuse("ascending", of, later_first.domain())
         theorems.append(Theorem("ascending", "tiles run in the order of the coordinate", of))
     return tuple(theorems)
+
+
+def _check_case(space: Space, parts: Sequence[Segment], of: str, ordered: bool) -> None:
+    domain = space.set(("x",), ["0 <= x0 < p0"])
+    owned = [owned_set(space, segment) for segment in parts]
+    times: dict[int, Map] = {}
+    for run in runs(space, _loops(parts), lambda _: ("x",), _DEPTH):
+        position = int(run.store.buffer)
+        _refuse("in bounds", of, run.owned - domain)
+        times[position] = run.times.intersect_domain(owned[position] & run.owned)
+    covered = space.set(("x",), ["false"])
+    for position, mine in enumerate(owned):
+        kept = times[position]
+        _refuse("disjoint", of, (kept - kept.lexmin()).domain())
+        _refuse("covering", of, mine - kept.domain())
+        _refuse("disjoint", of, mine & covered)
+        covered = covered | mine
+    _refuse("covering", of, domain - covered)
+    if ordered:
+        order = times[0]
+        for position in range(1, len(owned)):
+            order = order | times[position]
+        later_first = order.lex_gt_map(order) & Map("{ [x] -> [y] : x < y }")
+        _refuse("ascending", of, later_first.domain())
+
+
+def _equals(let: Bounded, values: dict[str, Expr]) -> Expr:
+    """``let.value == literal`` as a quasi-affine condition."""
+    q = ix.literal(values[let.name])
+    assert isinstance(let.value, Binary) and q is not None
+    a, b = let.value.a, let.value.b
+    at_least = ix.compare("<=", ix.mul(q, b), a)
+    return Logic("and", (at_least, ix.compare("<", a, ix.mul(q + 1, b))))
+
+
+def _closed(segment: Segment, values: dict[str, Expr]) -> Segment:
+    """`segment` with its bounded values fixed."""
+
+    def fixed(expr: Expr) -> Expr:
+        return ix.simplify(substitute(expr, values))
+
+    return replace(
+        segment,
+        start=fixed(segment.start),
+        height=fixed(segment.height),
+        owned=(fixed(segment.owned[0]), fixed(segment.owned[1])),
+        count=None if segment.count is None else fixed(segment.count),
+        lets=(),
+    )
 
 
 def _loops(parts: Sequence[Segment]) -> tuple[Stmt, ...]:

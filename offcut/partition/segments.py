@@ -26,6 +26,7 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
     counter = names.fresh(f"{axis}_tile") if segment.count is not None else ""
     values[ITER.name] = Var(counter) if counter else ix.const(0)
     start = ix.simplify(named(segment.start))
+    single = ""
     if segment.guarded is not None:
         single = names.fresh(f"{axis}_one")
         guard = ix.compare("<", Var(single), segment.owned[1])
@@ -39,6 +40,9 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
         name = values[let.name]
         assert isinstance(name, Var)
         body = (Let(name.name, let.lo, let.hi, let.value, body),)
+        names.release(name.name)
+    for name_used in filter(None, (counter, single)):
+        names.release(name_used)
     if segment.when is not None and ix.literal(segment.when) is None:
         body = (If(segment.when, body),)
     return body

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
 from offcut.core.program import Form, Role
 
 
@@ -84,6 +84,13 @@ class Segment:
     lets: tuple[Bounded, ...] = ()
     predicate: bool = False
     guarded: int | None = None
+
+    @property
+    def executed(self) -> tuple[Expr, Expr]:
+        """``lo, hi``: the coordinates that run, the repeated and the padded ones among them."""
+        if self.form in (Form.SHIFT, Form.PAD):
+            return self.start, ix.add(self.start, self.height)
+        return self.owned
 
 
 ITER = Var("t")
@@ -208,8 +215,6 @@ def _shift(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ..
 
 
 def _both(a: Expr, b: Expr) -> Expr:
-    from offcut.core.expr import Logic
-
     parts = []
     for part in (a, b):
         folded = ix.compare(part.op, part.a, part.b) if isinstance(part, Compare) else part
@@ -280,24 +285,24 @@ def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, 
     else:
         q = Var("q")
         lets = (Bounded("q", 1, tile + 1, Binary("//", extent, tiles)),)
-    tall = ix.sub(extent, _product(q, tiles))
+    tall = ix.sub(extent, ix.mul(q, tiles))
     nonempty = ix.compare(">", extent, 0)
     higher = Segment(
         role=Role.BODY,
         form=Form.FULL,
-        start=_product(ix.add(q, 1), ITER),
+        start=ix.mul(ix.add(q, 1), ITER),
         height=ix.add(q, 1),
         heights=(2, tile) if size is None else (int(q.value) + 1,) * 2,  # type: ignore[union-attr]
-        owned=(ix.const(0), _product(ix.add(q, 1), tall)),
+        owned=(ix.const(0), ix.mul(ix.add(q, 1), tall)),
         count=tall,
         when=nonempty,
         lets=lets,
     )
-    done = _product(ix.add(q, 1), tall)
+    done = ix.mul(ix.add(q, 1), tall)
     lower = Segment(
         role=Role.BODY,
         form=Form.FULL,
-        start=ix.add(done, _product(q, ITER)),
+        start=ix.add(done, ix.mul(q, ITER)),
         height=q,
         heights=(1, tile) if size is None else (int(q.value),) * 2,  # type: ignore[union-attr]
         owned=(done, extent),
@@ -306,10 +311,6 @@ def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, 
         lets=lets,
     )
     return higher, lower
-
-
-def _product(a: Expr, b: Expr) -> Expr:
-    return ix.mul(a, b)
 
 
 _SEGMENTS = {

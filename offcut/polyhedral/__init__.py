@@ -4,13 +4,14 @@ from offcut.polyhedral.access import (
     Access,
     StageSets,
     check_in_bounds,
+    check_parallel,
     coefficient,
     depends_on,
     space_of,
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.instances import Run, runs
+from offcut.polyhedral.instances import Run, project_last, runs
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Space",
     "StageSets",
     "check_in_bounds",
+    "check_parallel",
     "coefficient",
     "depends_on",
+    "project_last",
     "runs",
     "smallest",
     "space_of",

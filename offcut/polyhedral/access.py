@@ -10,7 +10,7 @@ from offcut.core.computation import Computation, Stage
 from offcut.core.expr import Expr, Load, Var, loads, variables
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
-from offcut.errors import PartitionError
+from offcut.errors import InternalError, PartitionError
 from offcut.polyhedral.affine import Map, Space, coordinates
 from offcut.polyhedral.witness import smallest
 
@@ -115,6 +115,20 @@ def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> 
                 f"of shape ({', '.join(map(format_expr, buffers[load.buffer].shape))})",
                 help=("where(condition, …) accesses a branch only where its condition holds",),
             )
+
+
+def check_parallel(sets: StageSets) -> None:
+    """Refuse a stage whose instances at different points write one element.
+
+    Theorem: ``write^-1 . write`` relates only instances that agree on every axis, so that all
+    dependences of a reduction run along its reduction axes, and the axes are parallel.
+    """
+    same = sets.write.apply_range(sets.write.reverse())
+    agreeing = same
+    for k in range(len(sets.stage.axes)):
+        agreeing = agreeing.equate(isl.dim_type.in_, k, isl.dim_type.out, k)
+    if not same.is_subset(agreeing):
+        raise InternalError(f"{sets.stage.label} writes one element at two points")
 
 
 def _describe(

@@ -14,7 +14,7 @@ from typing import assert_never
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, substitute
+from offcut.core.expr import Binary, Const, Expr, Select, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
 from offcut.errors import PartitionError
@@ -27,12 +27,16 @@ class Run:
 
     times   ``instance -> time``, the executed instances; a tile's own axes take no time
     owned   the instances whose result is kept: those of a padded tile that are in the domain
+    outer   how many leading entries of a time say which tile it is
+    case    the literals of the bounded values around it
     """
 
     store: Store
     tile: Tile | None
     times: isl.Map
     owned: isl.Set
+    outer: int
+    case: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class _Scope:
     names: tuple[tuple[str, str], ...] = ()
     values: tuple[tuple[str, int], ...] = ()
     tile: Tile | None = None
+    outer: int = 0
 
 
 def runs(
@@ -96,7 +101,11 @@ class _Reader:
                     if form is not Form.PAD:
                         inner = replace(inner, conditions=(*inner.conditions, text))
                     inner = replace(inner, owned=(*inner.owned, text))
-                yield from self.block(body, replace(inner, tile=stmt))
+                yield from self.block(body, replace(inner, tile=stmt, outer=len(scope.time)))
+            case Store(_, _, Select(inside, _, Const()), reduce) if reduce is not None:
+                # A term masked to a literal: only where the condition holds is it the term.
+                text = self.condition(inside, scope)
+                yield self.run(stmt, replace(scope, owned=(*scope.owned, text)))
             case Store():
                 yield self.run(stmt, scope)
             case Choose(options):
@@ -152,7 +161,8 @@ class _Reader:
         equal = " and ".join(f"{w} = {t}" for w, t in zip(time_names, time, strict=True))
         times = Map(f"{head} -> [{', '.join(time_names)}] : {exists}{facts} and {equal} }}")
         kept = " and ".join([facts, *scope.owned])
-        return Run(store, scope.tile, times, isl.Set(f"{head} : {exists}{kept} }}"))
+        owned = isl.Set(f"{head} : {exists}{kept} }}")
+        return Run(store, scope.tile, times, owned, scope.outer, scope.values)
 
 
 def _not_affine(expr: Expr) -> PartitionError:
@@ -161,4 +171,17 @@ def _not_affine(expr: Expr) -> PartitionError:
         f"cannot read {format_expr(expr)} as a set",
         because="it is not quasi-affine: isl decides sums, integer multiples, and // and % "
         "by positive constants",
+    )
+
+
+def project_last(
+    times: isl.Map, points_left: int | None = None, times_left: int | None = None
+) -> isl.Map:
+    """`times` without the last coordinates, or without the last entries of time."""
+    if points_left is not None:
+        n = times.dim(isl.dim_type.in_) - points_left
+        return times.project_out(isl.dim_type.in_, points_left, n)
+    assert times_left is not None
+    return times.project_out(
+        isl.dim_type.out, times_left, times.dim(isl.dim_type.out) - times_left
     )

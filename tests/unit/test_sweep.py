@@ -26,7 +26,7 @@ from offcut.experiment.contraction import (
     make_problem,
     parse_contraction,
 )
-from offcut.experiment.peers import Contender, Numpy, Way, load_peers
+from offcut.experiment.peers import Contender, Way, load_peers
 from offcut.experiment.sweep import (
     OVER_BUDGET,
     Cell,
@@ -214,7 +214,7 @@ def test_a_wrong_result_is_reported_and_not_timed() -> None:
 
 def test_a_contender_without_a_way_leaves_its_cell_empty() -> None:
     world = World()
-    (point,) = run_sweep([Idle(), Numpy()], world, [3]).points
+    (point,) = run_sweep([Idle(), Fake("numpy", world, 1e9)], world, [3]).points
 
     assert point[0].note == "no way to compute it"
     assert point[0].gflops is None

@@ -162,7 +162,7 @@ def view(array: object, at: str, *, op: str) -> View:
         f"{at} is not an array",
         at=at,
         because=f"it is a {type(array).__name__}; kernels take numpy and DLPack arrays",
-        help=(f"numpy.asarray({at}, dtype=...)",),
+        help=() if at.startswith("out") else (f"numpy.asarray({at}, dtype=...)",),
     )
 
 
@@ -274,7 +274,9 @@ def _numpy_view(array: Array) -> View:
     shape = array.shape
     whole = all(stride % size == 0 for stride in array.strides)
     strides = [stride // size for stride in array.strides]
-    if shape and shape[-1] <= 1:
+    if 0 in shape:
+        whole, strides = True, _contiguous(shape)
+    elif shape and shape[-1] == 1:
         strides[-1] = 1
     fits = whole and array.flags.aligned and array.dtype.isnative
     return View(
@@ -316,7 +318,6 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
             f"{at} cannot be read through DLPack",
             at=at,
             because=f"its {type(array).__name__} says: {str(error).partition(chr(10))[0]}",
-            help=(f"numpy.asarray({at})",),
         ) from error
     if capsule is None:
         raise CallError(
@@ -324,7 +325,7 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
             f"{at} is not in CPU memory",
             at=at,
             because=f"it is on {_DEVICES.get(device, f'DLPack device {device}')}:{number}",
-            help=(f"{at}.cpu()" if kind == "torch" else f"numpy.asarray({at})",),
+            help=(f"{at}.cpu()" if kind == "torch" else "copy it to CPU memory first",),
         )
     _register(array)
     if _capsule_is(capsule, b"dltensor_versioned"):
@@ -335,7 +336,9 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
     rank = tensor.ndim
     shape = tuple(tensor.shape[:rank])
     strides = list(tensor.strides[:rank]) if tensor.strides else _contiguous(shape)
-    if shape and shape[-1] <= 1:
+    if 0 in shape:
+        strides = _contiguous(shape)
+    elif shape and shape[-1] == 1:
         strides[-1] = 1
     address = tensor.data + tensor.byte_offset
     aligned = address % max(tensor.bits * tensor.lanes // 8, 1) == 0
@@ -372,7 +375,7 @@ def _dtype_name(tensor: _DLTensor) -> str:
 
 
 def _contiguous(shape: tuple[int, ...]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return [math.prod(shape[axis + 1 :]) or 1 for axis in range(len(shape))]
 
 
 def _layout(source: View) -> str:

@@ -20,6 +20,7 @@ from offcut.backends.cpu.arrays import View
 from offcut.errors import CallError, InternalError
 
 _ALIGNMENT = 64  # bytes, of the workspace
+_ELSEWHERE = "leave out= away, or give it memory of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +249,15 @@ def _solved(
     if not over:
         return value
     near = sorted((value + step) * coef + rest for step in (0, 1))
-    legal = " and ".join(f"{each} ({name} = {(each - rest) // coef})" for each in near if each >= 0)
+    legal = [f"{each} ({name} = {(each - rest) // coef})" for each in near if each >= 0]
+    nearest = "the nearest extents are" if len(legal) > 1 else "the nearest extent is"
     raise CallError(
         signature.name,
         f"{argument.name} has an extent that no {name} gives",
         at=argument.name,
         because=f"axis {axis} of {argument.name} is {actual}, and {extent} = {actual} "
         f"has no integer solution{_where(sizes, extent)}",
-        help=(f"the nearest extents are {legal}",),
+        help=(f"{nearest} {' and '.join(legal)}",),
     )
 
 
@@ -405,7 +407,7 @@ def _check_target(op: str, view: View, label: str) -> None:
             f"{label} is read-only",
             at=label,
             because="the result is written into it",
-            help=(f"{label}.copy()",),
+            help=(_ELSEWHERE,),
         )
     if arrays.repeats_memory(view):
         steps = arrays.window(view).strides
@@ -416,7 +418,7 @@ def _check_target(op: str, view: View, label: str) -> None:
             else f"shape {_tuple(view.shape)} with strides {_tuple(steps)} bytes may reach "
             "one place twice"
         )
-        raise CallError(op, f"{label} overlaps itself", at=label, because=why)
+        raise CallError(op, f"{label} overlaps itself", at=label, because=why, help=(_ELSEWHERE,))
 
 
 def _refuse_overlap(op: str, label: str, view: View, other: str, source: View) -> NoReturn:
@@ -430,7 +432,7 @@ def _refuse_overlap(op: str, label: str, view: View, other: str, source: View) -
         f"{label} overlaps {other}",
         at=label,
         because=f"{label} and {other} {how}",
-        help=("leave out= away, or give it memory of its own",),
+        help=(_ELSEWHERE,),
     )
 
 

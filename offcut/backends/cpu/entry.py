@@ -65,6 +65,7 @@ _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
 _READ_ARRAY = f"""
 ; Reads one array: its shape, its strides in elements, its address. Null where the fast way refuses
 ; it, the table where it is a numpy array, else the row of its type in the exchange table.
+; Of an array without elements any strides will do.
 define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline {{
 entry:
   %dl = alloca [6 x i64]
@@ -105,6 +106,8 @@ n.read:
   br label %n.loop
 n.loop:
   %i = phi i64 [ 0, %n.read ], [ %i.next, %n.store ]
+  %n.usable = phi i1 [ true, %n.read ], [ %n.still.usable, %n.store ]
+  %n.empty = phi i1 [ false, %n.read ], [ %n.now.empty, %n.store ]
   %n.more = icmp slt i64 %i, %rank64
   br i1 %n.more, label %n.axis, label %n.done
 n.axis:
@@ -118,18 +121,19 @@ n.inner:
   %n.unit = icmp eq i64 %n.stride, %size
   %n.single = icmp sle i64 %n.extent, 1
   %n.suits = or i1 %n.unit, %n.single
-  br label %n.store.if
+  br label %n.store
 n.outer:
   %n.rest = and i64 %n.stride, %mask
   %n.whole = icmp eq i64 %n.rest, 0
   %n.forward = icmp sge i64 %n.stride, 0
   %n.steps = and i1 %n.whole, %n.forward
-  br label %n.store.if
-n.store.if:
+  br label %n.store
+n.store:
   %n.good = phi i1 [ %n.suits, %n.inner ], [ %n.steps, %n.outer ]
   %n.kept = phi i64 [ %size, %n.inner ], [ %n.stride, %n.outer ]
-  br i1 %n.good, label %n.store, label %refuse
-n.store:
+  %n.still.usable = and i1 %n.usable, %n.good
+  %n.none = icmp eq i64 %n.extent, 0
+  %n.now.empty = or i1 %n.empty, %n.none
   %n.elements = ashr i64 %n.kept, %shift
   %n.shape.to = getelementptr i64, ptr %shape, i64 %i
   store i64 %n.extent, ptr %n.shape.to
@@ -138,6 +142,9 @@ n.store:
   %i.next = add i64 %i, 1
   br label %n.loop
 n.done:
+  %n.fits = or i1 %n.usable, %n.empty
+  br i1 %n.fits, label %n.accept, label %refuse
+n.accept:
   ret ptr %table
 d.find:
   %exchange.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("exchange")}
@@ -196,9 +203,11 @@ d.head:
   %h5 = and i1 %h3, %h4
   br i1 %h5, label %d.loop, label %refuse
 d.loop:
-  %j = phi i64 [ 0, %d.head ], [ %j.next, %d.store ]
+  %j = phi i64 [ 0, %d.head ], [ %j.next, %d.axis ]
+  %d.usable = phi i1 [ true, %d.head ], [ %d.still.usable, %d.axis ]
+  %d.empty = phi i1 [ false, %d.head ], [ %d.now.empty, %d.axis ]
   %d.more = icmp slt i64 %j, %rank64
-  br i1 %d.more, label %d.axis, label %d.grad
+  br i1 %d.more, label %d.axis, label %d.checked
 d.axis:
   %d.extent.at = getelementptr i64, ptr %d.shape, i64 %j
   %d.extent = load i64, ptr %d.extent.at
@@ -208,14 +217,19 @@ d.axis:
   %d.unit = icmp eq i64 %d.stride, 1
   %d.forward = icmp sge i64 %d.stride, 0
   %d.good = select i1 %d.is.inner, i1 %d.unit, i1 %d.forward
-  br i1 %d.good, label %d.store, label %refuse
-d.store:
+  %d.still.usable = and i1 %d.usable, %d.good
+  %d.none = icmp eq i64 %d.extent, 0
+  %d.now.empty = or i1 %d.empty, %d.none
+  %d.kept = select i1 %d.is.inner, i64 1, i64 %d.stride
   %d.shape.to = getelementptr i64, ptr %shape, i64 %j
   store i64 %d.extent, ptr %d.shape.to
   %d.strides.to = getelementptr i64, ptr %strides, i64 %j
-  store i64 %d.stride, ptr %d.strides.to
+  store i64 %d.kept, ptr %d.strides.to
   %j.next = add i64 %j, 1
   br label %d.loop
+d.checked:
+  %d.fits = or i1 %d.usable, %d.empty
+  br i1 %d.fits, label %d.grad, label %refuse
 d.grad:
   %grad.at = getelementptr i64, ptr %row, i64 4
   %grad = load ptr, ptr %grad.at
@@ -332,9 +346,9 @@ def fast_callable(
 
     # One bytes object holds the table and the PyMethodDef with its text: no garbage collection
     # can take them from a builtin that is still alive, as it could a Python attribute.
-    names = ", ".join(each.name for each in signature.inputs)
+    names = ", ".join([*(each.name for each in signature.inputs), "*", "out=None"])
     label = signature.name.encode() + b"\0"
-    document = f"{signature.name}({names}, *, out=None)\n--\n\nA compiled kernel.\0".encode()
+    document = f"{signature.name}({names})\n--\n\nA compiled kernel.\0".encode()
     table = struct.pack(f"{len(words)}P", *words)
     at = len(table) + _METHOD.size
     holder = _new_bytes(at + len(label) + len(document))

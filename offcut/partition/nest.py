@@ -1,0 +1,264 @@
+"""The loop nest of a cut group: segments of the cut axes around tiles, and the pieces they make.
+
+From the outside in: loops over the axes that are not cut, cache groups of columns, segments of each
+cut axis in turn, then a `Tile` whose body initialises, reduces, and runs the stages that follow at
+the same point. The axes of a stage are parallel, so their order is free; a reduction stays inside
+its tile and runs in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.computation import Names, Stage, StageAxis
+from offcut.core.dtypes import FLOATS, neutral
+from offcut.core.expr import Const, Expr, Logic, Select, Var, dtype_of
+from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
+from offcut.partition.segments import loops
+from offcut.partition.strategies import Segment, Strategy, segments
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCut:
+    """How one axis is cut.
+
+    tile       the largest tile, in iterations
+    heights    the tile sizes there are, for `ladder`; None: every one up to `tile`
+    by_height  instead, for columns: tile and heights by the height of the row tile around
+    group      tiles are visited in groups of this many iterations, outermost; None: no groups
+    """
+
+    axis: str
+    strategy: Strategy
+    tile: int
+    heights: tuple[int, ...] | None = None
+    by_height: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One combination of segments: what becomes a `Piece`.
+
+    segments    (axis, segment) of the cut spatial axes, in nest order
+    microkernel the name of the one that covers its tiles
+    """
+
+    segments: tuple[tuple[str, Segment], ...]
+    microkernel: str | None
+
+
+UNBOUNDED = (0, 2**31)  # the heights of an axis that lies inside the tile with its whole extent
+
+# (axis, heights inclusive) of a tile -> the name of the microkernel that covers it, or None
+Cover = Callable[[Mapping[str, tuple[int, int]]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A cut group: its statements and its regions."""
+
+    body: tuple[Stmt, ...]
+    regions: tuple[Region, ...]
+
+
+def nest(
+    group: Sequence[Stage],
+    cuts: Sequence[AxisCut],
+    reduce_cuts: Sequence[AxisCut],
+    outer: Sequence[str],
+    cover: Cover,
+    names: Names,
+    prologue: Mapping[int, tuple[Stmt, ...]] | None = None,
+) -> Nest:
+    """The nest of `group` with `cuts` in loop order.
+
+    outer     axes that get a plain loop each, outermost first; the other axes that are not cut
+              lie inside the tile with their whole extent
+    prologue  statements placed inside that many of the outer loops, before the tiles
+    """
+    return _Builder(group, cuts, reduce_cuts, cover, names).build(outer, dict(prologue or {}))
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where in the nest the builder is: the tile so far."""
+
+    axes: tuple[TileAxis, ...] = ()
+    parts: tuple[tuple[str, Segment], ...] = ()
+    where: tuple[Expr, ...] = ()
+    heights: tuple[tuple[str, tuple[int, int]], ...] = ()
+
+
+class _Builder:
+    def __init__(
+        self,
+        group: Sequence[Stage],
+        cuts: Sequence[AxisCut],
+        reduce_cuts: Sequence[AxisCut],
+        cover: Cover,
+        names: Names,
+    ) -> None:
+        self.group, self.cuts, self.cover, self.names = group, cuts, cover, names
+        self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
+        self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
+        self.regions: dict[Region, None] = {}
+        self.outer: frozenset[str] = frozenset()
+
+    def build(self, outer: Sequence[str], prologue: dict[int, tuple[Stmt, ...]]) -> Nest:
+        self.outer = frozenset(outer)
+        body = self.grouped()
+        for depth in range(len(outer), -1, -1):
+            body = (*prologue.get(depth, ()), *body)
+            if depth:
+                axis = outer[depth - 1]
+                body = (For(axis, ix.const(0), self.extents[axis], body),)
+        return Nest(body, tuple(self.regions))
+
+    def grouped(self) -> tuple[Stmt, ...]:
+        """Cache groups around everything, for the one cut that asks for them."""
+        for position, cut in enumerate(self.cuts):
+            extent = self.extents[cut.axis]
+            size = ix.literal(extent)
+            if cut.group is None or (size is not None and size <= cut.group):
+                continue
+            body: tuple[Stmt, ...] = ()
+            for segment in segments(Strategy.LADDER, extent, cut.group):
+
+                def inside(start: Expr, height: Expr, position: int = position) -> tuple[Stmt, ...]:
+                    return self.level(0, _At(), {position: (start, height)})
+
+                body += loops(segment, f"{cut.axis}_group", self.names, inside)
+            return body
+        return self.level(0, _At(), {})
+
+    def level(
+        self, depth: int, at: _At, window: Mapping[int, tuple[Expr, Expr]]
+    ) -> tuple[Stmt, ...]:
+        """The cut at `depth` and all inside it; `window` limits an axis to a cache group."""
+        if depth == len(self.cuts):
+            return self.tile(at)
+        cut = self.cuts[depth]
+        base, extent = window.get(depth, (ix.const(0), self.extents[cut.axis]))
+        if not cut.by_height:
+            return self.segmented(depth, at, window, cut, base, extent)
+        row, (low, high) = at.heights[-1]
+        height = next(axis.extent for axis in at.axes if axis.iter == row)
+        body: tuple[Stmt, ...] = ()
+        classes = [c for c in cut.by_height if c[0][0] <= high and low <= c[0][1]]
+        for (first, last), tile, heights in reversed(classes):
+            bounds = (max(first, low), min(last, high))
+            own = replace(cut, tile=tile, heights=heights, by_height=())
+            limited = replace(at, heights=(*at.heights[:-1], (row, bounds)))
+            inner = self.segmented(depth, limited, window, own, base, extent)
+            condition = ix.compare("<=", height, last)
+            body = (If(condition, inner, body),) if body else inner
+        return body
+
+    def segmented(
+        self,
+        depth: int,
+        at: _At,
+        window: Mapping[int, tuple[Expr, Expr]],
+        cut: AxisCut,
+        base: Expr,
+        extent: Expr,
+    ) -> tuple[Stmt, ...]:
+        body: tuple[Stmt, ...] = ()
+        whole = segments(cut.strategy, self.extents[cut.axis], cut.tile, cut.heights)
+        for segment in segments(cut.strategy, extent, cut.tile, cut.heights):
+            # A cache group cuts as the whole axis does: its tiles are some of the whole's tiles.
+            part = next(
+                (w for w in whole if (w.form, w.role, w.heights) == _kind(segment)), segment
+            )
+
+            def inside(
+                start: Expr, height: Expr, segment: Segment = segment, part: Segment = part
+            ) -> tuple[Stmt, ...]:
+                start = ix.add(base, start)
+                where = at.where
+                if segment.predicate and segment.guarded is None:
+                    limit = ix.add(base, segment.owned[1])
+                    where = (*where, ix.compare("<", Var(cut.axis), limit))
+                inner = _At(
+                    (*at.axes, TileAxis(cut.axis, start, height)),
+                    (*at.parts, (cut.axis, part)),
+                    where,
+                    (*at.heights, (cut.axis, segment.heights)),
+                )
+                return self.level(depth + 1, inner, window)
+
+            body += loops(segment, cut.axis, self.names, inside)
+        return body
+
+    def tile(self, at: _At) -> tuple[Stmt, ...]:
+        covered = {axis.iter for axis in at.axes}
+        whole = tuple(
+            TileAxis(axis.name, ix.const(0), axis.extent)
+            for axis in self.group[0].axes
+            if axis.name not in covered and axis.name not in self.outer
+        )
+        order = {axis.name: k for k, axis in enumerate(self.group[0].axes)}
+        axes = tuple(sorted((*at.axes, *whole), key=lambda axis: order[axis.iter]))
+        roles = {segment.role for _, segment in at.parts}
+        forms = {segment.form for _, segment in at.parts}
+        form = next((f for f in (Form.PAD, Form.SHIFT, Form.MASK) if f in forms), Form.FULL)
+        heights = dict(at.heights) | {axis.iter: UNBOUNDED for axis in whole}
+        microkernel = self.cover(heights)
+        self.regions[Region(at.parts, microkernel)] = None
+        where = None
+        if at.where:
+            where = at.where[0] if len(at.where) == 1 else Logic("and", at.where)
+        role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
+        return (Tile(axes, self.instances(), where, form, role, microkernel),)
+
+    def instances(self) -> tuple[Stmt, ...]:
+        """What each instance of a tile runs: initialise, reduce, and the stages that follow."""
+        body: tuple[Stmt, ...] = ()
+        for stage in self.group:
+            point = tuple(Var(axis.name) for axis in stage.axes)
+            if stage.reducer is None:
+                body += (Store(stage.buffer, point, stage.value),)
+                continue
+            dtype = dtype_of(stage.value)
+            start = Const(neutral(stage.reducer, dtype), dtype)
+            update = Store(stage.buffer, point, stage.value, stage.reducer)
+            body += (Store(stage.buffer, point, start), *self.reduction(stage.reduce_axes, update))
+        return body
+
+    def reduction(self, axes: Sequence[StageAxis], update: Store) -> tuple[Stmt, ...]:
+        if not axes:
+            return (update,)
+        axis, rest = axes[0], axes[1:]
+        cut = self.reduce_cuts.get(axis.name)
+        if cut is None:
+            return (For(axis.name, ix.const(0), axis.extent, self.reduction(rest, update)),)
+        body: tuple[Stmt, ...] = ()
+        for segment in segments(cut.strategy, axis.extent, cut.tile):
+
+            def inside(start: Expr, height: Expr, segment: Segment = segment) -> tuple[Stmt, ...]:
+                end, term = ix.add(start, height), update
+                if segment.form is Form.MASK:
+                    end = ix.minimum(end, axis.extent)
+                if segment.form is Form.PAD:
+                    term = _neutral_outside(update, ix.compare("<", Var(axis.name), axis.extent))
+                return (For(axis.name, start, end, self.reduction(rest, term), segment.role),)
+
+            body += loops(segment, axis.name, self.names, inside)
+        return body
+
+
+def _kind(segment: Segment) -> tuple[Form, Role, tuple[int, int]]:
+    return segment.form, segment.role, segment.heights
+
+
+def _neutral_outside(update: Store, inside: Expr) -> Store:
+    """`update` with its term masked: -0.0 leaves every float sum as it is, also -0.0."""
+    dtype = dtype_of(update.value)
+    assert update.reduce is not None
+    value = neutral(update.reduce, dtype)
+    if update.reduce == "sum" and dtype in FLOATS:
+        value = -0.0
+    return replace(update, value=Select(inside, update.value, Const(value, dtype)))
