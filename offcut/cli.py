@@ -210,7 +210,8 @@ def _measure(
         machine=str(describe()),
         facts=(
             f"float32 {contraction}" + (f" at {extents}" if extents else ""),
-            f"{packed}; one thread; at most {budget:g} s per cell",
+            f"{packed}; one thread; at most {budget:g} s per cell; "
+            f"against {', '.join(peers.versions) or 'nobody'}",
             *(f"missing: {name} is not installed" for name in peers.missing),
         ),
         points=tuple(measured),
@@ -227,7 +228,7 @@ def _report(result: Sweep, csv: Path, png: Path) -> None:
     out.print(_table(result))
     if result.spread is not None:
         out.print(f"quartiles lie {result.spread:.1%} apart in the middle cell", style="dim")
-    out.print(f"machine: {result.machine}", style="dim", highlight=False, markup=False)
+    out.print(f"machine: {result.machine}", style="dim", highlight=False, soft_wrap=True)
     csv.parent.mkdir(parents=True, exist_ok=True)
     csv.write_text(result.to_csv())
     out.print(f"wrote {csv}", highlight=False, markup=False)
@@ -298,7 +299,7 @@ def machine() -> None:
 )
 def demo(context: typer.Context) -> None:
     """Encode a real text with every dense layer in offcut; its options are the demo's own."""
-    from offcut.experiment.demo.run import main as run_demo
+    from offcut.experiment.demo.__main__ import main as run_demo
 
     with _refusals():
         raise typer.Exit(run_demo(context.args))

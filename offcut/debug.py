@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def asked() -> int:
@@ -20,3 +23,11 @@ def note(level: int, text: str) -> None:
     """Write `text` as one line to standard error where `OFFCUT_DEBUG` is at least `level`."""
     if asked() >= level:
         sys.stderr.write(f"offcut: {text}\n")
+
+
+@contextmanager
+def timed(name: str) -> Iterator[None]:
+    """Note, at level 1, how long the pass `name` took, in milliseconds."""
+    start = time.perf_counter()
+    yield
+    note(1, f"{name}: {(time.perf_counter() - start) * 1e3:.1f} ms")

@@ -1,0 +1,15 @@
+"""What a cut costs: hardware descriptions as data, and formulas in the sizes."""
+
+from offcut.costmodel.closed_form import Blocks, Work, pack_seconds, real, rows_seconds
+from offcut.costmodel.hardware import Hardware, load, with_cache
+
+__all__ = [
+    "Blocks",
+    "Hardware",
+    "Work",
+    "load",
+    "pack_seconds",
+    "real",
+    "rows_seconds",
+    "with_cache",
+]

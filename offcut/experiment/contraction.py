@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import offcut as oc
+from offcut.core.tensor import Tensor
 from offcut.errors import DescribeError
 
 Array = NDArray[np.float32]
@@ -158,8 +159,8 @@ def constant_operands(contraction: Contraction, swept: Mapping[str, object]) -> 
 class Computation:
     """A contraction as offcut's tensors: what `offcut.compile` takes."""
 
-    inputs: tuple[oc.Tensor, ...]
-    result: oc.Tensor
+    inputs: tuple[Tensor, ...]
+    result: Tensor
 
 
 def build(

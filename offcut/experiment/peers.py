@@ -232,11 +232,13 @@ class Peers:
 
     found     those that are installed
     missing   names of those that are not
+    versions  of the packages of those found
     session   what their calls have to run in
     """
 
     found: tuple[Contender, ...]
     missing: tuple[str, ...]
+    versions: tuple[str, ...]
     session: Callable[[], AbstractContextManager[object]]
 
 
@@ -247,6 +249,7 @@ def load_peers(names: Iterable[str]) -> Peers:
     """
     found: list[Contender] = []
     missing: list[str] = []
+    versions: list[str] = []
     session: Callable[[], AbstractContextManager[object]] = nullcontext
     for name in dict.fromkeys(names):
         package = name.partition(".")[0]
@@ -261,6 +264,7 @@ def load_peers(names: Iterable[str]) -> Peers:
         only = name if "." in name else ""
         if package == "numpy":
             found.append(Numpy(only))
+            versions.append(f"numpy {np.__version__}")
         elif importlib.util.find_spec("torch") is None:
             missing.append(name)
         else:
@@ -268,4 +272,5 @@ def load_peers(names: Iterable[str]) -> Peers:
             torch.set_num_threads(1)
             session = torch.inference_mode
             found.append(Torch(torch, only))
-    return Peers(tuple(found), tuple(missing), session)
+            versions.append(f"torch {torch.__version__}")
+    return Peers(tuple(found), tuple(missing), tuple(dict.fromkeys(versions)), session)

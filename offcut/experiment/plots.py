@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def plot_lines(
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[1]:
         axes.legend()
-    figure.supxlabel(footer, fontsize=7, color="0.35")
+    wrapped = "\n".join(textwrap.fill(line, 140) for line in footer.splitlines())
+    figure.supxlabel(wrapped, fontsize=7, color="0.35")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Description": footer})

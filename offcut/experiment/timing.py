@@ -28,20 +28,22 @@ Run = Callable[[], object]
 ROUNDS = 21
 """Samples per candidate: enough for a 95 % interval of the median that is not the whole range."""
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")} | {
+    "VECLIB_MAXIMUM_THREADS": "1"
+}
 """What the mathematics libraries read, once, when they are loaded."""
 
 
 def restart_single_threaded() -> None:
     """Start this program again with one thread per mathematics library, unless it has that already.
 
-    The variables count only if they are set before numpy or torch is loaded, and `import offcut`
-    loads numpy.
+    The variables count only if they are set before numpy or torch is loaded.
     """
     if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+        program = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, program, {**os.environ, **ONE_THREAD})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +148,13 @@ def measure(
 def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.perf_counter) -> str:
     """The name of the candidate that a short look says is the fastest.
 
-    A few milliseconds per candidate, in turns: enough to choose among the ways to call one
-    library, not to report a number.
+    By the shortest of a few samples, which noise cannot make shorter: enough to choose among the
+    ways to call one library, not to report a number.
     """
     if len(candidates) == 1:
         return next(iter(candidates))
-    timings = measure(candidates, budget=0.01, rounds=5, clock=clock)
-    return min(timings, key=lambda name: timings[name].seconds)
+    timings = measure(candidates, budget=0.02, rounds=7, clock=clock)
+    return min(timings, key=lambda name: min(timings[name].samples))
 
 
 def _calibrate(run: Run, sample: float, clock: Clock) -> tuple[int, float]:

@@ -6,15 +6,21 @@ from offcut.partition.cut import (
     check_legal,
     cut,
     cut_group,
-    first_match,
+    all_matches,
     program_of,
     prove,
     strategy_named,
 )
-from offcut.partition.match import Match, match
+from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
 from offcut.partition.pieces import Partition, Piece
-from offcut.partition.prove import Certificate, Theorem, interval_text, owned_set
+from offcut.partition.prove import (
+    Certificate,
+    Theorem,
+    check_divides,
+    interval_text,
+    owned_set,
+)
 from offcut.partition.strategies import Segment, Strategy, segments
 from offcut.partition.verify import check_program
 
@@ -29,13 +35,14 @@ __all__ = [
     "Strategy",
     "Theorem",
     "axis_named",
+    "check_divides",
     "check_legal",
     "check_program",
     "cut",
     "cut_group",
-    "first_match",
+    "all_matches",
     "interval_text",
-    "match",
+    "matches",
     "owned_set",
     "program_of",
     "prove",

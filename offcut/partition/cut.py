@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -10,7 +10,7 @@ from offcut.core.computation import Computation, Names, Stage, StageAxis
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
 from offcut.errors import PartitionError
-from offcut.partition.match import Match, match
+from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut, Cover, nest
 from offcut.partition.pieces import Partition, Piece
 from offcut.partition.prove import Certificate, Theorem, check_axis, check_divides
@@ -54,7 +54,7 @@ def cut(
         spatial = tuple(_axis_cut(a, mine[a.name]) for a in lead.axes if a.name in mine)
         reduced = tuple(_axis_cut(a, mine[a.name]) for a in lead.reduce_axes if a.name in mine)
         first = next((k for k, a in enumerate(lead.axes) if a.name in mine), len(lead.axes))
-        found = first_match(lead, microkernels)
+        found = next(all_matches(lead, microkernels), None)
         outer = tuple(a.name for a in lead.axes[:first])
         cuts.append(GroupCut(group, spatial, reduced, outer, found))
     names = computation.names()
@@ -72,12 +72,12 @@ def program_of(computation: Computation, body: tuple[Stmt, ...]) -> Program:
     )
 
 
-def first_match(stage: Stage, microkernels: Sequence[Microkernel]) -> Match | None:
-    """The first microkernel that computes what `stage` does."""
+def all_matches(stage: Stage, microkernels: Sequence[Microkernel]) -> Iterator[Match]:
+    """Every way in which a microkernel computes what `stage` does, the preferred ones first."""
     axes = [axis.name for axis in stage.axes]
     reduced = [axis.name for axis in stage.reduce_axes]
-    found = (match(kernel, stage.value, stage.reducer, axes, reduced) for kernel in microkernels)
-    return next((one for one in found if one is not None), None)
+    for kernel in microkernels:
+        yield from matches(kernel, stage.value, stage.reducer, axes, reduced)
 
 
 def cut_group(

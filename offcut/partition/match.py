@@ -46,23 +46,23 @@ class Match:
         return self.operand(self.microkernel.packed)
 
 
-def match(
+def matches(
     microkernel: Microkernel,
     value: Expr,
     reducer: str | None,
     axes: Sequence[str],
     reduce_axes: Sequence[str],
-) -> Match | None:
-    """`microkernel` laid over ``C[axes] reducer= value``; None where it does not compute that.
+) -> Iterator[Match]:
+    """Every way to lay `microkernel` over ``C[axes] reducer= value``, the preferred ones first.
 
-    Of several ways the first is taken, with these preferred: columns on the innermost axis, rows on
-    the next that fits, depth on the innermost reduction axis.
+    Preferred: columns on the innermost axis, rows on the next that fits, depth on the innermost
+    reduction axis.
     """
     definition = microkernel.computes.definition
     assert definition is not None
     kernel = definition.body
     if not isinstance(kernel, Reduce) or kernel.op != reducer or not reduce_axes:
-        return None
+        return
     for operands in _unify(kernel.value, value):
         for rows, columns in _choices(axes):
             for depth in reversed(reduce_axes):
@@ -70,8 +70,7 @@ def match(
                 mapping[kernel.axes[0]] = depth
                 if all(_moves_alike(mine, theirs, mapping) for mine, theirs in operands):
                     named = tuple((mine.buffer, theirs) for mine, theirs in operands)
-                    return Match(microkernel, rows, columns, depth, named)
-    return None
+                    yield Match(microkernel, rows, columns, depth, named)
 
 
 def _choices(axes: Sequence[str]) -> Iterator[tuple[str | None, str | None]]:

@@ -17,8 +17,7 @@ output C: float32[n]
 # What is wrong: the text after HEAD, and the refusal.
 STATEMENTS = {
     "an unknown buffer is read": (
-        """\
-C[0] = B[0]""",
+        "C[0] = B[0]",
         """\
 parse: cannot access `B`
   at       line 5, column 8: C[0] = B[0]
@@ -26,8 +25,7 @@ parse: cannot access `B`
   help     declared: A, T, C""",
     ),
     "an unknown buffer is written": (
-        """\
-B[0] = 1.0""",
+        "B[0] = 1.0",
         """\
 parse: cannot access `B`
   at       line 5, column 1: B[0] = 1.0
@@ -35,8 +33,7 @@ parse: cannot access `B`
   help     declared: A, T, C""",
     ),
     "an access has too few indices": (
-        """\
-C[0] = A[n]""",
+        "C[0] = A[n]",
         """\
 parse: cannot access `A` with 1 index
   at       line 5, column 11: C[0] = A[n]
@@ -44,8 +41,7 @@ parse: cannot access `A` with 1 index
   help     A[…, …]""",
     ),
     "an access has too many indices": (
-        """\
-C[0, 1] = 1.0""",
+        "C[0, 1] = 1.0",
         """\
 parse: cannot access `C` with 2 indices
   at       line 5, column 7: C[0, 1] = 1.0
@@ -53,8 +49,7 @@ parse: cannot access `C` with 2 indices
   help     C[…]""",
     ),
     "a name is not declared": (
-        """\
-for i in 0:k""",
+        "for i in 0:k",
         """\
 parse: cannot use `k` here
   at       line 5, column 12: for i in 0:k
@@ -62,9 +57,7 @@ parse: cannot use `k` here
   help     in scope: n""",
     ),
     "a coordinate is used after its loop": (
-        """\
-for i in 0:n
-C[i] = 1.0""",
+        "for i in 0:n\nC[i] = 1.0",
         """\
 parse: cannot use `i` here
   at       line 6, column 3: C[i] = 1.0
@@ -72,8 +65,7 @@ parse: cannot use `i` here
   help     in scope: n""",
     ),
     "a tile axis starts at its neighbour": (
-        """\
-tile i in 0 +: 4, j in i +: 4""",
+        "tile i in 0 +: 4, j in i +: 4",
         """\
 parse: cannot use `i` here
   at       line 5, column 24: tile i in 0 +: 4, j in i +: 4
@@ -81,8 +73,7 @@ parse: cannot use `i` here
   help     in scope: n""",
     ),
     "a buffer is used without an index": (
-        """\
-C[0] = A""",
+        "C[0] = A",
         """\
 parse: cannot use `A` here
   at       line 5, column 8: C[0] = A
@@ -90,8 +81,7 @@ parse: cannot use `A` here
   help     A[…] reads an element""",
     ),
     "a for has an unknown mark": (
-        """\
-for i in 0:n  @bdy""",
+        "for i in 0:n  @bdy",
         """\
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
@@ -99,8 +89,7 @@ parse: cannot mark a for with @bdy
   help     marks of a for: @whole, @body, @tail""",
     ),
     "a for has a mark of tiles": (
-        """\
-for i in 0:n  @mask""",
+        "for i in 0:n  @mask",
         """\
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
@@ -108,8 +97,7 @@ parse: cannot mark a for with @mask
   help     marks of a for: @whole, @body, @tail""",
     ),
     "a mark is repeated": (
-        """\
-tile i in 0 +: 4  @body  @tail""",
+        "tile i in 0 +: 4  @body  @tail",
         """\
 parse: cannot mark a tile with @tail
   at       line 5, column 27: tile i in 0 +: 4  @body  @tail
@@ -117,8 +105,7 @@ parse: cannot mark a tile with @tail
   help     marks of a tile: @whole, @body, @tail, @full, @mask, @pad, @shift, @microkernel(…)""",
     ),
     "element types are mixed": (
-        """\
-C[0] = A[0, 0] + T[0]""",
+        "C[0] = A[0, 0] + T[0]",
         """\
 parse: cannot take int32 as an operand of `+`
   at       line 5, column 18: C[0] = A[0, 0] + T[0]
@@ -126,8 +113,7 @@ parse: cannot take int32 as an operand of `+`
   help     float32(…) converts it""",
     ),
     "the value has another element type": (
-        """\
-C[0] = T[0]""",
+        "C[0] = T[0]",
         """\
 parse: cannot take int32 as an element of C
   at       line 5, column 8: C[0] = T[0]
@@ -135,9 +121,7 @@ parse: cannot take int32 as an element of C
   help     float32(…) converts it""",
     ),
     "an index is stored as a value": (
-        """\
-for i in 0:n
-  C[i] = i""",
+        "for i in 0:n\n  C[i] = i",
         """\
 parse: cannot take index as an element of C
   at       line 6, column 10: C[i] = i
@@ -145,8 +129,7 @@ parse: cannot take index as an element of C
   help     float32(…) converts it""",
     ),
     "a value is used as an index": (
-        """\
-C[T[0]] = 1.0""",
+        "C[T[0]] = 1.0",
         """\
 parse: cannot take int32 as an index
   at       line 5, column 3: C[T[0]] = 1.0
@@ -154,16 +137,14 @@ parse: cannot take int32 as an index
   help     index(…) converts it""",
     ),
     "a float is used as an index": (
-        """\
-C[1.5] = 1.0""",
+        "C[1.5] = 1.0",
         """\
 parse: cannot read this literal
   at       line 5, column 3: C[1.5] = 1.0
   because  1.5 is not an integer, and index is wanted here""",
     ),
     "an input is written": (
-        """\
-A[0, 0] = 1.0""",
+        "A[0, 0] = 1.0",
         """\
 parse: cannot write `A`
   at       line 5, column 1: A[0, 0] = 1.0
@@ -171,8 +152,7 @@ parse: cannot write `A`
   help     output, local and private buffers are written""",
     ),
     "the reduce mark is unknown": (
-        """\
-C[0] -= 1.0""",
+        "C[0] -= 1.0",
         """\
 parse: cannot read this line
   at       line 5, column 6: C[0] -= 1.0
@@ -180,9 +160,7 @@ parse: cannot read this line
   help     =, +=, max= or min= is expected here""",
     ),
     "a block does not belong to a statement": (
-        """\
-C[0] = 1.0
-  C[1] = 1.0""",
+        "C[0] = 1.0\n  C[1] = 1.0",
         """\
 parse: cannot place this line
   at       line 6, column 3: C[1] = 1.0
@@ -190,10 +168,7 @@ parse: cannot place this line
   help     a block is indented alike, by spaces or by tabs""",
     ),
     "the indentation matches no block": (
-        """\
-for i in 0:n
-    C[i] = 1.0
-  C[i] = 2.0""",
+        "for i in 0:n\n    C[i] = 1.0\n  C[i] = 2.0",
         """\
 parse: cannot place this line
   at       line 7, column 3: C[i] = 2.0
@@ -201,10 +176,7 @@ parse: cannot place this line
   help     a block is indented alike, by spaces or by tabs""",
     ),
     "tabs and spaces are mixed": (
-        """\
-for i in 0:n
-  C[i] = 1.0
-\tC[i] = 2.0""",
+        "for i in 0:n\n  C[i] = 1.0\n\tC[i] = 2.0",
         """\
 parse: cannot place this line
   at       line 7, column 2: C[i] = 2.0
@@ -212,8 +184,7 @@ parse: cannot place this line
   help     a block is indented alike, by spaces or by tabs""",
     ),
     "a bracket is not closed": (
-        """\
-C[0] = (1.0 + 2.0""",
+        "C[0] = (1.0 + 2.0",
         """\
 parse: cannot read this line
   at       line 5, column 8: C[0] = (1.0 + 2.0
@@ -221,8 +192,7 @@ parse: cannot read this line
   help     a `)` on the same line""",
     ),
     "a subscript is not closed": (
-        """\
-C[0] = A[0, 0""",
+        "C[0] = A[0, 0",
         """\
 parse: cannot read this line
   at       line 5, column 9: C[0] = A[0, 0
@@ -230,16 +200,14 @@ parse: cannot read this line
   help     a `]` on the same line""",
     ),
     "a bracket is not opened": (
-        """\
-C[0] = 1.0)""",
+        "C[0] = 1.0)",
         """\
 parse: cannot read this line
   at       line 5, column 11: C[0] = 1.0)
   because  `)` closes nothing""",
     ),
     "a function is unknown": (
-        """\
-C[0] = sin(1.0)""",
+        "C[0] = sin(1.0)",
         """\
 parse: cannot call `sin`
   at       line 5, column 8: C[0] = sin(1.0)
@@ -248,16 +216,14 @@ parse: cannot call `sin`
   help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8, index""",
     ),
     "a function has too many arguments": (
-        """\
-C[0] = exp(1.0, 2.0)""",
+        "C[0] = exp(1.0, 2.0)",
         """\
 parse: cannot call `exp` with 2 arguments
   at       line 5, column 8: C[0] = exp(1.0, 2.0)
   because  it takes 1""",
     ),
     "a reduction stands in a loop program": (
-        """\
-C[0] = sum(A[0, n], n)""",
+        "C[0] = sum(A[0, n], n)",
         """\
 parse: cannot reduce by sum(…) here
   at       line 5, column 8: C[0] = sum(A[0, n], n)
@@ -265,16 +231,14 @@ parse: cannot reduce by sum(…) here
   help     +=, max= or min= inside a for""",
     ),
     "a condition is not one": (
-        """\
-if n + 1""",
+        "if n + 1",
         """\
 parse: cannot take index as a condition
   at       line 5, column 4: if n + 1
   because  a comparison, or several joined by and, or, not, is wanted here""",
     ),
     "a number is expected, not a condition": (
-        """\
-C[0] = 1.0 + (n < 1)""",
+        "C[0] = 1.0 + (n < 1)",
         """\
 parse: cannot take a condition as an operand of `+`
   at       line 5, column 15: C[0] = 1.0 + (n < 1)
@@ -282,11 +246,232 @@ parse: cannot take a condition as an operand of `+`
   help     `and`, `or` and `not` combine conditions""",
     ),
     "integers are divided": (
-        """\
-for i in 0:n / 2""",
+        "for i in 0:n / 2",
         """\
 parse: cannot divide index by `/`
   at       line 5, column 12: for i in 0:n / 2
   because  `/` is for floating-point values
   help     `//` is the floor of the quotient""",
     ),
+    "the divisor is not positive": (
+        "for i in 0:n // 0",
+        """\
+parse: cannot divide by 0
+  at       line 5, column 17: for i in 0:n // 0
+  because  `//` is the floor for positive divisors""",
+    ),
+    "a function of floats is taken of an integer": (
+        "T[0] = exp(T[0])",
+        """\
+parse: cannot take exp of int32
+  at       line 5, column 8: T[0] = exp(T[0])
+  because  it is defined for floating-point values
+  help     exp(float32(…))""",
+    ),
+    "a literal does not fit its type": (
+        "T[0] = 2147483648",
+        """\
+parse: cannot read this literal
+  at       line 5, column 8: T[0] = 2147483648
+  because  int32 goes from -2147483648 to 2147483647""",
+    ),
+    "conditions are ordered": (
+        "if (n < 1) < (n < 2)",
+        """\
+parse: cannot order conditions by `<`
+  at       line 5, column 5: if (n < 1) < (n < 2)
+  because  they are equal or not
+  help     `and` joins two conditions""",
+    ),
+    "a loop shadows a size": (
+        "for n in 0:4",
+        """\
+parse: cannot use the name n again
+  at       line 5, column 5: for n in 0:4
+  because  n is a size""",
+    ),
+    "a loop shadows a loop": (
+        "for i in 0:n\n  for i in 0:n",
+        """\
+parse: cannot use the name i again
+  at       line 6, column 7: for i in 0:n
+  because  i is a coordinate around this line""",
+    ),
+    "a word of the syntax is a name": (
+        "for if in 0:n",
+        """\
+parse: cannot use `if` as a name
+  at       line 5, column 5: for if in 0:n
+  because  it is a word of the syntax
+  help     `if_` is free""",
+    ),
+    "a declaration follows a statement": (
+        "C[0] = 1.0\nlocal B: int8[4]",
+        """\
+parse: cannot place this local
+  at       line 6, column 1: local B: int8[4]
+  because  declarations come before the statements""",
+    ),
+    "an else has no if": (
+        "else",
+        """\
+parse: cannot read this line
+  at       line 5, column 1: else
+  because  no statement begins with `else`
+  help     for, if … else, let, tile, choose, or buffer[index] = value""",
+    ),
+    "an option has no costs": (
+        "choose\n  option cut",
+        """\
+parse: cannot read this line
+  at       line 6, column 13: option cut
+  because  found the end of the line
+  help     `costs` is expected here""",
+    ),
+    "a choose holds something else": (
+        "choose\n  C[0] = 1.0",
+        """\
+parse: cannot read this line
+  at       line 6, column 3: C[0] = 1.0
+  because  found `C`
+  help     `option` is expected here""",
+    ),
+    "a let promises no literal range": (
+        "let t in 0:n = 3",
+        """\
+parse: cannot read this line
+  at       line 5, column 12: let t in 0:n = 3
+  because  found `n`
+  help     an integer literal is expected here""",
+    ),
+    "the line says nothing known": (
+        "print C",
+        """\
+parse: cannot read this line
+  at       line 5, column 1: print C
+  because  no statement begins with `print`
+  help     for, if … else, let, tile, choose, or buffer[index] = value""",
+    ),
+    "a character is unknown": (
+        "C[0] = 1.0 & 2.0",
+        """\
+parse: cannot read this line
+  at       line 5, column 12: C[0] = 1.0 & 2.0
+  because  found `&`
+  help     the end of the line is expected here""",
+    ),
+    "a line ends early": (
+        "C[0] =",
+        """\
+parse: cannot read this line
+  at       line 5, column 7: C[0] =
+  because  found the end of the line
+  help     an expression is expected here""",
+    ),
+    "the reader expects a range": (
+        "for i in n",
+        """\
+parse: cannot read this line
+  at       line 5, column 11: for i in n
+  because  found the end of the line
+  help     `:` is expected here""",
+    ),
+}
+
+# The same for whole texts.
+DECLARATIONS = {
+    "the element type is unknown": (
+        "input A: f32[4]",
+        """\
+parse: cannot declare buffer A of `f32`
+  at       line 1, column 10: input A: f32[4]
+  because  there is no element type of that name
+  help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8""",
+    ),
+    "a buffer is declared twice": (
+        "input A: float32[4]\noutput A: float32[4]",
+        """\
+parse: cannot declare buffer A twice
+  at       line 2, column 8: output A: float32[4]
+  because  it is input A already""",
+    ),
+    "a size is declared twice": (
+        "size n in 0:9\nsize n in 0:9",
+        """\
+parse: cannot declare size n twice
+  at       line 2, column 6: size n in 0:9
+  because  a size is known by its name""",
+    ),
+    "no value satisfies a size": (
+        "size n in 1:8 multiple_of 8",
+        """\
+parse: cannot declare size n
+  at       line 1, column 11: size n in 1:8 multiple_of 8
+  because  no size has 1 <= n < 8 and is a multiple of 8
+  help     size n in 0:4097 multiple_of 8""",
+    ),
+    "a size is empty": (
+        "size n in 5:5",
+        """\
+parse: cannot declare size n
+  at       line 1, column 11: size n in 5:5
+  because  no size has 5 <= n < 5 and is a multiple of 1
+  help     size n in 0:4097 multiple_of 8""",
+    ),
+    "an extent is not declared": (
+        "input A: float32[n]",
+        """\
+parse: cannot use `n` here
+  at       line 1, column 18: input A: float32[n]
+  because  no size and no loop around it has the name n""",
+    ),
+    "panels name an axis that is not there": (
+        "constant W: float32[4, 4] @panels(0, 2, 16)",
+        """\
+parse: cannot lay the buffer out in panels
+  at       line 1, column 28: constant W: float32[4, 4] @panels(0, 2, 16)
+  because  rows 0 and columns 2 are two of its 2 axes, counted from 0, and the width 16 is positive
+  help     @panels(rows, columns, width)""",
+    ),
+    "an assumption is no condition": (
+        "size n in 0:9\nassume n + 1",
+        """\
+parse: cannot take index as a condition
+  at       line 2, column 8: assume n + 1
+  because  a comparison, or several joined by and, or, not, is wanted here""",
+    ),
+    "a header follows a declaration": (
+        "size n in 0:9\nprogram late",
+        """\
+parse: cannot name the program here
+  at       line 2, column 1: program late
+  because  its header is the first line""",
+    ),
+    "an assumption reads a buffer": (
+        "input A: float32[4]\nassume A[0] < 1.0",
+        """\
+parse: cannot access `A`
+  at       line 2, column 8: assume A[0] < 1.0
+  because  no buffer of that name can be read here""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", STATEMENTS)
+def test_a_statement_is_refused_where(what: str) -> None:
+    text, refusal = STATEMENTS[what]
+    with pytest.raises(ParseError) as refused:
+        parse(HEAD + text)
+    assert str(refused.value) == refusal
+
+
+@pytest.mark.parametrize("what", DECLARATIONS)
+def test_a_declaration_is_refused_where(what: str) -> None:
+    text, refusal = DECLARATIONS[what]
+    with pytest.raises(ParseError) as refused:
+        parse(text)
+    assert str(refused.value) == refusal
+
+
+def test_what_the_refused_texts_begin_with_is_accepted() -> None:
+    parse(HEAD)

@@ -65,8 +65,9 @@ _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
 _READ_ARRAY = f"""
 ; Reads one array: its shape, its strides in elements, its address. Null where the fast way refuses
 ; it, the table where it is a numpy array, else the row of its type in the exchange table.
-; Of an array without elements any strides will do.
-define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline {{
+; Of an array without elements any strides will do. Straight code as it stands: optimising it would
+; double what it costs to compile, for 10 ns a call; hence optnone, here and in offcut_fastcall.
+define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline optnone {{
 entry:
   %dl = alloca [6 x i64]
   %type.at = getelementptr i8, ptr %object, i64 {_TYPE_OF}
@@ -309,7 +310,8 @@ def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = Fals
     result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
     text.do(f"ret ptr {result}")
     return (_READ_ARRAY if fast else "") + (
-        "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) {\nentry:\n"
+        "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) "
+        "noinline optnone {\nentry:\n"
         f"  %table = getelementptr i8, ptr %self, i64 {_BYTES_OF}\n{text}}}\n"
     )
 

@@ -1,0 +1,87 @@
+"""How long `compile` takes: from nothing, and from the disk cache in a fresh process.
+
+    python bench/compile_time.py
+
+Every figure comes from a process of its own, after imports, with the proof on. A cold process starts
+with an empty cache; a warm one finds what the cold one left. With B as a run-time operand there is
+nothing to pack, so that line is the compile alone; with a constant B the packing is included.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import offcut as oc
+from offcut.experiment.contraction import build, draw, parse_contraction
+from offcut.experiment.machine import describe
+
+K = N = 768
+REPETITIONS = 7
+CACHE = "OFFCUT_CACHE"
+"""The environment variable that names the folder of the disk cache."""
+
+VARIANTS = {"run-time": "B at run time", "constant": "constant B, packing included"}
+
+
+def compile_once(variant: str) -> float:
+    """Seconds of one compile in this process, everything imported before."""
+    for module in ("sympy", "islpy", "llvmlite.binding"):
+        importlib.import_module(module)
+    fixed = {"k": K, "n": N}
+    constants = {"B": draw("kn", fixed, np.random.default_rng(0))}
+    computation = build(parse_contraction("mk,kn->mn"), fixed, {"m": (1, 4096)})
+    compile_ = oc.compile
+    start = time.perf_counter()
+    compile_(
+        computation.result,
+        inputs=list(computation.inputs),
+        constants=constants if variant == "constant" else {},
+        target="cpu",
+        threads=1,
+    )
+    return time.perf_counter() - start
+
+
+def in_a_fresh_process(variant: str, cache: str) -> float:
+    """`compile_once` in a process of its own that keeps its cache in the folder `cache`."""
+    done = subprocess.run(
+        [sys.executable, __file__, variant],
+        env={**os.environ, CACHE: cache},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def main() -> None:
+    """Measure cold and warm in turns, and print both with what is asked."""
+    cold: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+    warm: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+    for _ in range(REPETITIONS):
+        for variant in VARIANTS:
+            with tempfile.TemporaryDirectory() as cache:
+                cold[variant].append(in_a_fresh_process(variant, cache))
+                warm[variant].append(in_a_fresh_process(variant, cache))
+    print(f"dense {K}×{N}, m in 1…4096; medians of {REPETITIONS} processes (least–most), in ms")
+    for state, runs, asked in (("cold", cold, 500), ("from the cache", warm, 10)):
+        for variant, label in VARIANTS.items():
+            taken = [seconds * 1e3 for seconds in runs[variant]]
+            middle = f"{statistics.median(taken):8.1f} ({min(taken):.1f}–{max(taken):.1f})"
+            print(f"{state:16}{label:30}{middle:26}asked < {asked}, packing apart")
+    print(f"machine: {describe()}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(compile_once(sys.argv[1]))
+    else:
+        main()

@@ -1,0 +1,240 @@
+"""Dense float32 layers at every kind of M: `auto` against numpy, torch and every fixed strategy.
+
+    python bench/dense_fp32.py            # all of it: some ten minutes
+    python bench/dense_fp32.py --quick    # a few M, two layers: half a minute
+
+One thread, a constant packed B. All candidates of a cell take turns in one process; a figure is the
+median over the rounds, a comparison the median of the ratios within one round with its 95 %
+interval. Writes out/dense_fp32.csv and out/dense_fp32.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from offcut.experiment.contraction import build, draw, make_problem, parse_contraction
+from offcut.experiment.machine import describe
+from offcut.experiment.peers import load_peers
+from offcut.experiment.plots import have_matplotlib, plot_lines
+from offcut.experiment.sweep import Cell, Sweep, compile_strategies, measure_point
+from offcut.experiment.timing import Ratio, paired_ratio, restart_single_threaded
+
+SMALL = (1, 2, 3, 5, 7, 8, 13, 16, 17, 24, 31, 37, 43, 48)
+M = (*SMALL, 62, 64, 81, 100, 119, 127, 128, 129, 200, 255, 333, 384, 511, 512)
+LAYERS = ((768, 768), (768, 2304), (768, 3072), (3072, 768), (384, 1536))
+ODD_LAYERS = ((771, 770), (133, 165), (1000, 10))
+QUICK_M = (1, 7, 16, 17, 43, 64, 129, 333)
+QUICK_LAYERS = ((768, 768), (133, 165))
+
+FIXED = ("cut", "mask", "pad", "shift", "ladder", "balance")
+"""The strategies that `auto` is held against; `guard` is left out, it is never the best."""
+
+PEERS = ("numpy", "torch.mm", "torch")
+DENSE = parse_contraction("mk,kn->mn")
+REGRET = 1.08
+"""Time of `auto` over the best fixed strategy that no cell may exceed."""
+
+WIDTH = 120
+"""Columns of the printed tables where there is no terminal that has a width of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Time of another over time of `auto` in one cell: above 1, `auto` is faster."""
+
+    cell: str
+    other: str
+    ratio: Ratio
+
+
+def measure_layer(k: int, n: int, sizes: Sequence[int], budget: float, console: Console) -> Sweep:
+    """Every candidate on one layer, at every M of `sizes`.
+
+    A cell whose regret is beyond what is asked is measured once more, three times as long, and the
+    second measurement counts: the best of several noisy medians is biased low.
+    """
+    fixed = {"k": k, "n": n}
+    computation = build(DENSE, fixed, {"m": (1, max(M))})
+    constants = {"B": draw("kn", fixed, np.random.default_rng(0))}
+    ours = compile_strategies(("auto", *FIXED), computation, constants)
+    peers = load_peers(PEERS)
+    for name in ours.refused:
+        console.print(f"{k}×{n}: {name} is refused for this layer", style="yellow")
+    contenders = (*ours.compiled, *peers.found)
+    points = []
+    with peers.session():
+        for m in track(sizes, f"{k}×{n}", console=console):
+            problem = make_problem(DENSE, fixed | {"m": m}, constants, seed=m)
+            point = measure_point(problem, contenders, {}, budget=budget)
+            worst = regret(point)
+            if worst is not None and worst.ratio.low > REGRET:
+                point = measure_point(problem, contenders, {}, budget=3 * budget)
+            points.append(point)
+    return Sweep(
+        DENSE,
+        letters=("m",),
+        ours=tuple(contender.name for contender in ours.compiled),
+        peers=tuple(contender.name for contender in peers.found),
+        machine=str(describe()),
+        facts=(
+            f"float32 {k}×{n}, constant packed B, one thread, {budget:g} s per cell",
+            ", ".join(peers.versions),
+        ),
+        points=tuple(points),
+    )
+
+
+def compare(point: Sequence[Cell], others: Iterable[str]) -> list[Comparison]:
+    """`auto` against each of `others` that was measured at `point`."""
+    timings = {cell.contender: cell.timing for cell in point if cell.timing is not None}
+    auto = timings.get("auto")
+    sizes = point[0].sizes
+    cell = f"M={sizes['m']} at {sizes['k']}×{sizes['n']}"
+    if auto is None:
+        return []
+    return [
+        Comparison(cell, other, paired_ratio(timings[other], auto))
+        for other in others
+        if other in timings
+    ]
+
+
+def closest(points: Iterable[Sequence[Cell]], others: Sequence[str]) -> list[Comparison]:
+    """`auto` against the fastest of `others`, per point where one was measured."""
+    return [
+        min(each, key=lambda comparison: comparison.ratio.value)
+        for point in points
+        if (each := compare(point, others))
+    ]
+
+
+def regret(point: Sequence[Cell]) -> Comparison | None:
+    """Time of `auto` over the best fixed strategy; None when either was not measured."""
+    timings = {cell.contender: cell.timing for cell in point if cell.timing is not None}
+    fixed = [name for name in FIXED if name in timings]
+    auto = timings.get("auto")
+    if auto is None or not fixed:
+        return None
+    best = min(fixed, key=lambda name: timings[name].seconds)
+    sizes = point[0].sizes
+    cell = f"M={sizes['m']} at {sizes['k']}×{sizes['n']}"
+    return Comparison(cell, best, paired_ratio(auto, timings[best]))
+
+
+def geometric_mean(comparisons: Sequence[Comparison]) -> float:
+    """Of the ratios; nan when there are none."""
+    ratios = [comparison.ratio.value for comparison in comparisons]
+    return statistics.geometric_mean(ratios) if ratios else float("nan")
+
+
+def summary(sweeps: Sequence[Sweep]) -> Table:
+    """What is asked of `auto` and what was measured, one line each."""
+    points = [point for sweep in sweeps for point in sweep.points]
+    table = Table("auto", "asked", "measured", "where")
+    for peer, asked in (("torch.mm", 1.25), ("numpy", 1.4)):
+        found = [each for point in points for each in compare(point, [peer])]
+        table.add_row(
+            f"geometric mean over {peer}",
+            f"≥ {asked:g}",
+            f"{geometric_mean(found):.3f}" if found else "not installed",
+            f"{len(found)} cells",
+        )
+    better = closest(points, ["torch.mm", "numpy"])
+    if better:
+        worst = min(better, key=lambda comparison: comparison.ratio.value)
+        where = f"{worst.cell}, {worst.other}"
+        table.add_row("worst cell over the better", "≥ 0.9", _interval(worst.ratio), where)
+    prepacked = closest(points, ["torch.mm", "torch"])
+    if prepacked:
+        worst = min(prepacked, key=lambda comparison: comparison.ratio.value)
+        mean = f"{geometric_mean(prepacked):.3f}"
+        where = f"worst {_interval(worst.ratio)}, {worst.cell}"
+        table.add_row("geometric mean over torch at its best", "–", mean, where)
+    regrets = [each for each in map(regret, points) if each is not None]
+    if regrets:
+        mean = f"{geometric_mean(regrets) - 1:+.1%}"
+        table.add_row("geometric mean of the regret", "≤ 3 %", mean, f"{len(regrets)} cells")
+        beyond = [each for each in regrets if each.ratio.low > REGRET]
+        table.add_row("cells with regret beyond 8 %", "0", f"{len(beyond)}", _cells(beyond))
+    return table
+
+
+def _interval(ratio: Ratio) -> str:
+    return f"{ratio.value:.3f} ({ratio.low:.3f}–{ratio.high:.3f})"
+
+
+def _cells(comparisons: Iterable[Comparison]) -> str:
+    return "\n".join(f"{each.cell}: {each.other}, {_interval(each.ratio)}" for each in comparisons)
+
+
+def layer_table(sweep: Sweep) -> Table:
+    """GFLOP/s of every candidate at every M."""
+    table = Table("M", *sweep.ours, *sweep.peers, title=sweep.facts[0])
+    for point in sweep.points:
+        rates = ("–" if cell.gflops is None else f"{cell.gflops:.1f}" for cell in point)
+        table.add_row(str(point[0].sizes["m"]), *rates)
+    return table
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few M, two layers")
+    parser.add_argument("--budget", type=float, default=0.15, help="seconds per cell")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of CSV and PNG")
+    options = parser.parse_args()
+    layers = QUICK_LAYERS if options.quick else LAYERS + ODD_LAYERS
+    sizes = QUICK_M if options.quick else M
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
+    sweeps = [measure_layer(k, n, sizes, options.budget, console) for k, n in layers]
+    for sweep in sweeps:
+        console.print(layer_table(sweep))
+        spread = "none" if sweep.spread is None else f"{sweep.spread:.1%}"
+        console.print(f"distance of the quartiles over the median, middle cell: {spread}")
+    console.print(summary(sweeps))
+    console.print(f"machine: {sweeps[0].machine}", highlight=False, soft_wrap=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    table = options.out / "dense_fp32.csv"
+    about = f"float32 {DENSE}, constant packed B, one thread, {options.budget:g} s per cell"
+    whole = [replace(sweep, facts=(about, *sweep.facts[1:])) for sweep in sweeps]
+    first, *rest = (sweep.to_csv() for sweep in whole)
+    bodies = (line for text in rest for line in text.splitlines() if not _heading(line))
+    table.write_text(first + "".join(f"{line}\n" for line in bodies))
+    console.print(f"wrote {table}")
+    if have_matplotlib():
+        picture = options.out / "dense_fp32.png"
+        shown = ("auto", "numpy", "torch.mm", "torch")
+        lines = sweeps[0].lines()
+        plot_lines(
+            picture,
+            {name: lines[name] for name in shown if name in lines},
+            title=sweeps[0].facts[0],
+            x_label="M",
+            footer=sweeps[0].machine,
+            dashed=sweeps[0].peers,
+        )
+        console.print(f"wrote {picture}")
+    wrong = [cell for sweep in sweeps for cell in sweep.mismatches]
+    for cell in wrong:
+        console.print(f"WRONG VALUES: {cell.way} at {dict(cell.sizes)}: {cell.wrong}", style="red")
+    raise SystemExit(1 if wrong else 0)
+
+
+def _heading(line: str) -> bool:
+    return line.startswith(("#", "m,"))
+
+
+if __name__ == "__main__":
+    restart_single_threaded()
+    main()

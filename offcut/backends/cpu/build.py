@@ -1,0 +1,127 @@
+"""Building a kernel for the CPU: cut, prove, lower, compile; or take it from the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from offcut import debug
+from offcut.backends.base import Signature
+from offcut.backends.cpu import cache as objects
+from offcut.backends.cpu import jit
+from offcut.backends.cpu.entry import fast_entry_ir
+from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.lower import lower
+from offcut.backends.cpu.schedule import Schedule, microkernels, schedule
+from offcut.core import index as ix
+from offcut.core.computation import Computation
+from offcut.core.expr import Expr
+from offcut.core.program import Kind, Panels
+from offcut.costmodel import Hardware, load, with_cache
+from offcut.partition import check_program
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel's machine code.
+
+    layouts   of the constants, by buffer, in the order of the entry's pointers
+    fresh     whether it was built now, and not found in the cache
+    """
+
+    loaded: jit.Loaded
+    layouts: tuple[tuple[str, Panels | None], ...]
+    fresh: bool
+
+
+@cache
+def hardware() -> Hardware:
+    """This machine: the description beside this file, with the host's own cache capacity."""
+    described = load(Path(__file__).with_name("core.toml"))
+    return with_cache(described, _nearest_bytes())
+
+
+def _nearest_bytes() -> int | None:
+    """Capacity of the core's own second-level cache, where the system says."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+    except OSError:
+        return None
+    factor = {"K": 1024, "M": 1 << 20}.get(text[-1:])
+    return int(text[:-1]) * factor if factor and text[:-1].isdigit() else None
+
+
+def plan(computation: Computation, host: Host, strategy: str | Mapping[str, str]) -> Schedule:
+    """The schedule of `computation`, proved; ``OFFCUT_VERIFY=1`` reads the program back as well."""
+    with debug.timed("cut and prove"):
+        made = schedule(computation, host.isa, hardware(), strategy)
+    debug.note(3, str(made.partition))
+    if os.environ.get("OFFCUT_VERIFY") == "1":
+        with debug.timed("verify"):
+            check_program(made.partition.computation, made.partition.loops)
+    return made
+
+
+def source(computation: Computation, signature: Signature, made: Schedule, host: Host) -> str:
+    """LLVM IR of a whole kernel: its entry, its microkernels, and the fast call."""
+    program = made.partition.loops
+    text = lower(program, host.isa, microkernels(host.isa), work_of(computation))
+    constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
+    return text + fast_entry_ir(signature, constants=constants, work=True)
+
+
+def work_of(computation: Computation) -> Expr:
+    """Instances of all stages, as an index expression in the sizes."""
+    total: Expr = ix.const(0)
+    for group in computation.groups:
+        for stage in group:
+            instances: Expr = ix.const(1)
+            for axis in (*stage.axes, *stage.reduce_axes):
+                instances = ix.mul(instances, axis.extent)
+            total = ix.add(total, instances)
+    return total
+
+
+def build(
+    computation: Computation,
+    signature: Signature,
+    host: Host,
+    strategy: str | Mapping[str, str],
+) -> Code:
+    """Machine code of `computation`, from the cache where it has been proved and built before."""
+    named = strategy if isinstance(strategy, str) else json.dumps(dict(strategy), sort_keys=True)
+    content = (repr(computation), repr(signature), named, host.triple, host.feature_string)
+    name = objects.key(*content, repr(hardware()))
+    if os.environ.get("OFFCUT_VERIFY") != "1":
+        kept = objects.read(name)
+        if kept is not None:
+            with debug.timed("load"):
+                return _unpacked(kept, host, fresh=False)
+    made = plan(computation, host, strategy)
+    with debug.timed("lower"):
+        text = source(computation, signature, made, host)
+    debug.note(4, text)
+    with debug.timed("compile"):
+        code = jit.object_code(text, host)
+    layouts = [
+        [b.name, [b.layout.rows, b.layout.columns, b.layout.width] if b.layout else None]
+        for b in made.partition.loops.buffers
+        if b.kind is Kind.CONSTANT
+    ]
+    head = json.dumps(layouts).encode()
+    payload = len(head).to_bytes(8, "little") + head + code
+    objects.write(name, payload)
+    return _unpacked(payload, host, fresh=True)
+
+
+def _unpacked(payload: bytes, host: Host, fresh: bool) -> Code:
+    end = 8 + int.from_bytes(payload[:8], "little")
+    layouts = tuple(
+        (name, None if layout is None else Panels(*layout))
+        for name, layout in json.loads(payload[8:end])
+    )
+    return Code(jit.load(payload[end:], host), layouts, fresh)

@@ -1,0 +1,97 @@
+"""Object code on disk: private to the user, safe when two processes write at once.
+
+An entry is one file named by the SHA-256 of all that its code depends on. It starts with a magic
+number and the SHA-256 of the rest, so that a torn or edited file is seen and rebuilt. Files appear
+by rename, whole or not at all. ``OFFCUT_CACHE`` names another folder, or ``off`` for none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import llvmlite
+import platformdirs
+
+import offcut
+from offcut import debug
+
+_MAGIC = b"offcut-object-1\n"
+_DIGEST = 32
+
+
+def folder() -> Path | None:
+    """Where entries lie; None where caching is off or the folder cannot be made private."""
+    chosen = os.environ.get("OFFCUT_CACHE", "")
+    if chosen == "off":
+        return None
+    return _private(Path(chosen) if chosen else Path(platformdirs.user_cache_dir("offcut")))
+
+
+@cache
+def _private(path: Path) -> Path | None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            debug.note(1, f"cache: {path} belongs to another user, not used")
+            return None
+        if status.st_mode & 0o077:
+            path.chmod(0o700)
+    except OSError as error:
+        debug.note(1, f"cache: {path} cannot be used: {error}")
+        return None
+    return path
+
+
+def key(*parts: str) -> str:
+    """The name of an entry that depends on `parts` and on the versions of offcut and LLVM."""
+    digest = hashlib.sha256()
+    for part in (_source_digest(), llvmlite.__version__, *parts):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
+def _source_digest() -> str:
+    """offcut's version and its sources' sizes and times, so that an edited checkout is another."""
+    root = Path(offcut.__file__).parent
+    digest = hashlib.sha256(offcut.__version__.encode())
+    for path in sorted(root.rglob("*.py")):
+        status = path.stat()
+        digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def read(name: str) -> bytes | None:
+    """The entry, or None where there is none or it is damaged; a damaged one is removed."""
+    home = folder()
+    if home is None:
+        return None
+    path = home / name
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    head, digest, payload = data[: len(_MAGIC)], data[len(_MAGIC) :][:_DIGEST], data[len(_MAGIC) + _DIGEST :]
+    if head == _MAGIC and hashlib.sha256(payload).digest() == digest:
+        return payload
+    debug.note(1, f"cache: {name} is damaged, rebuilt")
+    path.unlink(missing_ok=True)
+    return None
+
+
+def write(name: str, payload: bytes) -> None:
+    """Keep an entry; where that fails the next process builds it again."""
+    home = folder()
+    if home is None:
+        return
+    try:
+        with tempfile.NamedTemporaryFile(dir=home, prefix="new-", delete=False) as file:
+            file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
+        os.replace(file.name, home / name)
+    except OSError as error:
+        debug.note(1, f"cache: {name} not written: {error}")

@@ -1,0 +1,58 @@
+"""Constants as the generated code reads them: packed into panels, or row-major; always copies."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.cpu.lower import PANEL_SLACK
+from offcut.core.program import Panels
+
+_HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A copy in memory that offcut owns, as long as this object lives."""
+
+    address: int
+    owner: Any
+
+
+def pack(array: np.ndarray[Any, Any], layout: Panels | None) -> Packed:
+    """`array` laid out as `layout` says; `Panels` defines the order, columns past the end are 0."""
+    if layout is None:
+        target = _allocate(max(array.nbytes, 1))
+        target[: array.nbytes] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+        return Packed(target.ctypes.data, target)
+    outer = [a for a in range(array.ndim) if a not in (layout.rows, layout.columns)]
+    depth, columns = array.shape[layout.rows], array.shape[layout.columns]
+    panels = -(-columns // layout.width)
+    shape = (*(array.shape[a] for a in outer), panels, depth, layout.width)
+    count = int(np.prod(shape, dtype=np.int64))
+    target = _allocate(count * array.itemsize + PANEL_SLACK)
+    view = target[: count * array.itemsize].view(array.dtype).reshape(shape)
+    source = array.transpose(*outer, layout.rows, layout.columns)
+    for panel in range(panels):
+        first = panel * layout.width
+        part = source[..., first : first + layout.width]
+        view[..., panel, :, : part.shape[-1]] = part
+        view[..., panel, :, part.shape[-1] :] = 0
+    return Packed(target.ctypes.data, target)
+
+
+def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Bytes at a cache line, in large pages where there are many and the system has them."""
+    if size < _HUGE:
+        block = np.zeros(size + 64, np.uint8)
+        start = -block.ctypes.data % 64
+        return block[start : start + size]
+    pages = mmap.mmap(-1, size + _HUGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    block = np.frombuffer(pages, np.uint8)
+    start = -block.ctypes.data % _HUGE
+    return block[start : start + size]

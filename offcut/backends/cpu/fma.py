@@ -1,0 +1,351 @@
+"""Row-block microkernels for sums of products: `rows` × `vectors` accumulators in registers.
+
+One function computes ``C[0:rows, 0:columns] (+)= sum over k of A[row, k] * B[k, column]``. Per step
+of k it loads `vectors` registers of B, broadcasts one element of A for each row, and does
+``rows * vectors`` multiply–adds. Every element of C is one chain of multiply–adds in ascending k,
+whatever the shape of the tile it falls into: that is why results are batch-invariant bit for bit.
+
+Row pointers advance in groups of four; each passes through an empty assembly statement, or LLVM's
+loop strength reduction would keep one pointer per row and spill most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.sizes import dim
+from offcut.core.tensor import compute, placeholder, reduce_axis
+from offcut.core.tensor import sum as sum_over
+from offcut.backends.cpu.isa import Isa
+
+LLVM_TYPE = {"float32": "float", "float64": "double"}
+# Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast
+# fit the registers, and that few rows still give the eight chains that hide the latency.
+WIDTHS_32 = {
+    **dict.fromkeys((1, 2), (8, 4, 2, 1)),
+    **dict.fromkeys((3, 4), (6, 3, 2, 1)),
+    **dict.fromkeys((5, 6), (4, 2, 1)),
+    **dict.fromkeys((7, 8, 9), (3, 2, 1)),
+    **dict.fromkeys((10, 11, 12, 13, 14), (2, 1)),
+}
+WIDTHS_16 = {
+    **dict.fromkeys((1, 2), (4, 2, 1)),
+    3: (4, 2, 1),
+    4: (3, 2, 1),
+    **dict.fromkeys((5, 6), (2, 1)),
+}
+PREFETCH_BYTES = 2048
+
+
+def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
+    """Rows of a tile -> the widths there are, in vectors, widest first."""
+    return WIDTHS_32 if isa.registers == 32 else WIDTHS_16
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a function addresses its operands.
+
+    unit_depth  A moves by one element per step of k; else by a run-time stride
+    panels      B is packed in panels one vector wide; else its rows are at a run-time stride
+    """
+
+    unit_depth: bool
+    panels: bool
+
+    @property
+    def suffix(self) -> str:
+        """Part of the symbol's name."""
+        return ("u" if self.unit_depth else "s") + ("p" if self.panels else "r")
+
+
+def microkernel(isa: Isa, dtype: str) -> Microkernel:
+    """The row-block microkernel of an instruction set, declared as data.
+
+    Cost facts: a step takes the larger of ``rows*vectors/2`` multiply–adds per cycle and
+    ``(rows + vectors)/2`` loads per cycle, and at least 4 cycles of latency over the chains.
+    """
+    shapes = widths(isa)
+    lanes = isa.lanes(dtype)
+    m = dim("m", min=1, max=max(shapes))
+    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
+    k = reduce_axis(dim("k"), name="p")
+    a = placeholder((m, dim("k")), dtype, name="A")
+    b = placeholder((dim("k"), n), dtype, name="B")
+    tiles = tuple(
+        TileShape(rows, width * lanes, step_cycles(isa, rows, width), 20.0 + 2.0 * rows * width)
+        for rows, options in shapes.items()
+        for width in options
+    )
+    return Microkernel(
+        name=f"fma_{dtype}_{isa.name}",
+        computes=compute((m, n), lambda i, j: sum_over(a[i, k] * b[k, j], axis=k), name="C"),
+        rows="i",
+        columns="j",
+        tiles=tiles,
+        predicates=frozenset({"i", "j", "p"}),
+        packed="B",
+        panel=lanes,
+        features=isa.features,
+    )
+
+
+def step_cycles(isa: Isa, rows: int, vectors: int) -> float:
+    """Predicted cycles of one step of k, operands in the nearest cache."""
+    arithmetic = rows * vectors / (2.0 if isa.fma else 1.0)
+    loads = (rows + vectors) / 2.0
+    return max(arithmetic, loads, 4.0)
+
+
+def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> str:
+    """The name of the function for a tile of `rows` × `vectors`."""
+    return f"oc_fma_{dtype}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
+
+
+ARGUMENTS = (
+    "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_panel, "
+    "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate"
+)
+
+
+def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Sequence[tuple[int, int]]) -> str:
+    """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
+    return "\n\n".join(
+        "\n".join(_Tile(isa, dtype, variant, rows, vectors).lines()) for rows, vectors in shapes
+    )
+
+
+def declarations(isa: Isa, dtype: str) -> set[str]:
+    """The intrinsics that the functions call."""
+    lanes = isa.lanes(dtype)
+    t = LLVM_TYPE[dtype]
+    v, suffix = f"<{lanes} x {t}>", f"v{lanes}f{ITEM_BYTES[dtype] * 8}"
+    return {
+        f"declare {v} @llvm.fma.{suffix}({v}, {v}, {v})",
+        f"declare {v} @llvm.masked.load.{suffix}.p0(ptr, i32, <{lanes} x i1>, {v})",
+        f"declare void @llvm.masked.store.{suffix}.p0({v}, ptr, i32, <{lanes} x i1>)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+    }
+
+
+@dataclass
+class _Tile:
+    isa: Isa
+    dtype: str
+    variant: Variant
+    rows: int
+    vectors: int
+
+    def __post_init__(self) -> None:
+        self.t = LLVM_TYPE[self.dtype]
+        self.item = ITEM_BYTES[self.dtype]
+        self.lanes = self.isa.lanes(self.dtype)
+        self.v = f"<{self.lanes} x {self.t}>"
+        self.suffix = f"v{self.lanes}f{self.item * 8}"
+        self.count = 0
+        self.unroll = 4 if self.rows * self.vectors <= 8 else 2
+
+    def temp(self) -> str:
+        self.count += 1
+        return f"%t{self.count}"
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        return [(r, p) for r in range(self.rows) for p in range(self.vectors)]
+
+    def lines(self) -> Iterator[str]:
+        name = symbol(self.isa, self.dtype, self.variant, self.rows, self.vectors)
+        groups = range(0, self.rows, 4)
+        yield f"define internal void @{name}({ARGUMENTS}) noinline nounwind {{"
+        yield "entry:"
+        yield "  %a_row2 = shl i64 %a_row, 1"
+        yield "  %a_row3 = add i64 %a_row2, %a_row"
+        for g in groups:
+            yield f"  %offset{g} = mul i64 %a_row, {g}"
+            yield f"  %a_start{g} = getelementptr i8, ptr %a, i64 %offset{g}"
+        index = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
+        yield "  %last32 = trunc i64 %last to i32"
+        yield f"  %last_one = insertelement <{self.lanes} x i32> poison, i32 %last32, i32 0"
+        yield (
+            f"  %last_all = shufflevector <{self.lanes} x i32> %last_one, "
+            f"<{self.lanes} x i32> poison, <{self.lanes} x i32> zeroinitializer"
+        )
+        yield f"  %mask = icmp ult <{self.lanes} x i32> <{index}>, %last_all"
+        yield "  %fresh = icmp eq i64 %accumulate, 0"
+        yield "  br i1 %fresh, label %begin, label %resume"
+        yield "resume:"
+        for r, p in self.cells:
+            yield from self.c_access(r, p, f"%old{r}_{p}", "load")
+        yield "  br label %begin"
+        yield "begin:"
+        for r, p in self.cells:
+            yield (
+                f"  %start{r}_{p} = phi {self.v} [ zeroinitializer, %entry ], "
+                f"[ %old{r}_{p}, %resume ]"
+            )
+        yield f"  %many = and i64 %depth, {-self.unroll}"
+        yield "  %any_many = icmp sgt i64 %many, 0"
+        yield "  br i1 %any_many, label %loop, label %between"
+        yield from self.loop("loop", "begin", "start", self.unroll, "%many", "%a_start", "%b")
+        yield "between:"
+        yield from self.join("mid", "start", "loop", "begin")
+        yield "  %left = sub i64 %depth, %many"
+        yield "  %any_left = icmp sgt i64 %left, 0"
+        yield "  br i1 %any_left, label %rest, label %done"
+        yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
+        yield "done:"
+        for r, p in self.cells:
+            yield (
+                f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], [ %rest_new{r}_{p}, %rest ]"
+            )
+        for r, p in self.cells:
+            yield from self.c_access(r, p, f"%end{r}_{p}", "store")
+        yield "  ret void"
+        yield "}"
+
+    def join(self, new: str, old: str, loop: str, before: str) -> Iterator[str]:
+        for g in range(0, self.rows, 4):
+            yield (
+                f"  %{new}_a{g} = phi ptr [ %a_start{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
+            )
+        yield f"  %{new}_b = phi ptr [ %b, %{before} ], [ %{loop}_b_next, %{loop} ]"
+        for r, p in self.cells:
+            yield (
+                f"  %{new}{r}_{p} = phi {self.v} [ %{old}{r}_{p}, %{before} ], "
+                f"[ %{loop}_new{r}_{p}, %{loop} ]"
+            )
+
+    def loop(
+        self, label: str, before: str, start: str, unroll: int, count: str, a: str, b: str
+    ) -> Iterator[str]:
+        yield f"{label}:"
+        yield f"  %{label}_k = phi i64 [ 0, %{before} ], [ %{label}_k_next, %{label} ]"
+        for g in range(0, self.rows, 4):
+            yield f"  %{label}_a{g} = phi ptr [ {a}{g}, %{before} ], [ %{label}_a_next{g}, %{label} ]"
+        yield f"  %{label}_b_now = phi ptr [ {b}, %{before} ], [ %{label}_b_next, %{label} ]"
+        for r, p in self.cells:
+            yield (
+                f"  %{label}_acc{r}_{p} = phi {self.v} [ %{start}{r}_{p}, %{before} ], "
+                f"[ %{label}_new{r}_{p}, %{label} ]"
+            )
+        for g in range(0, self.rows, 4):
+            yield f'  %{label}_a_now{g} = call ptr asm "", "=r,0"(ptr %{label}_a{g})'
+        now = {cell: f"%{label}_acc{cell[0]}_{cell[1]}" for cell in self.cells}
+        a_now = {g: f"%{label}_a_now{g}" for g in range(0, self.rows, 4)}
+        b_now = f"%{label}_b_now"
+        for step in range(unroll):
+            last = step == unroll - 1
+            yield from self.step(label, step, last, now, a_now, b_now)
+            if not self.variant.unit_depth or not self.variant.panels:
+                a_now, b_now = dict(a_now), b_now
+                if not self.variant.unit_depth and not last:
+                    for g in a_now:
+                        new = self.temp()
+                        yield f"  {new} = getelementptr i8, ptr {a_now[g]}, i64 %a_step"
+                        a_now[g] = new
+                if not self.variant.panels and not last:
+                    new = self.temp()
+                    yield f"  {new} = getelementptr i8, ptr {b_now}, i64 %b_step"
+                    b_now = new
+        a_step = str(unroll * self.item) if self.variant.unit_depth else "%a_step"
+        for g in range(0, self.rows, 4):
+            yield f"  %{label}_a_next{g} = getelementptr i8, ptr {a_now[g]}, i64 {a_step}"
+        b_step = str(unroll * self.lanes * self.item) if self.variant.panels else "%b_step"
+        yield f"  %{label}_b_next = getelementptr i8, ptr {b_now}, i64 {b_step}"
+        yield f"  %{label}_k_next = add nuw i64 %{label}_k, {unroll}"
+        yield f"  %{label}_more = icmp slt i64 %{label}_k_next, {count}"
+        after = "between" if label == "loop" else "done"
+        yield f"  br i1 %{label}_more, label %{label}, label %{after}"
+
+    def step(
+        self,
+        label: str,
+        step: int,
+        last: bool,
+        now: dict[tuple[int, int], str],
+        a_now: dict[int, str],
+        b_now: str,
+    ) -> Iterator[str]:
+        """One step of k: load B, then a broadcast of A and the multiply–adds for each row."""
+        b_offset = step * self.lanes * self.item if self.variant.panels else 0
+        b_values = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            if self.variant.panels:
+                yield from self.panel_address(address, b_now, p, b_offset)
+                yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+                ahead = self.temp()
+                yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {PREFETCH_BYTES}"
+                yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
+            else:
+                offset = p * self.lanes * self.item
+                yield f"  {address} = getelementptr i8, ptr {b_now}, i64 {offset}"
+                if p == self.vectors - 1:
+                    yield self.masked_load(value, address)
+                else:
+                    yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            b_values.append(value)
+        a_offset = step * self.item if self.variant.unit_depth else 0
+        for r in range(self.rows):
+            address, element, one, splat = (self.temp() for _ in range(4))
+            base = a_now[r - r % 4]
+            row = ("", "%a_row", "%a_row2", "%a_row3")[r % 4]
+            if row:
+                moved = self.temp()
+                yield f"  {moved} = getelementptr i8, ptr {base}, i64 {row}"
+                base = moved
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 {a_offset}"
+            yield f"  {element} = load {self.t}, ptr {address}, align {self.item}"
+            yield f"  {one} = insertelement {self.v} poison, {self.t} {element}, i32 0"
+            yield (
+                f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
+                f"<{self.lanes} x i32> zeroinitializer"
+            )
+            for p, b in enumerate(b_values):
+                new = f"%{label}_new{r}_{p}" if last else self.temp()
+                yield from self.multiply_add(new, splat, b, now[r, p])
+                now[r, p] = new
+
+    def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
+        if self.isa.fma:
+            v = self.v
+            yield f"  {new} = call {v} @llvm.fma.{self.suffix}({v} {a}, {v} {b}, {v} {c})"
+        else:
+            product = self.temp()
+            yield f"  {product} = fmul {self.v} {a}, {b}"
+            yield f"  {new} = fadd {self.v} {product}, {c}"
+
+    def panel_address(self, address: str, b_now: str, p: int, offset: int) -> Iterator[str]:
+        base = b_now
+        if p:
+            distance, base = self.temp(), self.temp()
+            yield f"  {distance} = mul i64 %b_panel, {p}"
+            yield f"  {base} = getelementptr i8, ptr {b_now}, i64 {distance}"
+        yield f"  {address} = getelementptr i8, ptr {base}, i64 {offset}"
+
+    def masked_load(self, value: str, address: str) -> str:
+        return (
+            f"  {value} = call {self.v} @llvm.masked.load.{self.suffix}.p0(ptr {address}, "
+            f"i32 {self.item}, <{self.lanes} x i1> %mask, {self.v} zeroinitializer)"
+        )
+
+    def c_access(self, r: int, p: int, value: str, what: str) -> Iterator[str]:
+        row, base, address = self.temp(), self.temp(), self.temp()
+        yield f"  {row} = mul i64 %c_row, {r}"
+        yield f"  {base} = getelementptr i8, ptr %c, i64 {row}"
+        yield f"  {address} = getelementptr i8, ptr {base}, i64 {p * self.lanes * self.item}"
+        if p == self.vectors - 1:
+            if what == "load":
+                yield self.masked_load(value, address)
+            else:
+                yield (
+                    f"  call void @llvm.masked.store.{self.suffix}.p0({self.v} {value}, "
+                    f"ptr {address}, i32 {self.item}, <{self.lanes} x i1> %mask)"
+                )
+        elif what == "load":
+            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+        else:
+            yield f"  store {self.v} {value}, ptr {address}, align {self.item}"

@@ -1,0 +1,172 @@
+"""LLVM IR as text: one function being written.
+
+Text is about thirty times faster to build than an object model of the same instructions. Loop
+counters and other variables live in stack slots of the entry block; LLVM's first pass turns them
+into registers, and no phi is written by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Function:
+    """The body of a function: instructions in order, stack slots of the entry block apart.
+
+    prefix   of every local name
+    """
+
+    slots: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    declares: set[str] = field(default_factory=set)
+    prefix: str = ""
+    _count: int = 0
+
+    def name(self, stem: str = "t") -> str:
+        """A new local name."""
+        self._count += 1
+        return f"%{self.prefix}{stem}{self._count}"
+
+    def let(self, instruction: str, stem: str = "t") -> str:
+        """Write ``name = instruction`` and return the name."""
+        name = self.name(stem)
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        """Write an instruction without a result."""
+        self.lines.append(f"  {instruction}")
+
+    def slot(self, kind: str, align: int = 0) -> str:
+        """A new stack slot for one `kind`."""
+        name = self.name("slot")
+        self.slots.append(f"  {name} = alloca {kind}" + (f", align {align}" if align else ""))
+        return name
+
+    def call(self, kind: str, name: str, arguments: str, parameters: str) -> str:
+        """Write a call of a declared function and return its result."""
+        self.declares.add(f"declare {kind} @{name}({parameters})")
+        return self.let(f"call {kind} @{name}({arguments})")
+
+    def block(self, label: str) -> None:
+        """Start the block `label`, falling into it."""
+        self.do(f"br label {label}")
+        self.lines.append(f"{label[1:]}:")
+
+    def start(self, label: str) -> None:
+        """Start the block `label`; what is before it has ended."""
+        self.lines.append(f"{label[1:]}:")
+
+    @contextmanager
+    def loop(self, lo: str, hi: str, step: int = 1) -> Iterator[str]:
+        """Around the body of ``for (i = lo; i < hi; i += step)``; gives the counter."""
+        counter = self.slot("i64")
+        head, body, end = self.name("head"), self.name("body"), self.name("end")
+        self.do(f"store i64 {lo}, ptr {counter}")
+        self.block(head)
+        now = self.let(f"load i64, ptr {counter}", "i")
+        more = self.let(f"icmp slt i64 {now}, {hi}")
+        self.do(f"br i1 {more}, label {body}, label {end}")
+        self.start(body)
+        yield now
+        after = self.let(f"add nsw i64 {now}, {step}")
+        self.do(f"store i64 {after}, ptr {counter}")
+        self.do(f"br label {head}")
+        self.start(end)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Around what runs only where the i1 `condition` holds."""
+        then, end = self.name("then"), self.name("end")
+        self.do(f"br i1 {condition}, label {then}, label {end}")
+        self.start(then)
+        yield
+        self.block(end)
+
+    def text(self) -> str:
+        """The instructions, the stack slots first."""
+        return "\n".join(["entry:", *self.slots, *self.lines])
+
+
+def add(f: Function, a: str, b: str) -> str:
+    """``a + b`` of two i64, folded where both are literals."""
+    if a == "0":
+        return b
+    if b == "0":
+        return a
+    if _literal(a) and _literal(b):
+        return str(int(a) + int(b))
+    return f.let(f"add nsw i64 {a}, {b}")
+
+
+def sub(f: Function, a: str, b: str) -> str:
+    """``a - b`` of two i64."""
+    if b == "0":
+        return a
+    if _literal(a) and _literal(b):
+        return str(int(a) - int(b))
+    return f.let(f"sub nsw i64 {a}, {b}")
+
+
+def mul(f: Function, a: str, b: str) -> str:
+    """``a * b`` of two i64."""
+    if a == "0" or b == "0":
+        return "0"
+    if a == "1":
+        return b
+    if b == "1":
+        return a
+    if _literal(a) and _literal(b):
+        return str(int(a) * int(b))
+    return f.let(f"mul nsw i64 {a}, {b}")
+
+
+def floordiv(f: Function, a: str, b: str) -> str:
+    """``floor(a / b)`` of two i64, b > 0."""
+    if _literal(a) and _literal(b):
+        return str(int(a) // int(b))
+    quotient = f.let(f"sdiv i64 {a}, {b}")
+    rest = f.let(f"srem i64 {a}, {b}")
+    below = f.let(f"icmp slt i64 {rest}, 0")
+    one = f.let(f"zext i1 {below} to i64")
+    return f.let(f"sub i64 {quotient}, {one}")
+
+
+def mod(f: Function, a: str, b: str) -> str:
+    """``a - b*floor(a / b)`` of two i64, b > 0."""
+    if _literal(a) and _literal(b):
+        return str(int(a) % int(b))
+    rest = f.let(f"srem i64 {a}, {b}")
+    below = f.let(f"icmp slt i64 {rest}, 0")
+    again = f.let(f"add i64 {rest}, {b}")
+    return f.let(f"select i1 {below}, i64 {again}, i64 {rest}")
+
+
+def minimum(f: Function, a: str, b: str) -> str:
+    """The smaller of two i64."""
+    if a == b:
+        return a
+    if _literal(a) and _literal(b):
+        return str(min(int(a), int(b)))
+    return f.call("i64", "llvm.smin.i64", f"i64 {a}, i64 {b}", "i64, i64")
+
+
+def maximum(f: Function, a: str, b: str) -> str:
+    """The larger of two i64."""
+    if a == b:
+        return a
+    if _literal(a) and _literal(b):
+        return str(max(int(a), int(b)))
+    return f.call("i64", "llvm.smax.i64", f"i64 {a}, i64 {b}", "i64, i64")
+
+
+def _literal(text: str) -> bool:
+    return not text.startswith("%")
+
+
+def literal(text: str) -> int | None:
+    """The value of an i64 that is a literal."""
+    return int(text) if _literal(text) else None

@@ -1,0 +1,95 @@
+"""Instruction sets of the CPU, chosen from what the host has before any code is generated.
+
+A missing feature aborts code generation, which Python cannot catch, so features are asked first.
+``OFFCUT_HIDE_FEATURES=avx512f,avx2`` hides some, so that every path can be tested on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """A vector instruction set.
+
+    register_bytes  bytes of a vector register
+    registers       how many there are
+    fma             whether multiply–add is one instruction and one rounding
+    features        what the host must have, in LLVM's names
+    """
+
+    name: str
+    register_bytes: int
+    registers: int
+    fma: bool
+    features: frozenset[str]
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of `dtype` in a register."""
+        return self.register_bytes // ITEM_BYTES[dtype]
+
+
+AVX512 = Isa("avx512", 64, 32, True, frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"}))
+AVX2 = Isa("avx2", 32, 16, True, frozenset({"avx2", "fma"}))
+PORTABLE = Isa("portable", 16, 16, False, frozenset())
+ISAS = (AVX512, AVX2, PORTABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine that code is generated for: LLVM's triple and the features that are not hidden."""
+
+    triple: str
+    features: frozenset[str]
+    isa: Isa
+
+    @property
+    def feature_string(self) -> str:
+        """LLVM's spelling: every known feature on or off, so that hidden ones are never used."""
+        known = set(_host_features()) | self.features
+        return ",".join(f"{'+' if f in self.features else '-'}{f}" for f in sorted(known))
+
+
+def host() -> Host:
+    """This machine, less what ``OFFCUT_HIDE_FEATURES`` hides.
+
+    Raises TargetError when a hidden name is no feature that offcut or LLVM knows.
+    """
+    return _host(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
+
+
+@cache
+def _host(hidden_text: str) -> Host:
+    hidden = frozenset(filter(None, (part.strip() for part in hidden_text.split(","))))
+    there = _host_features()
+    known = frozenset(there).union(*(isa.features for isa in ISAS))
+    unknown = hidden - known
+    if unknown:
+        raise TargetError(
+            "OFFCUT_HIDE_FEATURES",
+            f"cannot hide {', '.join(sorted(unknown))}",
+            because="no instruction set that offcut uses, and no feature of this host, has that name",
+            help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
+        )
+    # Without a base feature LLVM may not use what is built on it.
+    drop = set(hidden)
+    if "avx512f" in hidden:
+        drop |= {name for name in there if name.startswith("avx512") or name.startswith("amx")}
+    if "avx2" in hidden:
+        drop |= {name for name in there if name.startswith(("avx", "amx", "fma", "f16c", "vaes", "vpclmul"))}
+    features = frozenset(name for name, on in there.items() if on and name not in drop)
+    isa = next(isa for isa in ISAS if isa.features <= features)
+    return Host(llvm.get_process_triple(), features, isa)
+
+
+@cache
+def _host_features() -> dict[str, bool]:
+    return dict(llvm.get_host_cpu_features())

@@ -1,0 +1,231 @@
+"""What a call of given sizes runs, and why: the plan, as a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from offcut.backends.base import Signature
+from offcut.backends.cpu.schedule import Choice, Schedule
+from offcut.core.expr import Binary, Expr, Var
+from offcut.core.interpreter import evaluate
+from offcut.errors import CallError
+from offcut.partition import Piece, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPiece:
+    """A piece at fixed sizes.
+
+    ranges     owned coordinates by axis, half open
+    tile       extent of its tiles by axis
+    instances  statement instances that it owns
+    seconds    predicted, its share of the whole by instances
+    """
+
+    stage: str
+    role: str
+    roles: dict[str, str]
+    ranges: dict[str, tuple[int, int]]
+    tile: dict[str, int]
+    microkernel: str
+    instances: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """A way that competed for a stage, and its predicted seconds."""
+
+    stage: str
+    label: str
+    seconds: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The pieces that run at fixed sizes, and the ways that were considered."""
+
+    kernel: str
+    sizes: dict[str, int]
+    pieces: tuple[PlannedPiece, ...]
+    considered: tuple[Considered, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of the whole call."""
+        return sum(one.seconds for one in self.considered if one.chosen)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        return {
+            "kernel": self.kernel,
+            "sizes": dict(self.sizes),
+            "predicted_seconds": self.seconds,
+            "pieces": [
+                {
+                    "stage": piece.stage,
+                    "role": piece.role,
+                    "roles": dict(piece.roles),
+                    "ranges": {axis: list(bounds) for axis, bounds in piece.ranges.items()},
+                    "tile": dict(piece.tile),
+                    "microkernel": piece.microkernel,
+                    "instances": piece.instances,
+                    "predicted_seconds": piece.seconds,
+                }
+                for piece in self.pieces
+            ],
+            "considered": [
+                {
+                    "stage": one.stage,
+                    "label": one.label,
+                    "predicted_seconds": one.seconds,
+                    "chosen": one.chosen,
+                }
+                for one in self.considered
+            ],
+        }
+
+    def rows(self) -> list[list[str]]:
+        """The table of pieces, its head first."""
+        head = ["stage", "role", "ranges", "tile", "microkernel", "instances", "predicted"]
+        body = [
+            [
+                piece.stage,
+                piece.role,
+                " ".join(f"{a} {lo}:{hi}" for a, (lo, hi) in piece.ranges.items()),
+                "×".join(str(extent) for extent in piece.tile.values()) or "1",
+                piece.microkernel,
+                f"{piece.instances:,}",
+                _time(piece.seconds),
+            ]
+            for piece in self.pieces
+        ]
+        return [head, *body]
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+        lines = [f"{self.kernel}({sizes}), predicted {_time(self.seconds)}", *_table(self.rows())]
+        for one in self.considered:
+            mark = "chosen" if one.chosen else "not chosen"
+            lines.append(f"{one.stage}: {one.label}, predicted {_time(one.seconds)}, {mark}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *body = self.rows()
+        cells = ["<tr>" + "".join(f"<th>{html.escape(c)}</th>" for c in head) + "</tr>"]
+        cells += [
+            "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body
+        ]
+        title = html.escape(str(self).splitlines()[0])
+        return f"<p>{title}</p><table>{''.join(cells)}</table>"
+
+
+def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) -> Plan:
+    """The plan of a schedule at `sizes`, by the users' names.
+
+    Raises CallError for a size that is missing, unknown, or outside its facts.
+    """
+    _check(signature, sizes)
+    names = dict(schedule.partition.computation.size_names)
+    values = {names[user]: value for user, value in sizes.items()}
+    pieces: list[PlannedPiece] = []
+    considered: list[Considered] = []
+    for choices in schedule.choices:
+        costs = [float(evaluate(choice.cost, values)) for choice in choices]
+        best = costs.index(min(costs))
+        chosen = choices[best]
+        considered += [
+            Considered(_stage(choice), choice.label, cost, position == best)
+            for position, (choice, cost) in enumerate(zip(choices, costs, strict=True))
+        ]
+        planned = [one for piece in chosen.pieces for one in _planned(piece, values)]
+        total = sum(one.instances for one in planned)
+        pieces += [_with_share(one, costs[best], total) for one in planned]
+    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered))
+
+
+def _check(signature: Signature, sizes: Mapping[str, int]) -> None:
+    known = {size.name: size for size in signature.sizes}
+    missing = [name for name in known if name not in sizes]
+    unknown = [name for name in sizes if name not in known]
+    if missing or unknown:
+        call = ", ".join(f"{name}=…" for name in known)
+        what = f"without {', '.join(missing)}" if missing else f"with {', '.join(unknown)}"
+        raise CallError(
+            "plan",
+            f"cannot plan {what}",
+            because=f"the sizes of {signature.name} are {', '.join(known) or 'none'}",
+            help=(f"plan({call})",),
+        )
+    for name, value in sizes.items():
+        facts = known[name]
+        if not (facts.min <= value <= facts.max and value % facts.multiple_of == 0):
+            multiple = f", a multiple of {facts.multiple_of}" if facts.multiple_of > 1 else ""
+            raise CallError(
+                "plan",
+                f"cannot plan {name} = {value}",
+                because=f"{name} is in {facts.min}…{facts.max}{multiple}",
+            )
+
+
+def _stage(choice: Choice) -> str:
+    return choice.pieces[0].stage.label if choice.pieces else "nothing"
+
+
+def _planned(piece: Piece, values: Mapping[str, int]) -> list[PlannedPiece]:
+    """The piece at fixed sizes; none where it is empty."""
+    found = []
+    labels = {a.name: a.label for a in (*piece.stage.axes, *piece.stage.reduce_axes)}
+    along = [[(axis, *_fixed(segment, values))] for axis, segment in piece.segments]
+    for combination in product(*along):
+        ranges = {labels[axis]: (lo, hi) for axis, lo, hi, _ in combination}
+        tile = {labels[axis]: height for axis, _, _, height in combination}
+        instances = 1
+        for axis in (*piece.stage.axes, *piece.stage.reduce_axes):
+            lo, hi = ranges.get(axis.label, (0, int(evaluate(axis.extent, values))))
+            instances *= max(hi - lo, 0)
+        if instances:
+            roles = {axis: role.value for axis, role in piece.roles.items()}
+            kernel = piece.microkernel or "vector loops"
+            found.append(
+                PlannedPiece(
+                    piece.stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0
+                )
+            )
+    return found
+
+
+def _fixed(segment: Segment, values: Mapping[str, int]) -> tuple[int, int, int]:
+    """Owned lo and hi, and the height, of a segment; empty where it does not exist."""
+    known = dict(values)
+    if segment.when is not None and not evaluate(segment.when, known):
+        return 0, 0, 0
+    for let in segment.lets:
+        known[let.name] = int(evaluate(let.value, known))
+    lo, hi, height = (
+        int(evaluate(expr, known)) for expr in (*segment.owned, segment.height)
+    )
+    return (lo, hi, height) if segment.heights[0] <= height <= segment.heights[1] else (0, 0, 0)
+
+
+def _with_share(piece: PlannedPiece, seconds: float, total: int) -> PlannedPiece:
+    from dataclasses import replace
+
+    return replace(piece, seconds=seconds * piece.instances / max(total, 1))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

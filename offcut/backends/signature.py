@@ -1,0 +1,108 @@
+"""The signature of a computation: what crosses the call, in the users' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
+from offcut.core.computation import Computation
+from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.index import linear
+from offcut.core.printer import format_expr
+from offcut.core.program import Kind
+from offcut.errors import DescribeError
+
+
+def signature_of(computation: Computation) -> Signature:
+    """What a call of `computation` takes and gives.
+
+    Raises DescribeError for a shape or a promise that a call cannot check.
+    """
+    users = {name: user for user, name in computation.size_names}
+    labels = {name: label for label, name in computation.labels}
+    arguments: dict[Kind, list[Argument]] = {Kind.INPUT: [], Kind.OUTPUT: []}
+    for buffer in computation.buffers:
+        if buffer.kind in arguments:
+            label = labels[buffer.name]
+            shape = tuple(_extent(extent, users, label) for extent in buffer.shape)
+            arguments[buffer.kind].append(Argument(label, buffer.dtype, shape))
+    sizes = tuple(SizeFacts(users[s.name], s.min, s.max, s.multiple_of) for s in computation.sizes)
+    relations = [_relation(fact, users) for fact in computation.assumptions]
+    return Signature(
+        computation.name,
+        tuple(arguments[Kind.INPUT]),
+        tuple(arguments[Kind.OUTPUT]),
+        sizes,
+        tuple(relation for relation in relations if relation is not None),
+    )
+
+
+def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:
+    form = linear(expr)
+    const, div, terms = form.const, 1, dict[str, int]()
+    for atom, factor in form.terms:
+        match atom:
+            case Var(name):
+                terms[users[name]] = terms.get(users[name], 0) + factor * div
+            case Binary("//", inner, Const(divisor, _)) if factor == 1 and div == 1:
+                div = int(divisor)
+                const *= div
+                terms = {name: value * div for name, value in terms.items()}
+                part = linear(inner)
+                const += part.const
+                for term, value in part.terms:
+                    if not isinstance(term, Var):
+                        raise _unchecked(expr, tensor)
+                    terms[users[term.name]] = terms.get(users[term.name], 0) + value
+            case _:
+                raise _unchecked(expr, tensor)
+    return Extent(const, tuple((name, value) for name, value in terms.items() if value), div)
+
+
+def _unchecked(expr: Expr, tensor: str) -> DescribeError:
+    return DescribeError(
+        "compile",
+        f"cannot take the extent {format_expr(expr)} of an argument",
+        at=f"tensor {tensor}",
+        because="a call checks sums of multiples of sizes, over one positive divisor",
+        help=("2*n + 1 and (n + 3)//4 are accepted",),
+    )
+
+
+def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
+    text = format_expr(fact)
+    for name, user in users.items():
+        text = text if name == user else text.replace(name, user)
+    if isinstance(fact, Const):
+        return None
+    assert isinstance(fact, Compare)
+    a, b = linear(fact.a), linear(fact.b)
+    match fact.op, a.terms, b.terms:
+        case "==", ((Binary("%", inner, Const(modulus, _)), 1),), () if a.const == 0:
+            form = linear(inner)
+            return _terms("mod", form.terms, form.const - b.const, users, text, int(modulus))
+        case ("<=" | "<" | ">=" | ">" | "==" as op), _, _:
+            sign = -1 if op in ("<=", "<") else 1
+            combined = dict(a.terms)
+            for atom, factor in b.terms:
+                combined[atom] = combined.get(atom, 0) - factor
+            terms = tuple((atom, sign * factor) for atom, factor in combined.items() if factor)
+            const = sign * (a.const - b.const) - (1 if op in ("<", ">") else 0)
+            return _terms("==" if op == "==" else ">=", terms, const, users, text)
+    raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
+
+
+def _terms(
+    kind: str,
+    terms: tuple[tuple[Expr, int], ...],
+    const: int,
+    users: Mapping[str, str],
+    text: str,
+    modulus: int = 1,
+) -> Relation:
+    named = []
+    for atom, factor in terms:
+        if not isinstance(atom, Var):
+            raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
+        named.append((users[atom.name], factor))
+    return Relation(kind, const, tuple(named), text, modulus)

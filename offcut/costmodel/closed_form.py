@@ -1,0 +1,98 @@
+"""Closed-form cost of a cut of rows: an expression in the sizes that the generated code evaluates.
+
+A sum over K terms for M rows and N columns runs as blocks of rows. With ``c(h)`` cycles per term
+and column of a block of h rows, and ``u(h)`` cycles per column to start and end its tiles,
+
+    block(h) = K*N*c(h) + N*u(h)
+    time     = sum of block(h) over the blocks + max(0, stream - block(first))
+
+Whoever visits a group of columns first waits for it to come from behind the nearest cache, in
+``stream = K*N*item / bandwidth`` cycles, while it computes; the blocks after it find it near. The
+first block should therefore be a large one. Operands that fit the nearest cache cost no stream.
+
+Source: fitted to measured row-block times, not derived by subtracting them: a difference of two
+noisy times misleads a search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Lookup, Select
+from offcut.costmodel.hardware import Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a block of rows costs, by its height.
+
+    step     cycles per term and column, from height 0 (unused) on
+    startup  cycles per column
+    """
+
+    step: tuple[float, ...]
+    startup: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The sum that is cut: its extents, and how often it is repeated (outer loops).
+
+    item   bytes of an element
+    """
+
+    rows: Expr
+    columns: Expr
+    depth: Expr
+    repeats: Expr
+    item: int
+
+
+def real(value: Expr | float) -> Expr:
+    """A float64 expression."""
+    if isinstance(value, int | float):
+        return Const(float(value), "float64")
+    return Cast(value, "float64") if not isinstance(value, Const) else real(float(value.value))
+
+
+def block(work: Work, blocks: Blocks, height: Expr) -> Expr:
+    """Cycles of one block of `height` rows over all columns."""
+    grid = real(ix.mul(work.depth, work.columns))
+    steps = Binary("*", grid, Lookup(blocks.step, height))
+    return Binary("+", steps, Binary("*", real(work.columns), Lookup(blocks.startup, height)))
+
+
+def stream(work: Work, hardware: Hardware) -> Expr:
+    """Cycles in which the columns' operand comes from behind the nearest cache; 0 where it fits."""
+    size = ix.mul(ix.mul(work.depth, work.columns), work.item)
+    cycles = Binary("*", real(size), real(1.0 / hardware.far_bytes_per_cycle))
+    fits = ix.compare("<=", size, hardware.nearest_bytes)
+    if isinstance(fits, Const):
+        return real(0.0) if fits.value else cycles
+    return Select(fits, real(0.0), cycles)
+
+
+def rows_seconds(
+    work: Work, blocks: Blocks, runs: tuple[tuple[Expr, Expr], ...], hardware: Hardware
+) -> Expr:
+    """Predicted seconds of runs of equal blocks, the first run first.
+
+    runs   (how many blocks, their height); a run of no block costs nothing
+    """
+    total: Expr = real(0.0)
+    first: Expr = real(0.0)
+    for count, height in reversed(runs):
+        one = block(work, blocks, height)
+        total = Binary("+", Binary("*", real(count), one), total)
+        first = Select(Compare(">", count, ix.const(0)), one, first)
+    waiting = Binary("max", Binary("-", stream(work, hardware), first), real(0.0))
+    cycles = Binary("+", total, waiting)
+    return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / hardware.hertz)))
+
+
+def pack_seconds(work: Work, hardware: Hardware) -> Expr:
+    """Predicted seconds to copy the columns' operand into panels: each byte is read and written."""
+    size = ix.mul(ix.mul(ix.mul(work.depth, work.columns), 2 * work.item), work.repeats)
+    rate = hardware.pack_bytes_per_cycle * hardware.hertz
+    return Binary("*", real(size), real(1.0 / rate))

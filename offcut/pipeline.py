@@ -1,0 +1,313 @@
+"""From a tensor expression to a kernel: the passes, in order. Read this file first.
+
+    describe    core        tensors, symbolic sizes         `compute`, `placeholder`, `dim`
+    represent   core        unique names, extents, groups   `computation`, `signature_of`
+    cut         backends    microkernels and strategies     `schedule`
+    prove       partition   isl, for all sizes              `prove`, `check_program`
+    lower       backends    loops to LLVM IR                `lower`, `fast_entry_ir`
+    build       backends    object code, cached             `build`
+    run         backends    any size, no Python per shape   `Kernel`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.base import Signature
+from offcut.backends.cpu import isa
+from offcut.backends.cpu.build import Code, build, hardware, plan, source
+from offcut.backends.cpu.call import make_callable
+from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu.jit import assembly
+from offcut.backends.cpu.schedule import Schedule, microkernels
+from offcut.backends.plan import Plan, plan_at
+from offcut.backends.signature import signature_of
+from offcut.core.computation import Computation, computation
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.sizes import Dim
+from offcut.core.tensor import Tensor
+from offcut.errors import DescribeError, TargetError
+from offcut.partition import Partition, cut
+
+Strategies = str | Mapping[str, str]
+Array = np.ndarray[Any, Any]
+
+
+def partition(
+    output: Tensor | Sequence[Tensor],
+    tile: Mapping[str, int],
+    tail: Mapping[str, str] | str = "cut",
+    target: str = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+) -> Partition:
+    """`output` with the axes named in `tile` cut, and proved; no other axis is cut.
+
+    tile    the largest tile by axis, in iterations; ``C.j`` where several tensors have a ``j``
+    tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder, balance
+    target  whose microkernels may cover the pieces
+
+    Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
+    """
+    _check_target(target)
+    described = computation(_outputs(output), inputs)
+    return cut(described, tile, tail, microkernels(isa.host().isa))
+
+
+def compile(
+    output: Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    target: str = "cpu",
+    strategy: Strategies = "auto",
+    threads: int = 1,
+    reassociate: bool = True,
+) -> Kernel:
+    """A kernel that computes `output` at every allowed size.
+
+    inputs       placeholders in call order; by default in the order in which they are read
+    constants    arrays by placeholder name: copied and packed now, not passed at the call
+    strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
+                 or a strategy by axis
+    threads      1
+    reassociate  whether a sum may use a fixed rule of its own; on the CPU it never needs to, sums
+                 run in ascending order either way
+
+    Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
+    """
+    _check_target(target)
+    if threads != 1 or isinstance(threads, bool):
+        raise TargetError(
+            "compile",
+            f"cannot run on threads={threads!r}",
+            because="kernels of the target cpu run on the calling thread",
+            help=("threads=1; a kernel may be called from several threads at once",),
+        )
+    outputs = _outputs(output)
+    return _kernel(outputs, inputs, dict(constants or {}), strategy)
+
+
+class Kernel:
+    """A compiled computation: call it with arrays of any allowed size.
+
+    ``kernel(a, b, out=None, n=12)``: the inputs that are not constant, in order; sizes that no shape
+    determines by keyword. Results are of the first input's kind. Calls are reentrant, and a kernel
+    can be pickled: it is rebuilt from the cache.
+    """
+
+    __call__: Callable[..., Any]
+
+    def __init__(
+        self,
+        request: tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies],
+        described: Computation,
+        signature: Signature,
+        host: isa.Host,
+        code: Code,
+        constants: dict[str, Array],
+    ) -> None:
+        self._request, self._described, self._host = request, described, host
+        self._code, self._constants = code, constants
+        self.signature = signature
+
+    def plan(self, **sizes: int) -> Plan:
+        """What a call of these sizes runs, and why: pieces, and the cost of what competed.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        return plan_at(self._schedule, self.signature, sizes)
+
+    def source(self, form: str = "loops") -> str:
+        """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
+        if form == "loops":
+            return str(self._schedule.partition)
+        if form not in ("llvm", "asm"):
+            raise DescribeError(
+                "source",
+                f"cannot show {form!r}",
+                because="there is no such form",
+                help=('"loops"', '"llvm"', '"asm"'),
+            )
+        text = source(self._described, self.signature, self._schedule, self._host)
+        return text if form == "llvm" else assembly(text, self._host)
+
+    @property
+    def partition(self) -> Partition:
+        """The cut that runs, with its pieces and its proof."""
+        return self._schedule.partition
+
+    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
+        """The same code with other constants, of the same shapes; nothing is compiled."""
+        arrays = _arrays(self._request[1], dict(constants))
+        if set(arrays) != set(self._constants):
+            raise DescribeError(
+                "with_constants",
+                f"cannot take constants for {', '.join(arrays) or 'nothing'}",
+                because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
+            )
+        for name, array in arrays.items():
+            if array.shape != self._constants[name].shape:
+                raise DescribeError(
+                    "with_constants",
+                    f"cannot take a constant of shape {array.shape}",
+                    at=name,
+                    because=f"the kernel was compiled for {self._constants[name].shape}",
+                )
+        return _bound(
+            self._request, self._described, self.signature, self._host, self._code, arrays
+        )
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return plan(self._described, self._host, self._request[2])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        outputs, inputs, strategy = self._request
+        return _kernel, (outputs, inputs, self._constants, strategy)
+
+    def __repr__(self) -> str:
+        given = ", ".join(argument.name for argument in self.signature.inputs)
+        sizes = ", ".join(size.name for size in self.signature.sizes)
+        return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
+
+
+def _kernel(
+    outputs: tuple[Tensor, ...],
+    inputs: Sequence[Tensor] | None,
+    constants: dict[str, Any],
+    strategy: Strategies,
+) -> Kernel:
+    if not isinstance(strategy, str):
+        strategy = dict(strategy)
+    given = tuple(inputs) if inputs is not None else _placeholders(outputs)
+    arrays = _arrays(given, constants)
+    described = computation(outputs, given, arrays, _known_sizes(given, arrays))
+    signature = signature_of(described)
+    host = isa.host()
+    code = build(described, signature, host, strategy)
+    return _bound((outputs, given, strategy), described, signature, host, code, arrays)
+
+
+def _bound(
+    request: tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies],
+    described: Computation,
+    signature: Signature,
+    host: isa.Host,
+    code: Code,
+    arrays: dict[str, Array],
+) -> Kernel:
+    """A kernel whose class calls the generated code directly: no Python frame in between."""
+    labels = {name: label for label, name in described.labels}
+    packed = [pack(arrays[labels[name]], layout) for name, layout in code.layouts]
+    call = make_callable(
+        signature,
+        code.loaded.address("offcut_entry"),
+        code.loaded.address("offcut_workspace"),
+        code.loaded.address("offcut_fastcall"),
+        [(one.address, one.owner) for one in packed],
+        owner=code.loaded,
+    )
+    made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
+        request, described, signature, host, code, arrays
+    )
+    return made
+
+
+def _outputs(output: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    outputs = (output,) if isinstance(output, Tensor) else tuple(output)
+    for tensor in outputs:
+        if not isinstance(tensor, Tensor) or tensor.definition is None:
+            raise DescribeError(
+                "compile",
+                f"cannot compute {tensor!r}",
+                because="an output is a tensor defined by compute",
+            )
+    if not outputs:
+        raise DescribeError("compile", "cannot compute nothing", because="no output is given")
+    return outputs
+
+
+def _placeholders(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    described = computation(outputs)
+    del described
+    found: dict[Tensor, None] = {}
+    pending = list(reversed(outputs))
+    while pending:
+        tensor = pending.pop()
+        if tensor.definition is None:
+            found[tensor] = None
+        else:
+            pending += reversed(tensor.definition.reads)
+    return tuple(found)
+
+
+def _arrays(inputs: Sequence[Tensor], constants: dict[str, Any]) -> dict[str, Array]:
+    """The constants as arrays of their placeholders' types and ranks, copied."""
+    named = {tensor.name: tensor for tensor in inputs}
+    arrays: dict[str, Array] = {}
+    for name, value in constants.items():
+        if name not in named:
+            raise DescribeError(
+                "compile",
+                f"cannot take a constant for {name!r}",
+                because=f"the inputs are {', '.join(named) or 'none'}",
+            )
+        tensor, array = named[name], np.asarray(value)
+        if array.dtype != numpy_dtype(tensor.dtype) or array.ndim != len(tensor.shape):
+            raise DescribeError(
+                "compile",
+                f"cannot take a constant of {array.dtype}, rank {array.ndim}",
+                at=name,
+                because=f"it is described as {tensor!r}",
+            )
+        arrays[name] = np.array(array, order="C")
+    return arrays
+
+
+def _known_sizes(inputs: Sequence[Tensor], arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes that the shapes of constants fix."""
+    known: dict[str, int] = {}
+    named = {tensor.name: tensor for tensor in inputs}
+    for name, array in arrays.items():
+        for axis, (extent, actual) in enumerate(zip(named[name].shape, array.shape, strict=True)):
+            symbols = [s for s in extent.free_symbols if s.name not in known]
+            if len(symbols) == 1:
+                known |= _solve(extent, symbols[0], actual, known)
+            value = extent.subs({s: known[s.name] for s in extent.free_symbols if s.name in known})
+            if value != actual:
+                raise DescribeError(
+                    "compile",
+                    f"cannot take a constant of shape {array.shape}",
+                    at=f"{name}, axis {axis}",
+                    because=f"its extent is {extent}, which is {value}, not {actual}",
+                )
+    return known
+
+
+def _solve(extent: Any, size: Dim, actual: int, known: Mapping[str, int]) -> dict[str, int]:
+    import sympy
+
+    fixed = extent.subs({s: known[s.name] for s in extent.free_symbols if s.name in known})
+    factor, rest = fixed.coeff(size), fixed.subs(size, 0)
+    if factor.is_Integer and factor != 0 and sympy.expand(fixed - factor * size - rest) == 0:
+        value, remainder = divmod(actual - int(rest), int(factor))
+        allowed = size.min <= value <= size.max and value % size.multiple_of == 0
+        if remainder == 0 and allowed:
+            return {size.name: value}
+    return {}
+
+
+def _check_target(target: str) -> None:
+    if target != "cpu":
+        raise TargetError(
+            "compile",
+            f"cannot compile for target={target!r}",
+            because="there is no such target",
+            help=('target="cpu"',),
+        )
+
+
+__all__ = ["Kernel", "compile", "hardware", "partition"]

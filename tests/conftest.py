@@ -1,0 +1,79 @@
+"""What all tests share: edge sizes, golden files, CPU features, and a world of their own."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Before offcut is imported: each pass is checked, and no cache of the user's is read or written.
+os.environ["OFFCUT_VERIFY"] = "1"
+os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")
+atexit.register(shutil.rmtree, os.environ["OFFCUT_CACHE"], ignore_errors=True)
+
+import islpy as isl  # noqa: E402  # the environment comes first
+import llvmlite.binding as llvm  # noqa: E402
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def edge_sizes(tile: int) -> list[int]:
+    """Every way a size can sit against a tile, ascending.
+
+    Nothing, one, one short of a tile, a tile, one over, several tiles, several and a ragged end.
+    """
+    return sorted({0, 1, tile - 1, tile, tile + 1, 3 * tile, 3 * tile + 5})
+
+
+def points(found: isl.Set, *sizes: int) -> list[tuple[int, ...]]:
+    """The points of a set at these values of its parameters, by position; none when it is empty."""
+    for position, size in enumerate(sizes):
+        found = found.fix_val(isl.dim_type.param, position, isl.Val(size))
+    listed: list[tuple[int, ...]] = []
+    rank = found.dim(isl.dim_type.set)
+
+    def add(point: isl.Point) -> None:
+        at = (point.get_coordinate_val(isl.dim_type.set, k) for k in range(rank))
+        listed.append(tuple(int(value.to_python()) for value in at))
+
+    found.foreach_point(add)
+    return listed
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files, remove the orphans"
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("isa"):
+        host = llvm.get_host_cpu_features()
+        lacking = [feature for feature in marker.args if not host.get(feature, False)]
+        if lacking:
+            pytest.skip(f"{llvm.get_host_cpu_name()} lacks {', '.join(lacking)}")
+
+
+@pytest.fixture
+def updating(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are written instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def golden(updating: bool) -> Callable[[str, str], None]:
+    """``golden(name, text)``: `text` is what ``tests/golden/<name>`` holds."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if updating:
+            path.write_text(text + "\n", encoding="utf-8")
+        assert path.exists(), f"{name} is not there: --update-golden writes it"
+        assert text + "\n" == path.read_text(encoding="utf-8")
+
+    return check

@@ -1,0 +1,696 @@
+"""Every refusal of a description, word for word, beside what is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sympy
+
+from offcut.core import tensor as oc
+from offcut.core.computation import computation
+from offcut.core.sizes import assume, dim
+from offcut.errors import DescribeError
+
+n, m = dim("n", max=64), dim("m", max=64)
+A = oc.placeholder((n, m), name="A")
+F = oc.placeholder((n,), "int32", "F")
+k = oc.reduce_axis(m, "k")
+
+
+def row(fn: Callable[..., Any], name: str = "C") -> oc.Tensor:
+    """A tensor of n elements."""
+    return oc.compute((n,), fn, name)
+
+
+def block(fn: Callable[..., Any], name: str = "C", axes: Any = None) -> oc.Tensor:
+    """A tensor of n times m elements."""
+    return oc.compute((n, m), fn, name, axes)
+
+
+def refused(describe: Callable[[], Any], text: str) -> None:
+    with pytest.raises(DescribeError) as error:
+        describe()
+    assert str(error.value) == text
+
+
+def shown(value: object) -> str:
+    return value.partition("\n")[0] if isinstance(value, str) else ""
+
+
+SIZES = [
+    (
+        lambda: dim("2n"),
+        (
+            "dim: cannot name a size '2n'\n"
+            "  because  a size is known by an ASCII identifier\n"
+            '  help     dim("n")'
+        ),
+    ),
+    (
+        lambda: dim(3),  # type: ignore[arg-type]
+        (
+            "dim: cannot name a size 3\n"
+            "  because  a size is known by an ASCII identifier\n"
+            '  help     dim("n")'
+        ),
+    ),
+    (
+        lambda: dim("n", max=4.5),  # type: ignore[arg-type]
+        (
+            "dim: cannot take max=4.5\n"
+            "  at       size n\n"
+            "  because  a fact of a size is a Python int"
+        ),
+    ),
+    (
+        lambda: dim("n", min=True),
+        (
+            "dim: cannot take min=True\n"
+            "  at       size n\n"
+            "  because  a fact of a size is a Python int"
+        ),
+    ),
+    (
+        lambda: dim("n", min=9, max=8),
+        (
+            "dim: no size can be in 9…8 and a multiple of 1\n"
+            "  at       size n\n"
+            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
+            '  help     dim("n", min=1, max=4096, multiple_of=8)'
+        ),
+    ),
+    (
+        lambda: dim("n", min=9, max=15, multiple_of=8),
+        (
+            "dim: no size can be in 9…15 and a multiple of 8\n"
+            "  at       size n\n"
+            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
+            '  help     dim("n", min=1, max=4096, multiple_of=8)'
+        ),
+    ),
+    (
+        lambda: dim("n", min=-1),
+        (
+            "dim: no size can be in -1…2147483647 and a multiple of 1\n"
+            "  at       size n\n"
+            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
+            '  help     dim("n", min=1, max=4096, multiple_of=8)'
+        ),
+    ),
+    (
+        lambda: dim("n", max=2**31),
+        (
+            "dim: no size can be in 0…2147483648 and a multiple of 1\n"
+            "  at       size n\n"
+            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
+            '  help     dim("n", min=1, max=4096, multiple_of=8)'
+        ),
+    ),
+    (
+        lambda: dim("n", multiple_of=0),
+        (
+            "dim: no size can be in 0…2147483647 and a multiple of 0\n"
+            "  at       size n\n"
+            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
+            '  help     dim("n", min=1, max=4096, multiple_of=8)'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), SIZES, ids=shown)
+def test_a_size_is_an_ascii_name_and_facts_that_leave_it_a_value(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+PROMISES = [
+    (
+        lambda: assume(n == m),
+        (
+            "assume: cannot promise False\n"
+            "  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(sympy.Symbol("z") <= 4),
+        (
+            "assume: cannot promise z <= 4\n"
+            "  because  a fact is about sizes made by dim\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(n * m <= 4096),
+        (
+            "assume: cannot promise m*n <= 4096\n"
+            "  because  isl decides quasi-affine facts only: no product of two sizes\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume((n + 1) % 8 == 0),
+        (
+            "assume: cannot promise False\n"
+            "  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(n**2 <= m),
+        (
+            "assume: cannot promise n**2 <= m\n"
+            "  because  isl decides quasi-affine facts only: no product of two sizes\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), PROMISES, ids=shown)
+def test_a_promise_is_an_affine_relation_between_sizes(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+SHAPES = [
+    (
+        lambda: oc.placeholder((n * m,)),
+        (
+            "placeholder: cannot take the size m*n\n"
+            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
+            "  help     2*n + 1, n//4 and n % 4 are accepted"
+        ),
+    ),
+    (
+        lambda: oc.placeholder((n**2,)),
+        (
+            "placeholder: cannot take the size n**2\n"
+            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
+            "  help     2*n + 1, n//4 and n % 4 are accepted"
+        ),
+    ),
+    (
+        lambda: oc.placeholder((n / 2,)),
+        (
+            "placeholder: cannot take the size n/2\n"
+            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
+            "  help     2*n + 1, n//4 and n % 4 are accepted"
+        ),
+    ),
+    (
+        lambda: oc.placeholder((2.5,)),
+        (
+            "placeholder: cannot take the size 2.5\n"
+            "  because  a size is an int or an expression in sizes made by dim\n"
+            '  help     n = dim("n"); (n, 768)'
+        ),
+    ),
+    (
+        lambda: oc.placeholder((True,)),
+        (
+            "placeholder: cannot take the size True\n"
+            "  because  a size is an int or an expression in sizes made by dim\n"
+            '  help     n = dim("n"); (n, 768)'
+        ),
+    ),
+    (
+        lambda: oc.placeholder("n"),  # a string is a sequence too
+        (
+            "placeholder: cannot take the shape 'n'\n"
+            "  at       tensor A\n"
+            "  because  a shape is a tuple of sizes\n"
+            "  help     (n, 768)\n"
+            "  help     (n,)"
+        ),
+    ),
+    (
+        lambda: oc.placeholder(5),  # type: ignore[arg-type]
+        (
+            "placeholder: cannot take the shape 5\n"
+            "  at       tensor A\n"
+            "  because  a shape is a tuple of sizes\n"
+            "  help     (n, 768)\n"
+            "  help     (n,)"
+        ),
+    ),
+    (
+        lambda: oc.placeholder((n, -1), name="A"),
+        (
+            "placeholder: cannot take the extent -1\n"
+            "  at       tensor A, axis 1\n"
+            "  because  an extent is at least 0"
+        ),
+    ),
+    (
+        lambda: oc.placeholder((n,), name="my tensor"),
+        ("placeholder: cannot take the name 'my tensor'\n  because  names are ASCII identifiers"),
+    ),
+    (
+        lambda: oc.placeholder((n,), "float8", "A"),
+        (
+            "placeholder: cannot hold 'float8'\n"
+            "  at       tensor A\n"
+            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8"
+        ),
+    ),
+    (
+        lambda: oc.reduce_axis(5, "2"),
+        ("reduce_axis: cannot take the name '2'\n  because  names are ASCII identifiers"),
+    ),
+    (
+        lambda: oc.reduce_axis("m"),
+        (
+            "reduce_axis: cannot take the size 'm'\n"
+            "  because  a size is an int or an expression in sizes made by dim\n"
+            '  help     n = dim("n"); (n, 768)'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), SHAPES, ids=shown)
+def test_a_shape_is_a_tuple_of_quasi_affine_sizes_at_least_0(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+VALUES = [
+    (
+        lambda: row(lambda i: A[i]),
+        (
+            "compute: cannot read A with 1 indices\n"
+            "  at       tensor A[n, m]\n"
+            "  because  it has 2 axes"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, 1.5]),
+        (
+            "compute: cannot index with 1.5\n"
+            "  at       tensor A[n, m]\n"
+            "  because  an index is an integer expression in axes and sizes"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, F[i]]),
+        (
+            "compute: cannot index with F[i] of type int32\n"
+            "  at       tensor A[n, m]\n"
+            "  because  an index is an integer expression in axes and sizes"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i + "x", 0]),
+        (
+            "compute: cannot take index + str\n"
+            "  at       i\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] if F[i] > 0 else A[i, 1]),
+        (
+            "compute: cannot decide F[i] > 0 while describing\n"
+            "  because  its value is known only when the kernel runs\n"
+            "  help     where(condition, a, b) chooses by element\n"
+            "  help     (0 <= i) & (i < n) joins conditions"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] + F[i]),
+        (
+            "compute: cannot take float32 + int32 F[i]\n"
+            "  at       A[i, 0]\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: F[i] * 1.5),
+        (
+            "compute: cannot take int32 * float\n"
+            "  at       F[i]\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] * n),
+        (
+            "compute: cannot take float32 * a size\n"
+            "  at       A[i, 0]\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] + "x"),
+        (
+            "compute: cannot take float32 + str\n"
+            "  at       A[i, 0]\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: (i < n) + (i < m)),
+        (
+            "compute: cannot take bool + bool\n"
+            "  at       i < n\n"
+            "  because  arithmetic is between equal element types\n"
+            '  help     cast(x, "float32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i // m, 0]),
+        ("compute: cannot take i // m\n  because  // and % floor integers, by a positive constant"),
+    ),
+    (
+        lambda: row(lambda i: A[i % 0, 0]),
+        ("compute: cannot take i % 0\n  because  // and % floor integers, by a positive constant"),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] // 2.0),
+        (
+            "compute: cannot take A[i, 0] // 2.0\n"
+            "  because  // and % floor integers, by a positive constant"
+        ),
+    ),
+    (
+        lambda: row(lambda i: F[i] / 2),
+        (
+            "compute: cannot take F[i] / 2\n"
+            "  because  / is for floats, and these are int32\n"
+            "  help     // floors integers"
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0)),
+        (
+            "compute: cannot take and of 1\n"
+            "  because  & | ~ join conditions, such as (i >= 1) & (i < n)"
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.exp(F[i])),
+        ("compute: cannot take exp of int32 F[i]\n  because  exp is for float elements"),
+    ),
+    (
+        lambda: oc.tanh(1.0),  # type: ignore[arg-type]
+        ("compute: cannot take tanh of 1.0\n  because  tanh is for float elements"),
+    ),
+    (
+        lambda: oc.maximum(1, 2),
+        ("compute: cannot take maximum of 1 and 2\n  because  neither is an expression"),
+    ),
+    (
+        lambda: oc.where(True, 1.0, 2.0),  # type: ignore[arg-type]
+        (
+            "where: cannot choose by True\n"
+            "  because  the condition is a comparison of elements, axes or sizes"
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.where(i < n, 1.0, 2.0)),
+        (
+            "where: cannot tell the element type of 1.0 and 2.0\n"
+            "  because  both are Python scalars\n"
+            '  help     where(c, cast(1.0, "float32"), 0.0)'
+        ),
+    ),
+    (
+        lambda: oc.cast(1.0, "float8"),
+        (
+            "cast: cannot convert to 'float8'\n"
+            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8"
+        ),
+    ),
+    (
+        lambda: oc.cast("x", "float32"),
+        ("cast: cannot convert 'x'\n  because  it is not an expression"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), VALUES, ids=shown)
+def test_an_expression_is_made_of_equal_element_types(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+REDUCTIONS = [
+    (
+        lambda: row(lambda i: oc.sum(A[i, 0], axis="k")),
+        (
+            "sum: cannot reduce over 'k'\n"
+            "  because  it is not an axis made by reduce_axis\n"
+            '  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)'
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.sum(A[i, k], axis=(k, k))),
+        ("sum: cannot reduce over ('k', 'k')\n  because  an axis is named twice"),
+    ),
+    (
+        lambda: row(lambda i: oc.sum(i < k, axis=k)),
+        ("sum: cannot reduce bool i < k\n  because  a reduction is over tensor elements"),
+    ),
+    (
+        lambda: row(lambda i: oc.max(1.0, axis=k)),
+        ("max: cannot reduce 1.0\n  because  a reduction is over tensor elements"),
+    ),
+    (
+        lambda: row(lambda i: oc.sum(oc.sum(A[i, k], axis=k) * A[i, k], axis=k)),
+        (
+            "compute: cannot reduce inside a reduction: sum(sum(A[i, k], k) * A[i, k], k)\n"
+            "  at       tensor C\n"
+            "  because  each reduction is a tensor of its own\n"
+            "  help     compute the inner one first, and read it"
+        ),
+    ),
+    (
+        lambda: oc.compute((n,), lambda x: oc.min(A[x, k], axis=k), axes=("k",)),
+        (
+            "compute: cannot use k as an axis and as a reduction axis\n"
+            "  at       tensor C\n"
+            "  because  an axis is known by its name\n"
+            '  help     reduce_axis(extent, name="r")'
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[i, k]),
+        (
+            "compute: cannot use the axis k here\n"
+            "  at       tensor C\n"
+            "  because  it is neither an axis of the tensor nor reduced by this sum, max or min\n"
+            "  help     sum(…, axis=k)"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), REDUCTIONS, ids=shown)
+def test_a_reduction_is_over_reduction_axes_outermost(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+TENSORS = [
+    (
+        lambda: row(lambda i: A[i, 0], name=""),
+        ("compute: cannot take the name ''\n  because  names are ASCII identifiers"),
+    ),
+    (
+        lambda: row(lambda i: None),
+        (
+            "compute: cannot store None\n"
+            "  at       tensor C\n"
+            "  because  the function gives no expression\n"
+            '  help     cast(1.0, "float32") is a constant expression'
+        ),
+    ),
+    (
+        lambda: row(lambda i: 1.0),
+        (
+            "compute: cannot store 1.0\n"
+            "  at       tensor C\n"
+            "  because  the function gives no expression\n"
+            '  help     cast(1.0, "float32") is a constant expression'
+        ),
+    ),
+    (
+        lambda: row(lambda i: i < n),
+        (
+            "compute: cannot store i < n of type bool\n"
+            "  at       tensor C\n"
+            "  because  a tensor holds numbers\n"
+            '  help     cast(i, "int32")\n'
+            "  help     where(condition, a, b)"
+        ),
+    ),
+    (
+        lambda: row(lambda i: i),
+        (
+            "compute: cannot store i of type index\n"
+            "  at       tensor C\n"
+            "  because  a tensor holds numbers\n"
+            '  help     cast(i, "int32")\n'
+            "  help     where(condition, a, b)"
+        ),
+    ),
+    (
+        lambda: row(lambda *ix: A[ix[0], 0]),
+        (
+            "compute: cannot name the axes\n"
+            "  at       tensor C\n"
+            "  because  the function takes *args\n"
+            '  help     axes=("i", "j")'
+        ),
+    ),
+    (
+        lambda: block(lambda i: A[i, 0]),
+        (
+            "compute: cannot give 2 axes the names i\n"
+            "  at       tensor C\n"
+            "  because  the shape has 2 extents and the function 1 parameters"
+        ),
+    ),
+    (
+        lambda: block(lambda *ix: A[ix], axes=("1", "j")),
+        ("compute: cannot take the name '1'\n  because  names are ASCII identifiers"),
+    ),
+    (
+        lambda: block(lambda *ix: A[ix], axes=("i", "i")),
+        (
+            "compute: cannot name axes ('i', 'i')\n"
+            "  at       tensor C\n"
+            "  because  a name is repeated"
+        ),
+    ),
+    (
+        lambda: block(lambda i, j: A[i, j] + oc.placeholder((n, m), name="A")[i, j]),
+        (
+            "compute: cannot read two tensors of one name in C\n"
+            "  because  names A, A are not all different"
+        ),
+    ),
+    (
+        lambda: block(lambda i, j: A[i, j], name="A"),
+        (
+            "compute: cannot read two tensors of one name in A\n"
+            "  because  names A are not all different"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), TENSORS, ids=shown)
+def test_a_tensor_holds_numbers_one_value_for_each_point_of_named_axes(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+PROGRAMS = [
+    (
+        lambda: computation(
+            [row(lambda i: A[i, 0] + oc.placeholder((dim("n", max=8),), name="B")[i])]
+        ),
+        (
+            "compute: cannot tell two sizes named n apart\n"
+            "  at       tensor B\n"
+            "  because  one is 0…64, the other 0…8\n"
+            "  help     make the size once, and use it in every shape"
+        ),
+    ),
+    (
+        lambda: computation(
+            [
+                row(
+                    lambda i: (
+                        A[i, 0] + oc.placeholder((dim("n", max=64, multiple_of=8),), name="B")[i]
+                    )
+                )
+            ]
+        ),
+        (
+            "compute: cannot tell two sizes named n apart\n"
+            "  at       tensor B\n"
+            "  because  one is 0…64, the other 0…64, a multiple of 8\n"
+            "  help     make the size once, and use it in every shape"
+        ),
+    ),
+    (
+        lambda: computation([row(lambda i: A[i, 0])], inputs=[]),
+        (
+            "compile: cannot compute without A\n"
+            "  because  inputs lists nothing\n"
+            "  help     inputs=[A]"
+        ),
+    ),
+    (
+        lambda: computation([row(lambda i: A[i, 0])], inputs=[row(lambda i: A[i, 0])]),
+        ("compile: cannot take C: float32[n] as an input\n  because  an input is a placeholder"),
+    ),
+    (
+        lambda: computation([row(lambda i: A[i, 0])], inputs=["A"]),  # type: ignore[list-item]
+        ("compile: cannot take 'A' as an input\n  because  an input is a placeholder"),
+    ),
+    (
+        lambda: computation([row(lambda i: A[i, 0]), row(lambda i: A[i, 1])]),
+        (
+            "compile: cannot tell two tensors named C apart\n"
+            "  because  one is C: float32[n], the other C: float32[n]\n"
+            "  help     give each tensor a name of its own"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), PROGRAMS, ids=shown)
+def test_a_program_knows_its_inputs_and_each_name_once(
+    describe: Callable[[], Any], text: str
+) -> None:
+    refused(describe, text)
+
+
+def test_what_lies_beside_each_refusal_is_accepted() -> None:
+    dim("n", min=8, max=15, multiple_of=8)
+    dim("n", max=2**31 - 1)
+    with assume(sympy.Eq(n, m), n % 8 == 0, n // 4 <= 2 * m + 1):
+        pass
+    oc.placeholder((2 * n + 1, n // 4, n % 4, 0))
+    oc.placeholder([])
+    row(lambda i: A[i, m - 1 - i])
+    row(lambda i: oc.where((i < m) & ~(i >= 3), A[i, i], 0.0))
+    row(lambda i: oc.cast(F[i], "float32") * 1.5)
+    row(lambda i: A[i, 0] * oc.cast(n, "float32"))
+    row(lambda i: A[i // 2 % 3, 0] / 2)
+    row(lambda i: oc.cast(i, "float32"))
+    block(lambda *ix: A[ix], axes=("i", "j"))
+    assert oc.compute((), lambda: oc.sum(F[k], axis=k)).dtype == "int32"
+    row(lambda i: oc.sum(A[i, k], axis=k) / oc.max(A[i, k], axis=k))
+    computation([row(lambda i: A[i, 0])], inputs=[A, F])
+
+
+def test_an_unused_promise_ends_with_its_block() -> None:
+    x = dim("x", max=64)
+    C = oc.compute((x,), lambda i: oc.cast(i, "float32"))
+    with assume(x % 8 == 0):
+        assert len(computation([C]).assumptions) == 1
+    assert computation([C]).assumptions == ()
+
+
+def test_a_tensor_is_not_iterated() -> None:
+    with pytest.raises(TypeError, match="tensor A has a symbolic shape; index it inside compute"):
+        list(A)

@@ -1,0 +1,367 @@
+"""Every refusal of a cut, word for word, with its smallest witness, beside a cut that is accepted."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offcut.core import tensor as oc
+from offcut.core.computation import computation
+from offcut.core.sizes import assume, dim
+from offcut.errors import CallError, OffcutError, PartitionError, TargetError
+from offcut.partition import Partition, Strategy, cut
+
+n, m, odd = dim("n", max=64), dim("m", max=64), dim("odd", min=3, max=65)
+A = oc.placeholder((n, 12), name="A")
+F = oc.placeholder((n,), name="F")
+k = oc.reduce_axis(12, "k")
+
+
+def total(reduce: Callable[..., oc.Value] = oc.sum) -> oc.Tensor:
+    return oc.compute((n, 8), lambda i, j: reduce(A[i, k], axis=k), name="C")
+
+
+def row(term: Callable[..., Any], extent: Any = n) -> oc.Tensor:
+    return oc.compute((extent,), term, name="C")
+
+
+def cut_of(
+    what: oc.Tensor | None = None,
+    tile: Mapping[str, Any] | None = None,
+    tail: Mapping[str, Any] | str = "cut",
+) -> Partition:
+    what = total() if what is None else what
+    return cut(computation([what]), {"i": 4} if tile is None else tile, tail, [])
+
+
+def refused(call: Callable[[], Any], text: str, kind: type[OffcutError] = PartitionError) -> None:
+    with pytest.raises(kind) as error:
+        call()
+    assert str(error.value) == text
+
+
+def test_a_ragged_size_is_refused_with_the_smallest_one_that_breaks_it() -> None:
+    refused(
+        lambda: cut_of(tile={"i": 8}, tail="exact"),
+        """\
+partition: cannot take tail="exact"
+  at       axis C.i
+  because  n = 1 is allowed and leaves 1 of 8 iterations over
+  help     tail="cut" separates 8*(n//8) iterations from the last n % 8
+  help     assume(n % 8 == 0) if every caller guarantees it""",
+    )
+    with assume(n % 8 == 0):
+        assert cut_of(tile={"i": 8}, tail="exact").prove()
+
+
+def test_the_witness_of_a_ragged_size_keeps_to_the_facts() -> None:
+    B = oc.placeholder((odd,), name="B")
+    refused(
+        lambda: cut_of(row(lambda i: B[i], odd), {"i": 3}, "exact"),
+        """\
+partition: cannot take tail="exact"
+  at       axis C.i
+  because  odd = 4 is allowed and leaves 1 of 3 iterations over
+  help     tail="cut" separates 3*(odd//3) iterations from the last odd % 3
+  help     assume(odd % 3 == 0) if every caller guarantees it""",
+    )
+
+
+def test_an_odd_extent_is_never_even() -> None:
+    B = oc.placeholder((2 * n + 1,), name="B")
+    refused(
+        lambda: cut_of(row(lambda i: B[i], 2 * n + 1), {"i": 2}, "exact"),
+        """\
+partition: cannot take tail="exact"
+  at       axis C.i
+  because  n = 0 is allowed and leaves 1 of 2 iterations over
+  help     tail="cut" separates 2*((2*n + 1)//2) iterations from the last (2*n + 1) % 2
+  help     assume((2*n + 1) % 2 == 0) if every caller guarantees it""",
+    )
+    B = oc.placeholder((2 * n + 4,), name="B")
+    assert cut_of(row(lambda i: B[i], 2 * n + 4), {"i": 2}, "exact").prove()
+
+
+def test_a_constant_extent_is_ragged_without_a_size() -> None:
+    B = oc.placeholder((8,), name="B")
+    with pytest.raises(PartitionError) as error:
+        cut_of(row(lambda i: B[i], 8), {"i": 3}, "exact")
+    assert error.value.because == "an extent of 8 leaves 2 of 3 iterations over"
+    assert all("assume" not in text for text in error.value.help)
+    assert cut_of(row(lambda i: B[i], 8), {"i": 4}, "exact").prove()
+
+
+@pytest.mark.parametrize("tail", ["shift", "ladder", "balance"])
+def test_a_sum_takes_no_strategy_that_repeats_or_regroups_its_terms(tail: str) -> None:
+    because = "tiles of a reduction are added in order, and all of one height but the last"
+    if tail == "shift":
+        because = "the last tile would add terms again: sum is not idempotent"
+    refused(
+        lambda: cut_of(tile={"k": 5}, tail=tail),
+        f"""\
+partition: cannot take tail="{tail}" on a reduction
+  at       axis C.k
+  because  {because}
+  help     a reduction axis takes exact, cut, guard, mask, pad""",
+    )
+    assert cut_of(tile={"k": 5}, tail="pad").prove()
+
+
+def test_a_maximum_may_repeat_terms_and_not_regroup_them() -> None:
+    refused(
+        lambda: cut_of(total(oc.max), {"k": 5}, "balance"),
+        """\
+partition: cannot take tail="balance" on a reduction
+  at       axis C.k
+  because  tiles of a reduction are added in order, and all of one height but the last
+  help     a reduction axis takes exact, cut, guard, mask, pad, shift""",
+    )
+    assert cut_of(total(oc.max), {"k": 5}, "shift").pieces
+
+
+def test_an_axis_that_is_not_there_is_answered_with_those_that_are() -> None:
+    for name in ("x", "D.i", "C.x"):
+        refused(
+            lambda name=name: cut_of(tile={name: 4}),  # type: ignore[misc]
+            f"""\
+partition: cannot find the axis {name!r}
+  because  no axis has that name
+  help     C.i, C.j, C.k""",
+        )
+    assert cut_of(tile={"C.i": 4, "C.k": 5}).prove()
+
+
+def test_an_ambiguous_axis_is_answered_with_the_candidates() -> None:
+    r = oc.reduce_axis(n, "r")
+    first = oc.compute((n,), lambda i: oc.sum(A[i, k], axis=k), name="E")
+    second = oc.compute((n,), lambda i: oc.sum(first[r] * F[i], axis=r), name="G")
+    refused(
+        lambda: cut_of(second),
+        """\
+partition: cannot find the axis 'i'
+  because  several axes have that name
+  help     E.i, G.i""",
+    )
+    assert cut_of(second, {"G.i": 4, "r": 3}).prove()
+
+
+def test_one_axis_is_cut_once() -> None:
+    refused(
+        lambda: cut_of(tile={"i": 8, "C.i": 4}),
+        """\
+partition: cannot cut C.i twice
+  at       axis C.i
+  because  two of the names given are this axis""",
+    )
+
+
+@pytest.mark.parametrize("tail", ["peel", "BALANCE", "", None, 3])
+def test_a_strategy_that_is_not_there_is_answered_with_those_that_are(tail: Any) -> None:
+    refused(
+        lambda: cut_of(tail={"i": tail}),
+        f"""\
+partition: cannot take tail={tail!r}
+  at       axis i
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+    )
+    assert cut_of(tail={"i": Strategy.CUT}).loops == cut_of(tail="cut").loops
+
+
+def test_a_tail_without_a_tile_is_refused() -> None:
+    refused(
+        lambda: cut_of(tail={"i": "cut", "j": "mask"}),
+        """\
+partition: cannot treat the tail of j
+  at       axis j
+  because  no tile is given for it, so it is not cut
+  help     tile={"j": 16}""",
+    )
+    assert cut_of(tail={}).loops == cut_of(tail={"i": "cut"}).loops
+
+
+@pytest.mark.parametrize("tile", [0, -2, True, 8.0, "8", None, n])
+def test_a_tile_is_a_positive_int(tile: Any) -> None:
+    refused(
+        lambda: cut_of(tile={"i": tile}),
+        f"""\
+partition: cannot cut i by {tile!r}
+  at       axis i
+  because  a tile is a positive int: isl decides no symbolic tile size""",
+    )
+    assert cut_of(tile={"i": 1}).prove()
+
+
+OUTSIDE = [
+    (
+        lambda: row(lambda i: F[i + 1]),
+        "F[i + 1]",
+        "with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.where(i + 1 < n, F[i + 1], 0.0)),
+    ),
+    (
+        lambda: row(lambda i: oc.where(i >= 2, F[i - 3], 0.0)),
+        "F[i - 3]",
+        "with n = 3, the instance i = 2 reads F[-1] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.where(i > 2, F[i - 3], 0.0)),
+    ),
+    (
+        lambda: row(lambda i: A[i, i]),
+        "A[i, i]",
+        "with n = 13, the instance i = 12 reads A[12, 12] of a tensor of shape (n, 12)",
+        lambda: row(lambda i: oc.where(i < 12, A[i, i], 0.0)),
+    ),
+    (
+        lambda: row(lambda i: F[i], m),
+        "F[i]",
+        "with n = 0, m = 1, the instance i = 0 reads F[0] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.where(i < n, F[i], 0.0), m),
+    ),
+    (
+        lambda: row(lambda i: oc.sum(F[i + k], axis=k)),
+        "F[i + k]",
+        "with n = 1, the instance i = 0, k = 1 reads F[1] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.sum(F[i + k], axis=k), n - 11),
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "read", "because", "right"), OUTSIDE, ids=lambda value: "")
+def test_an_access_out_of_bounds_is_refused_with_the_smallest_instance(
+    wrong: Callable[[], oc.Tensor], read: str, because: str, right: Callable[[], oc.Tensor]
+) -> None:
+    refused(
+        lambda: cut_of(wrong()),
+        f"""\
+represent: cannot read {read} out of bounds
+  at       C, reading {read}
+  because  {because}
+  help     where(condition, …) accesses a branch only where its condition holds""",
+    )
+    with assume(n >= 11):
+        assert cut_of(right()).pieces
+
+
+def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
+    with assume(m <= n):
+        assert cut_of(row(lambda i: F[i], m)).prove()
+
+
+def test_an_index_that_is_not_quasi_affine_is_refused() -> None:
+    refused(
+        lambda: cut_of(row(lambda i: F[i * i])),
+        """\
+represent: cannot bound the read F[i * i]
+  at       C, reading F[i * i]
+  because  its index is not quasi-affine: isl decides sums, integer multiples, and // and % by \
+positive constants""",
+    )
+    assert cut_of(row(lambda i: F[i // 2 + i % 2])).prove()
+
+
+def test_a_picture_needs_a_value_for_every_size() -> None:
+    p = cut_of(row(lambda i: oc.where(i < n, F[i], 0.0), m))
+    refused(
+        lambda: p.plot(),
+        """\
+plot: cannot draw without n, m
+  because  a picture is of one value for every size
+  help     plot(n=1, m=1)""",
+        CallError,
+    )
+    refused(
+        lambda: p.plot(m=3),
+        """\
+plot: cannot draw without n
+  because  a picture is of one value for every size
+  help     plot(n=1, m=1)""",
+        CallError,
+    )
+    refused(
+        lambda: p.plot(m=3, n=4, k=5),
+        """\
+plot: cannot take a size k
+  because  C has no such size
+  help     sizes: n, m""",
+        CallError,
+    )
+    refused(
+        lambda: p.plot(m=3, n=65),
+        """\
+plot: cannot draw at n = 65
+  because  n is in 0…64""",
+        CallError,
+    )
+
+
+def test_a_picture_is_of_sizes_that_the_promises_allow() -> None:
+    with assume(m <= n):
+        p = cut_of(row(lambda i: F[i], m))
+    refused(
+        lambda: p.plot(m=3, n=2),
+        """\
+plot: cannot draw at n = 2, m = 3
+  because  C assumes m <= n""",
+        CallError,
+    )
+
+
+def test_what_is_not_cut_is_not_drawn() -> None:
+    refused(
+        lambda: cut_of(tile={}).plot(n=5),
+        """\
+plot: cannot draw the partition
+  because  no axis of it is cut
+  help     tile={"i": 14}""",
+    )
+
+
+def test_a_picture_without_matplotlib_is_refused_with_the_extra_that_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    refused(
+        lambda: cut_of().plot(n=5),
+        """\
+plot: cannot draw the partition
+  because  matplotlib is not installed
+  help     pip install "offcut[plot]\"""",
+        TargetError,
+    )
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 13])
+@pytest.mark.parametrize("tail", [s.value for s in Strategy if s is not Strategy.EXACT])
+def test_a_picture_shows_every_piece_that_has_an_instance(
+    tail: str, size: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    p = cut_of(tile={"i": 4, "j": 3}, tail={"i": tail, "j": "pad"})
+    figure = p.plot(tmp_path / "cut.png", n=size)
+    (axes,) = figure.axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("j", "i")
+    assert figure.get_suptitle() == f"C at n = {size}"
+    assert (tmp_path / "cut.png").stat().st_size > 1000
+    legend = axes.get_legend()
+    labels = [text.get_text() for text in legend.get_texts()] if legend else []
+    shares = [float(label.split(", ")[-1][:-2]) for label in labels if label.endswith(" %")]
+    assert np.isclose(sum(shares), 100 if size else 0, atol=0.5)
+
+
+def test_a_reduction_is_drawn_under_its_name() -> None:
+    pytest.importorskip("matplotlib")
+    figure = cut_of(tile={"i": 4, "k": 5}, tail={"i": "shift", "k": "pad"}).plot(n=13)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "k (reduced)"
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "body 4 × 5: loops, 76.9 %",
+        "tail 4 × 5 pad: loops, 15.4 %",
+        "tail 4 × 5 shift: loops, 6.41 %",
+        "corner 4 × 5 pad: loops, 1.28 %",
+        "executed, not owned",
+    ]

@@ -1,0 +1,201 @@
+"""A microkernel is recognised by where its operands move, never by a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offcut.core import tensor as oc
+from offcut.core.computation import Computation, computation
+from offcut.core.expr import Var
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.printer import format_expr
+from offcut.core.program import Tile, walk
+from offcut.core.sizes import dim
+from offcut.partition import Match, all_matches, cut
+
+
+def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
+    """``C[r, c] += X[r, d] * Y[d, c]``, up to 4 rows, 8 columns, or 2 rows and 16."""
+    X, Y = oc.placeholder((4, 9), name="X"), oc.placeholder((9, 8), name="Y")
+    d = oc.reduce_axis(9, "d")
+    Z = oc.compute((4, 8), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
+    tiles = (*(TileShape(rows, 8, 1.0, 4.0) for rows in (1, 2, 3, 4)), TileShape(2, 16, 1.0, 4.0))
+    return Microkernel(name, Z, "r", "c", tiles, frozenset({"c"}), "Y", 8)
+
+
+KERNEL = outer_product()
+n, m, p, b = dim("n", max=64), dim("m", max=64), dim("p", max=64), dim("batch", max=64)
+
+
+def described(
+    A: tuple[Any, ...], B: tuple[Any, ...], C: tuple[Any, ...], term: Callable[..., Any], **how: Any
+) -> Computation:
+    """``C[axes] = reduce over k of term(A, B, *axes, k)``."""
+    left, right = oc.placeholder(A, name="A"), oc.placeholder(B, name="B")
+    k = oc.reduce_axis(how.pop("depth", p), "k")
+    reduce = how.pop("reduce", oc.sum)
+    axes = "bij"[-len(C) :] if C else ()
+    result = oc.compute(C, lambda *ix: reduce(term(left, right, *ix, k), axis=k), axes=axes)
+    return computation([result])
+
+
+def matched(c: Computation, kernel: Microkernel = KERNEL) -> Match | None:
+    return next(all_matches(c.groups[0][0], [kernel]), None)
+
+
+def summary(found: Match | None) -> str | None:
+    if found is None:
+        return None
+    loads = ", ".join(f"{name} = {format_expr(load)}" for name, load in found.operands)
+    return f"rows {found.rows}, columns {found.columns}, depth {found.depth}: {loads}"
+
+
+@pytest.mark.parametrize(
+    ("shapes", "term", "wanted"),
+    [
+        (
+            ((n, p), (p, m), (n, m)),
+            lambda A, B, i, j, k: A[i, k] * B[k, j],
+            "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]",
+        ),
+        (
+            ((n, p), (p, m), (n, m)),
+            lambda A, B, i, j, k: B[k, j] * A[i, k],
+            "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]",
+        ),
+        (
+            ((p, n), (m, p), (n, m)),
+            lambda A, B, i, j, k: A[k, i] * B[j, k],
+            "rows i, columns j, depth k: X = A[k, i], Y = B[j, k]",
+        ),
+        (
+            ((m, p), (p, n), (n, m)),
+            lambda A, B, i, j, k: A[j, k] * B[k, i],
+            "rows i, columns j, depth k: X = B[k, i], Y = A[j, k]",
+        ),
+        (
+            ((b, n, p), (b, p, m), (b, n, m)),
+            lambda A, B, b, i, j, k: A[b, i, k] * B[b, k, j],
+            "rows i, columns j, depth k: X = A[b, i, k], Y = B[b, k, j]",
+        ),
+        (
+            ((b, n, p), (p, m), (b, n, m)),
+            lambda A, B, b, i, j, k: A[b, i, k] * B[k, j],
+            "rows i, columns j, depth k: X = A[b, i, k], Y = B[k, j]",
+        ),
+        (
+            ((b, p), (p, n, m), (b, n, m)),
+            lambda A, B, b, i, j, k: A[b, k] * B[k, i, j],
+            "rows b, columns j, depth k: X = A[b, k], Y = B[k, i, j]",
+        ),
+        (
+            ((n, p), (p,), (n,)),
+            lambda A, B, j, k: A[j, k] * B[k],
+            "rows None, columns j, depth k: X = B[k], Y = A[j, k]",
+        ),
+        (
+            ((p,), (p,), ()),
+            lambda A, B, k: A[k] * B[k],
+            "rows None, columns None, depth k: X = A[k], Y = B[k]",
+        ),
+    ],
+    ids=[
+        *("plain", "commuted", "transposed", "operands swapped", "batched", "shared B"),
+        *("rows outermost", "matrix-vector", "dot"),
+    ],
+)
+def test_a_contraction_is_recognised_by_its_accesses(
+    shapes: Any, term: Callable[..., Any], wanted: str
+) -> None:
+    assert summary(matched(described(*shapes, term))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("shapes", "term", "how"),
+    [
+        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] + B[k, j], {}),
+        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] * B[k, j] * 2.0, {}),
+        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k] * B[k, j], {"reduce": oc.max}),
+        (((n, p), (p, m), (n, m)), lambda A, B, i, j, k: A[i, k], {}),
+        (((n, n), (n, m), (n, m)), lambda A, B, i, j, k: A[i, k // 2] * B[k, j], {"depth": n}),
+    ],
+    ids=["a sum", "three factors", "another reducer", "one operand", "not affine in the depth"],
+)
+def test_what_computes_something_else_is_not_covered(
+    shapes: Any, term: Callable[..., Any], how: Any
+) -> None:
+    assert matched(described(*shapes, term, **how)) is None
+
+
+def test_another_element_type_is_not_covered() -> None:
+    A, B = oc.placeholder((n, p), "float64", "A"), oc.placeholder((p, m), "float64", "B")
+    k = oc.reduce_axis(p, "k")
+    C = oc.compute((n, m), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k))
+    assert matched(computation([C])) is None
+
+
+def test_an_element_wise_stage_is_not_covered() -> None:
+    A = oc.placeholder((n, m), name="A")
+    assert matched(computation([oc.compute((n, m), lambda i, j: A[i, j] * A[i, j])])) is None
+
+
+def test_the_innermost_of_two_reductions_runs_inside_the_microkernel() -> None:
+    A, B = oc.placeholder((n, 3, p), name="A"), oc.placeholder((3, p, m), name="B")
+    r, k = oc.reduce_axis(3, "r"), oc.reduce_axis(p, "k")
+    C = oc.compute((n, m), lambda i, j: oc.sum(A[i, r, k] * B[r, k, j], axis=(r, k)))
+    found = matched(computation([C]))
+    assert found is not None
+    assert (found.depth, found.packed.buffer) == ("k", "B")
+    assert found.operand("X").index == (Var("i"), Var("r"), Var("k"))
+
+
+def test_a_convolution_is_a_contraction_with_overlapping_rows() -> None:
+    A, B = oc.placeholder((n + 2, p), name="A"), oc.placeholder((3, p, m), name="B")
+    r, k = oc.reduce_axis(3, "r"), oc.reduce_axis(p, "k")
+    C = oc.compute((n, m), lambda i, j: oc.sum(A[i + r, k] * B[r, k, j], axis=(r, k)))
+    assert summary(matched(computation([C]))) == (
+        "rows i, columns j, depth k: X = A[i + r, k], Y = B[r, k, j]"
+    )
+
+
+def test_microkernels_are_tried_in_their_order() -> None:
+    lead = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j]).groups[0][0]
+    kernels = [outer_product("greatest", oc.max), outer_product("one"), outer_product("two")]
+    found = [one.microkernel.name for one in all_matches(lead, kernels)]
+    assert found == sorted(found)
+    assert set(found) == {"one", "two"}
+    assert not list(all_matches(lead, []))
+
+
+def covers(tile: dict[str, int], tail: str) -> list[str | None]:
+    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
+    made = cut(c, tile, tail, [KERNEL])
+    tiles = [stmt.microkernel for stmt in walk(made.loops.body) if isinstance(stmt, Tile)]
+    assert [piece.microkernel for piece in made.pieces] == tiles
+    return tiles
+
+
+def test_every_tile_that_a_register_tile_holds_is_covered_tails_too() -> None:
+    assert covers({"i": 4, "j": 8}, "ladder") == ["outer"] * 4
+    assert covers({"i": 4, "j": 8}, "balance") == ["outer"] * 4
+
+
+def test_a_tile_is_covered_only_where_one_register_tile_holds_it_at_every_height() -> None:
+    assert covers({"i": 5, "j": 8}, "cut") == [None, None, "outer", "outer"]
+    assert covers({"i": 4, "j": 16}, "cut") == [None, "outer", None, "outer"]
+    assert covers({"i": 2, "j": 16}, "cut") == ["outer", "outer", None, "outer"]
+
+
+def test_a_tile_with_the_whole_of_the_columns_inside_is_left_to_loops() -> None:
+    assert covers({"i": 4}, "cut") == [None, None]
+
+
+def test_every_way_to_lay_a_microkernel_is_offered() -> None:
+    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
+    offered = list(map(summary, all_matches(c.groups[0][0], [KERNEL])))
+    assert offered[0] == "rows i, columns j, depth k: X = A[i, k], Y = B[k, j]"
+    assert "rows j, columns i, depth k: X = B[k, j], Y = A[i, k]" in offered
+    assert len(set(offered)) == len(offered)

@@ -1,0 +1,300 @@
+"""Each strategy, counted point by point at every way a size can sit against a tile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+from conftest import edge_sizes, points
+
+from offcut.core import tensor as oc
+from offcut.core.computation import computation
+from offcut.core.program import Form, Role
+from offcut.core.sizes import assume, dim
+from offcut.partition import Partition, cut
+
+ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]
+TILES = [1, 2, 3, 8, 14]
+PER_AXIS = {"i": 3, "j": 4, "b": 2}
+
+
+def numbers(*shape: int) -> np.ndarray[Any, Any]:
+    """Small integers, so that float64 sums are exact in any order."""
+    return np.random.default_rng(sum(shape)).integers(-9, 10, shape).astype(np.float64)
+
+
+def line(extent: Any, tile: int, tail: str) -> Partition:
+    A = oc.placeholder((extent,), "float64", "A")
+    C = oc.compute((extent,), lambda i: A[i] * 2.0 + 1.0, name="C")
+    return cut(computation([C]), {"i": tile}, tail, [])
+
+
+@cache
+def symbolic_line(tail: str, tile: int) -> Partition:
+    return line(dim("n", multiple_of=tile if tail == "exact" else 1), tile, tail)
+
+
+def assert_disjoint_cover(p: Partition, domain: set[tuple[int, ...]], *sizes: int) -> None:
+    owners = Counter(point for piece in p.pieces for point in points(piece.owned, *sizes))
+    assert set(owners) == domain
+    assert set(owners.values()) <= {1}
+    for piece in p.pieces:
+        assert set(points(piece.owned, *sizes)) <= set(points(piece.executed, *sizes))
+
+
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tail", [*ALWAYS, "exact"])
+def test_pieces_are_a_disjoint_cover_and_the_loops_run_it(tail: str, tile: int) -> None:
+    p = symbolic_line(tail, tile)
+    for n in edge_sizes(tile):
+        if tail == "exact" and n % tile:
+            continue
+        assert_disjoint_cover(p, {(i,) for i in range(n)}, n)
+        a = numbers(n)
+        np.testing.assert_array_equal(p.run({"A": a}, n=n), a * 2 + 1)
+
+
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("tail", ALWAYS)
+def test_a_constant_extent_is_cut_without_conditions(tail: str, tile: int) -> None:
+    for extent in edge_sizes(tile):
+        p = line(extent, tile, tail)
+        assert_disjoint_cover(p, {(i,) for i in range(extent)})
+        assert tail == "guard" or "if " not in str(p)
+        a = numbers(extent)
+        np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
+
+
+@pytest.mark.parametrize("tail", ALWAYS)
+def test_an_affine_extent_is_cut_as_any_other(tail: str) -> None:
+    n = dim("n", max=100)
+    p = line(2 * n + 1, 4, tail)
+    p.prove()
+    for size in (0, 1, 2, 5, 8):
+        assert_disjoint_cover(p, {(i,) for i in range(2 * size + 1)}, size)
+        a = numbers(2 * size + 1)
+        np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
+
+
+@pytest.mark.parametrize("tail", ["cut", "shift", "balance", "guard"])
+@pytest.mark.parametrize("name", ["t", "q", "i", "x", "e", "p0", "x0", "mod", "floor", "i_tile"])
+def test_a_size_may_have_any_name(name: str, tail: str) -> None:
+    p = line(dim(name, max=64), 3, tail)
+    p.prove()
+    assert_disjoint_cover(p, {(i,) for i in range(8)}, 8)
+    np.testing.assert_array_equal(p.run({"A": numbers(8)}, **{name: 8}), numbers(8) * 2 + 1)
+
+
+def test_an_extent_may_not_be_negative_at_a_size_that_runs() -> None:
+    n = dim("n", min=5, max=64)
+    A = oc.placeholder((n,), "float64", "A")
+    C = oc.compute((n - 5,), lambda i: A[i], name="C")
+    for tail in ALWAYS:
+        p = cut(computation([C]), {"i": 4}, tail, [])
+        p.prove()
+        for size in (5, 6, 9, 16):
+            np.testing.assert_array_equal(p.run({"A": numbers(size)}), numbers(size)[: size - 5])
+
+
+def test_below_one_tile_no_body_runs() -> None:
+    for tail in ("cut", "mask", "pad", "shift", "ladder"):
+        bodies = [p for p in symbolic_line(tail, 8).pieces if p.roles["i"] is Role.BODY]
+        assert [points(piece.owned, 7) for piece in bodies] == [[]]
+
+
+def test_shift_repeats_and_pad_runs_past_the_end_and_mask_neither() -> None:
+    def executed(tail: str, form: Form) -> list[tuple[int, ...]]:
+        (piece,) = (piece for piece in symbolic_line(tail, 8).pieces if piece.form is form)
+        return points(piece.executed, 11)
+
+    assert executed("shift", Form.SHIFT) == [(i,) for i in range(3, 11)]
+    assert executed("pad", Form.PAD) == [(i,) for i in range(8, 16)]
+    assert executed("mask", Form.MASK) == [(i,) for i in range(8, 11)]
+
+
+def test_balance_has_two_heights_that_differ_by_one_and_no_more_tiles_than_needed() -> None:
+    p = symbolic_line("balance", 14)
+    assert [piece.role for piece in p.pieces] == ["body", "body"]
+    loops = str(p)
+    assert "n//((n + 13)//14)" in loops
+    for n, heights in ((15, [8, 7]), (28, [14, 14]), (29, [10, 10, 9]), (5, [5])):
+        tall, low = (len(points(piece.owned, n)) for piece in p.pieces)
+        q = n // len(heights)
+        assert (tall, low) == (sum(h for h in heights if h > q), sum(h for h in heights if h == q))
+
+
+def plane(tails: tuple[str, str]) -> Partition:
+    n, m = dim("n", max=256), dim("m", max=256)
+    A = oc.placeholder((n, m), "float64", "A")
+    C = oc.compute((n, m), lambda i, j: A[i, j] * 2.0 + 1.0, name="C")
+    return cut(computation([C]), {"i": 3, "j": 4}, dict(zip("ij", tails, strict=True)), [])
+
+
+@pytest.mark.parametrize("tails", list(combinations_with_replacement(ALWAYS, 2)), ids=" ".join)
+def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> None:
+    p = plane(tails)
+    p.prove()
+    for n, m in ((0, 5), (2, 3), (3, 4), (7, 9)):
+        assert_disjoint_cover(p, set(product(range(n), range(m))), n, m)
+        a = numbers(n, m)
+        np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
+    tailed = {"cut", "mask", "pad", "shift", "ladder"}
+    assert ("corner" in {piece.role for piece in p.pieces}) == (set(tails) <= tailed)
+
+
+@pytest.mark.parametrize(
+    "tails",
+    [
+        ("cut", "mask", "ladder"),
+        ("shift", "pad", "cut"),
+        ("balance", "cut", "mask"),
+        ("guard",) * 3,
+    ],
+    ids=" ".join,
+)
+def test_three_cut_axes_and_a_reduction(tails: tuple[str, str, str]) -> None:
+    n, m = dim("n", max=64), dim("m", max=64)
+    A = oc.placeholder((m, n, 5), "float64", "A")
+    B = oc.placeholder((m, 5, 7), "float64", "B")
+    k = oc.reduce_axis(5, "k")
+    C = oc.compute((m, n, 7), lambda b, i, j: oc.sum(A[b, i, k] * B[b, k, j], axis=k), name="C")
+    tail = dict(zip("bij", tails, strict=True))
+    p = cut(computation([C]), PER_AXIS, tail, [])
+    p.prove()
+    for m_size, n_size in ((0, 3), (1, 2), (3, 7)):
+        domain = set(product(range(m_size), range(n_size), range(7), range(5)))
+        order = [user for user, _ in p.computation.size_names]
+        at = {"m": m_size, "n": n_size}
+        assert_disjoint_cover(p, domain, *(at[user] for user in order))
+        a, b = numbers(m_size, n_size, 5), numbers(m_size, 5, 7)
+        np.testing.assert_array_equal(p.run({"A": a, "B": b}), a @ b)
+
+
+def product_of(K: Any, n: Any = None) -> oc.Tensor:
+    n = dim("n", max=64) if n is None else n
+    A = oc.placeholder((n, K), "float64", "A")
+    B = oc.placeholder((K, 6), "float64", "B")
+    k = oc.reduce_axis(K, "k")
+    return oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
+
+
+@pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad"])
+@pytest.mark.parametrize("K", [dim("K", max=64), 11], ids=["symbolic K", "constant K"])
+def test_a_cut_reduction_keeps_its_order_bit_for_bit(tail: str, K: Any) -> None:
+    c = computation([product_of(K)])
+    p, whole = (cut(c, t, tail, []) for t in ({"i": 4, "k": 8}, {"i": 4}))
+    p.prove()
+    rng = np.random.default_rng(0)
+    for size in edge_sizes(8) if isinstance(K, sympy.Expr) else [K]:
+        given = {"A": rng.standard_normal((5, size)), "B": rng.standard_normal((size, 6))}
+        result = p.run(given)
+        np.testing.assert_array_equal(result, whole.run(given))
+        np.testing.assert_allclose(result, given["A"] @ given["B"], atol=1e-12)
+        sizes = (5, size) if isinstance(K, sympy.Expr) else (5,)
+        assert_disjoint_cover(p, set(product(range(5), range(6), range(size))), *sizes)
+
+
+@pytest.mark.parametrize("tail", ["pad", "mask"])
+def test_lanes_past_a_reduction_add_nothing_even_for_exp_and_infinities(tail: str) -> None:
+    n = dim("n", max=64)
+    A = oc.placeholder((3, n), "float64", "A")
+    k = oc.reduce_axis(n, "k")
+    C = oc.compute((3,), lambda i: oc.sum(oc.exp(A[i, k]), axis=k), name="C")
+    p = cut(computation([C]), {"k": 4}, tail, [])
+    p.prove()
+    for size in edge_sizes(4):
+        a = numbers(3, size)
+        a[:1] = -np.inf
+        np.testing.assert_allclose(p.run({"A": a}, n=size), np.exp(a).sum(1))
+
+
+def test_a_sum_of_negative_zeros_keeps_its_sign_under_pad() -> None:
+    C = product_of(dim("K", min=1, max=64))
+    c = computation([C])
+    given = {"A": np.full((2, 5), -0.0), "B": np.ones((5, 6))}
+    padded, whole = (cut(c, t, "pad", []).run(given) for t in ({"i": 4, "k": 4}, {"i": 4}))
+    np.testing.assert_array_equal(np.signbit(padded), np.signbit(whole))
+
+
+@pytest.mark.parametrize("promise", ["multiple_of", "assume"])
+def test_exact_is_accepted_where_the_tile_divides_every_allowed_size(promise: str) -> None:
+    n = dim("n", max=64, multiple_of=8 if promise == "multiple_of" else 1)
+    with assume(*([n % 8 == 0] if promise == "assume" else [])):
+        p = cut(computation([product_of(n, n)]), {"i": 4, "k": 8}, "exact", [])
+    p.prove()
+    assert {piece.role for piece in p.pieces} == {"body"}
+    for size in (0, 8, 24):
+        a, b = numbers(size, size), numbers(size, 6)
+        np.testing.assert_array_equal(p.run({"A": a, "B": b}, n=size), a @ b)
+
+
+@pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad", "shift"])
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_max_and_min_may_meet_a_term_again(extreme: str, tail: str) -> None:
+    n = dim("n", max=64)
+    A = oc.placeholder((3, n), "float64", "A")
+    k = oc.reduce_axis(n, "k")
+    reduce = {"max": oc.max, "min": oc.min}[extreme]
+    C = oc.compute((3,), lambda i: reduce(A[i, k], axis=k), name="C")
+    p = cut(computation([C]), {"k": 4}, tail, [])
+    neutral = -np.inf if extreme == "max" else np.inf
+    for size in edge_sizes(4):
+        a = numbers(3, size)
+        wanted = getattr(np, extreme)(a, axis=1, initial=neutral)
+        np.testing.assert_array_equal(p.run({"A": a}, n=size), wanted)
+        assert_disjoint_cover(p, set(product(range(3), range(size))), size)
+    p.prove()
+
+
+def test_a_condition_of_the_users_inside_a_sum_is_a_term_as_any_other() -> None:
+    n = dim("n", max=64)
+    A = oc.placeholder((n, n), "float64", "A")
+    k = oc.reduce_axis(n, "k")
+    C = oc.compute((n,), lambda i: oc.sum(oc.where(k <= i, A[i, k], 0.0), axis=k), name="C")
+    for tail in ({"i": "cut"}, {"i": "mask", "k": "pad"}):
+        p = cut(computation([C]), dict.fromkeys(tail, 4), tail, [])
+        a = numbers(9, 9)
+        np.testing.assert_array_equal(p.run({"A": a}), np.tril(a).sum(1))
+        p.prove()
+
+
+def test_what_is_not_cut_lies_whole_in_the_tile_or_in_a_loop_around() -> None:
+    c = computation([product_of(5)])
+    for tile in ({}, {"k": 4}, {"j": 4}, {"i": 4}):
+        p = cut(c, tile, "cut", [])
+        p.prove()
+        a, b = numbers(7, 5), numbers(5, 6)
+        np.testing.assert_array_equal(p.run({"A": a, "B": b}), a @ b)
+
+
+def test_element_wise_stages_follow_in_the_tile_of_the_reduction() -> None:
+    n = dim("n", max=64)
+    A, B = oc.placeholder((n, 5), "float64", "A"), oc.placeholder((6,), "float64", "B")
+    k = oc.reduce_axis(5, "k")
+    S = oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * 2.0, axis=k) + B[j], name="S")
+    D = oc.compute((n, 6), lambda r, c: oc.maximum(S[r, c], 0.0), name="D")
+    p = cut(computation([D]), {"i": 4, "j": 4}, {"i": "shift", "j": "pad"}, [])
+    p.prove()
+    assert {piece.stage.label for piece in p.pieces} == {"S_sum"}
+    for size in edge_sizes(4):
+        a, b = numbers(size, 5), numbers(6)
+        wanted = np.maximum(2 * a.sum(1)[:, None] + b, 0)
+        np.testing.assert_array_equal(p.run({"A": a, "B": b}), wanted)
+
+
+def test_two_groups_are_cut_each_by_its_own_axis() -> None:
+    n = dim("n", max=64)
+    A = oc.placeholder((n, 5), "float64", "A")
+    k, r = oc.reduce_axis(5, "k"), oc.reduce_axis(n, "r")
+    C = oc.compute((n,), lambda i: oc.sum(A[i, k], axis=k), name="C")
+    D = oc.compute((n,), lambda i: C[i] + oc.sum(C[r], axis=r), name="D")
+    p = cut(computation([D]), {"C.i": 4, "D.i": 3, "r": 2}, {"C.i": "mask", "D.i": "shift"}, [])
+    p.prove()
+    for size in edge_sizes(4):
+        a = numbers(size, 5)
+        np.testing.assert_array_equal(p.run({"A": a}), a.sum(1) + a.sum())
