@@ -19,7 +19,7 @@ import numpy as np
 
 from offcut.backends.base import Signature
 from offcut.backends.cpu import isa
-from offcut.backends.cpu.build import Code, build, hardware, plan, source
+from offcut.backends.cpu.build import Code, build, hardware, lowered, plan, tile_modules
 from offcut.backends.cpu.call import make_callable
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.jit import assembly
@@ -131,8 +131,12 @@ class Kernel:
                 because="there is no such form",
                 help=('"loops"', '"llvm"', '"asm"'),
             )
-        text = source(self._described, self.signature, self._schedule, self._host)
-        return text if form == "llvm" else assembly(text, self._host)
+        low = lowered(self._described, self.signature, self._schedule, self._host)
+        tiles = tile_modules(low, self._host)
+        if form == "llvm":
+            return "\n\n".join([low.text, *tiles])
+        parts = [assembly(text, self._host, passes=False) for text in tiles]
+        return "\n\n".join([assembly(low.text, self._host, passes=True), *parts])
 
     @property
     def partition(self) -> Partition:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 from offcut.backends.base import Signature
 from offcut.backends.cpu.schedule import Choice, Schedule
-from offcut.core.expr import Binary, Expr, Var
+from offcut.core.expr import Binary, Expr
 from offcut.core.interpreter import evaluate
 from offcut.errors import CallError
 from offcut.partition import Piece, Segment
@@ -203,19 +203,22 @@ def _planned(piece: Piece, values: Mapping[str, int]) -> list[PlannedPiece]:
 def _fixed(segment: Segment, values: Mapping[str, int]) -> tuple[int, int, int]:
     """Owned lo and hi, and the height, of a segment; empty where it does not exist."""
     known = dict(values)
+    for let in segment.lets:
+        known[let.name] = _value(let.value, known)
     if segment.when is not None and not evaluate(segment.when, known):
         return 0, 0, 0
-    for let in segment.lets:
-        known[let.name] = int(evaluate(let.value, known))
-    lo, hi, height = (
-        int(evaluate(expr, known)) for expr in (*segment.owned, segment.height)
-    )
-    return (lo, hi, height) if segment.heights[0] <= height <= segment.heights[1] else (0, 0, 0)
+    lo, hi, height = (int(evaluate(expr, known)) for expr in (*segment.owned, segment.height))
+    return lo, hi, height
+
+
+def _value(expr: Expr, known: Mapping[str, int]) -> int:
+    """A bounded value; 0 where it divides by an empty count of tiles."""
+    if isinstance(expr, Binary) and expr.op == "//" and not evaluate(expr.b, known):
+        return 0
+    return int(evaluate(expr, known))
 
 
 def _with_share(piece: PlannedPiece, seconds: float, total: int) -> PlannedPiece:
-    from dataclasses import replace
-
     return replace(piece, seconds=seconds * piece.instances / max(total, 1))
 
 

@@ -17,7 +17,7 @@ from offcut.core.dtypes import FLOATS, neutral
 from offcut.core.expr import Const, Expr, Logic, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.partition.segments import loops
-from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.partition.strategies import Segment, Strategy, both, segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,11 @@ class _Builder:
         for (first, last), tile, heights in reversed(classes):
             bounds = (max(first, low), min(last, high))
             own = replace(cut, tile=tile, heights=heights, by_height=())
-            limited = replace(at, heights=(*at.heights[:-1], (row, bounds)))
+            limited = replace(
+                at,
+                heights=(*at.heights[:-1], (row, bounds)),
+                parts=(*at.parts[:-1], (row, _of_heights(at.parts[-1][1], *bounds))),
+            )
             inner = self.segmented(depth, limited, window, own, base, extent)
             condition = ix.compare("<=", height, last)
             body = (If(condition, inner, body),) if body else inner
@@ -248,6 +252,20 @@ class _Builder:
 
             body += loops(segment, axis.name, self.names, inside)
         return body
+
+
+def _of_heights(segment: Segment, low: int, high: int) -> Segment:
+    """`segment`, where the height of its tiles lies in ``low…high``."""
+    if segment.heights == (low, high):
+        return segment
+    when = segment.when
+    for op, limit, all_are in (
+        (">=", low, segment.heights[0] >= low),
+        ("<=", high, segment.heights[1] <= high),
+    ):
+        if not all_are:
+            when = both(when, ix.compare(op, segment.height, limit))
+    return replace(segment, heights=(low, high), when=when)
 
 
 def _kind(segment: Segment) -> tuple[Form, Role, tuple[int, int]]:

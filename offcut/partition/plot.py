@@ -168,12 +168,12 @@ def _cut_stages(partition: Partition) -> list[Stage]:
 
 
 def _row(segment: Segment, values: Mapping[str, int]) -> _Row | None:
-    """The tiles of `segment` at these sizes; None where it has none."""
+    """The tiles of `segment` of an axis that is not empty; None where it has none."""
     known = dict(values)
-    if segment.when is not None and not evaluate(segment.when, known):
-        return None
     for let in segment.lets:
         known[let.name] = int(evaluate(let.value, known))
+    if segment.when is not None and not evaluate(segment.when, known):
+        return None
 
     def at(expr: Expr, tile: int = 0) -> int:
         return int(evaluate(expr, {**known, ITER.name: tile}))
@@ -218,7 +218,10 @@ class _Panel:
         self.total, self.executed = math.prod(extents.values()), 0
         parts: dict[tuple[Segment, ...], _Part] = {}
         for piece in pieces:
-            rows = {name: _row(segment, values) for name, segment in piece.segments}
+            rows = {
+                name: _row(segment, values) if extents[name] > 0 else None
+                for name, segment in piece.segments
+            }
             found = {name: row for name, row in rows.items() if row is not None}
             if len(found) < len(rows):
                 continue

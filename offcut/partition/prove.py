@@ -7,13 +7,13 @@ when each axis' segments are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
-from offcut.core.expr import Binary, Compare, Expr, Logic, Var, substitute
+from offcut.core.expr import Binary, Compare, Expr, Logic, Var, rewrite, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
@@ -88,9 +88,14 @@ def check_axis(
     ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
 
     A bounded value is proved literal by literal; that its literals leave out no extent is proved
-    too. ``exact`` is proved for the multiples of its tile; `check_divides` asks whether these are
-    all.
+    too. A ladder of several heights is a chain: each height splits off its full tiles, and the rest
+    is an axis again, for the next; so each split is proved by itself. ``exact`` is proved for the
+    multiples of its tile; `check_divides` asks whether these are all.
     """
+    if strategy is Strategy.LADDER and heights is not None:
+        chain = [check_axis(Strategy.LADDER, height, None, ordered) for height in heights]
+        chain.append(check_axis(Strategy.MASK, min(heights), None, ordered))
+        return tuple(dict.fromkeys(theorem for part in chain for theorem in part))
     extent = Var("e")
     size = (Size("e"),)
     parts = segments(strategy, extent, tile, heights)
@@ -102,15 +107,7 @@ def check_axis(
     elif not any(segment.lets for segment in parts):
         cases.append((Space(size), parts))
     else:
-        positive = Space(size, (ix.compare(">", extent, 0),))
-        left = positive.context
-        for values in _literals(parts[0]):
-            facts = [_equals(let, values) for let in parts[0].lets]
-            space = Space(size, (*positive.assumptions, *facts))
-            left = left - space.context
-            if not space.context.is_empty():
-                cases.append((space, tuple(_closed(segment, values) for segment in parts)))
-        _refuse("bounded", of, left.from_params())
+        cases += _literal_cases(extent, tile, parts, of)
     for space, closed in cases:
         _check_case(space, closed, of, ordered)
     theorems = [
@@ -121,6 +118,36 @@ def check_axis(
     if ordered:
         theorems.append(Theorem("ascending", "tiles run in the order of the coordinate", of))
     return tuple(theorems)
+
+
+def _literal_cases(
+    extent: Expr, tile: int, parts: Sequence[Segment], of: str
+) -> Iterator[tuple[Space, tuple[Segment, ...]]]:
+    """A cut with a bounded value, once for each of its literals.
+
+    ``ceil(e / tile)`` becomes a parameter of its own, bounded by e, which spares isl the division.
+    """
+    tiles, count = ix.ceildiv(extent, tile), Var("c")
+    sizes = (Size("e", 1), Size("c", 1))
+    enough = ix.compare("<=", extent, ix.mul(tile, count))
+    needed = ix.compare(">", extent, ix.sub(ix.mul(tile, count), tile))
+    widest = max(parts, key=lambda segment: sum(let.hi for let in segment.lets))
+
+    def counted(expr: Expr) -> Expr:
+        return rewrite(expr, lambda node: count if node == tiles else None)
+
+    named = tuple(_mapped(segment, counted) for segment in parts)
+    left = Space(sizes, (enough, needed)).context
+    for values in _literals(widest):
+        facts = [_equals(replace(let, value=counted(let.value)), values) for let in widest.lets]
+        space = Space(sizes, (enough, needed, *facts))
+        left = left - space.context
+        if not space.context.is_empty():
+            yield space, tuple(_closed(segment, values) for segment in named)
+    if not left.is_empty():
+        raise PartitionError(
+            "prove", f"the cut {of} is not bounded", because=f"its literals leave out {left}"
+        )
 
 
 def _check_case(space: Space, parts: Sequence[Segment], of: str, ordered: bool) -> None:
@@ -159,16 +186,20 @@ def _equals(let: Bounded, values: dict[str, Expr]) -> Expr:
 def _closed(segment: Segment, values: dict[str, Expr]) -> Segment:
     """`segment` with its bounded values fixed."""
 
-    def fixed(expr: Expr) -> Expr:
-        return ix.simplify(substitute(expr, values))
+    return replace(
+        _mapped(segment, lambda expr: ix.simplify(substitute(expr, values))), lets=()
+    )
 
+
+def _mapped(segment: Segment, change: Callable[[Expr], Expr]) -> Segment:
+    """`segment` with `change` applied to every expression but those of its bounded values."""
     return replace(
         segment,
-        start=fixed(segment.start),
-        height=fixed(segment.height),
-        owned=(fixed(segment.owned[0]), fixed(segment.owned[1])),
-        count=None if segment.count is None else fixed(segment.count),
-        lets=(),
+        start=change(segment.start),
+        height=change(segment.height),
+        owned=(change(segment.owned[0]), change(segment.owned[1])),
+        count=None if segment.count is None else change(segment.count),
+        when=None if segment.when is None else change(segment.when),
     )
 
 
@@ -191,7 +222,7 @@ def _refuse(theorem: str, of: str, broken: Set) -> None:
     """Raise, with the smallest witness, unless `broken` is empty."""
     found = smallest(broken)
     if found is not None:
-        (extent,), (x,) = found
+        (extent, *_), (x,) = found
         raise PartitionError(
             "prove",
             f"the cut {of} is not {theorem}",

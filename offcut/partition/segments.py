@@ -23,7 +23,8 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
     def named(expr: Expr) -> Expr:
         return substitute(expr, values)
 
-    counter = names.fresh(f"{axis}_tile") if segment.count is not None else ""
+    once = segment.count is None or ix.literal(segment.count) == 1
+    counter = "" if once else names.fresh(f"{axis}_tile")
     values[ITER.name] = Var(counter) if counter else ix.const(0)
     start = ix.simplify(named(segment.start))
     single = ""
@@ -34,7 +35,7 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
         body = (For(single, start, ix.add(start, segment.guarded), body),)
     else:
         body = inside(start, ix.simplify(named(segment.height)))
-    if segment.count is not None:
+    if counter and segment.count is not None:
         body = (For(counter, ix.const(0), ix.simplify(named(segment.count)), body, segment.role),)
     for let in reversed(segment.lets):
         name = values[let.name]

@@ -200,7 +200,7 @@ def _shift(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ..
         height=ix.const(tile),
         heights=(tile, tile),
         owned=(rest, extent),
-        when=_both(ix.compare(">=", extent, tile), ragged),
+        when=both(ix.compare(">=", extent, tile), ragged),
     )
     short = Segment(
         role=Role.TAIL,
@@ -209,14 +209,15 @@ def _shift(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ..
         height=extent,
         heights=(1, tile - 1),
         owned=(ix.const(0), extent),
-        when=_both(ix.compare("<", extent, tile), ix.compare(">", extent, 0)),
+        when=both(ix.compare("<", extent, tile), ix.compare(">", extent, 0)),
     )
     return _body(extent, tile), moved, short
 
 
-def _both(a: Expr, b: Expr) -> Expr:
+def both(a: Expr | None, b: Expr) -> Expr:
+    """Both conditions, folded where one is a literal; None is no condition."""
     parts = []
-    for part in (a, b):
+    for part in (a, b) if a is not None else (b,):
         folded = ix.compare(part.op, part.a, part.b) if isinstance(part, Compare) else part
         if folded == Const(0, "bool"):
             return folded
@@ -275,40 +276,46 @@ def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, .
 
 
 def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    """``ceil(n/t)`` tiles; the first ``n - q*ceil(n/t)`` of them have one instance more."""
+    """``ceil(n/t)`` tiles; the first ``n - q*ceil(n/t)`` of them have one instance more.
+
+    There are such tiles only where t does not divide n, and then q is less than t.
+    """
     tiles = ix.ceildiv(extent, tile)
     size = ix.literal(extent)
-    lets: tuple[Bounded, ...] = ()
-    q: Expr
-    if size is not None:
-        q = ix.const(size // max(-(-size // tile), 1))
-    else:
-        q = Var("q")
-        lets = (Bounded("q", 1, tile + 1, Binary("//", extent, tiles)),)
-    tall = ix.sub(extent, ix.mul(q, tiles))
+    q: Expr = Var("q") if size is None else ix.const(size // max(-(-size // tile), 1))
+    lets: dict[str, tuple[Bounded, ...]] = {"higher": (), "lower": ()}
+    low, high = (1, tile) if size is None else (int(q.value),) * 2  # type: ignore[union-attr]
+    if size is None:
+        value = Binary("//", extent, tiles)
+        lets = {
+            "higher": (Bounded("q", 1, tile, value),),
+            "lower": (Bounded("q", 1, tile + 1, value),),
+        }
+    more = ix.sub(extent, ix.mul(q, tiles))
+    taller = ix.add(q, 1)
+    done = ix.mul(taller, more)
     nonempty = ix.compare(">", extent, 0)
     higher = Segment(
         role=Role.BODY,
         form=Form.FULL,
-        start=ix.mul(ix.add(q, 1), ITER),
-        height=ix.add(q, 1),
-        heights=(2, tile) if size is None else (int(q.value) + 1,) * 2,  # type: ignore[union-attr]
-        owned=(ix.const(0), ix.mul(ix.add(q, 1), tall)),
-        count=tall,
-        when=nonempty,
-        lets=lets,
+        start=ix.mul(taller, ITER),
+        height=taller,
+        heights=(low + 1, high if size is None else high + 1),
+        owned=(ix.const(0), done),
+        count=more,
+        when=both(nonempty, ix.compare("<", extent, ix.mul(tile, tiles))),
+        lets=lets["higher"],
     )
-    done = ix.mul(ix.add(q, 1), tall)
     lower = Segment(
         role=Role.BODY,
         form=Form.FULL,
         start=ix.add(done, ix.mul(q, ITER)),
         height=q,
-        heights=(1, tile) if size is None else (int(q.value),) * 2,  # type: ignore[union-attr]
+        heights=(low, high),
         owned=(done, extent),
-        count=ix.sub(tiles, tall),
+        count=ix.sub(tiles, more),
         when=nonempty,
-        lets=lets,
+        lets=lets["lower"],
     )
     return higher, lower
 

@@ -298,3 +298,14 @@ def test_two_groups_are_cut_each_by_its_own_axis() -> None:
     for size in edge_sizes(4):
         a = numbers(size, 5)
         np.testing.assert_array_equal(p.run({"A": a}), a.sum(1) + a.sum())
+
+
+def test_two_reductions_may_both_be_padded() -> None:
+    n = dim("n", max=64)
+    A = oc.placeholder((n, 5), "float64", "A")
+    k, r = oc.reduce_axis(n, "k"), oc.reduce_axis(5, "r")
+    C = oc.compute((), lambda: oc.sum(A[k, r], axis=(k, r)), name="C")
+    p = cut(computation([C]), {"k": 4, "r": 3}, "pad", [])
+    for size in edge_sizes(4):
+        np.testing.assert_array_equal(p.run({"A": numbers(size, 5)}), numbers(size, 5).sum())
+    p.prove()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
 
 from offcut import debug
 from offcut.backends.base import Signature
 from offcut.backends.cpu import cache as objects
-from offcut.backends.cpu import jit
+from offcut.backends.cpu import fma, jit
 from offcut.backends.cpu.entry import fast_entry_ir
 from offcut.backends.cpu.isa import Host
-from offcut.backends.cpu.lower import lower
+from offcut.backends.cpu.lower import Lowered, lower
 from offcut.backends.cpu.schedule import Schedule, microkernels, schedule
 from offcut.core import index as ix
 from offcut.core.computation import Computation
@@ -23,6 +23,9 @@ from offcut.core.expr import Expr
 from offcut.core.program import Kind, Panels
 from offcut.costmodel import Hardware, load, with_cache
 from offcut.partition import check_program
+
+
+Shapes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,29 @@ def plan(computation: Computation, host: Host, strategy: str | Mapping[str, str]
     return made
 
 
-def source(computation: Computation, signature: Signature, made: Schedule, host: Host) -> str:
-    """LLVM IR of a whole kernel: its entry, its microkernels, and the fast call."""
+def lowered(computation: Computation, signature: Signature, made: Schedule, host: Host) -> Lowered:
+    """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program = made.partition.loops
-    text = lower(program, host.isa, microkernels(host.isa), work_of(computation))
+    low = lower(program, host.isa, microkernels(host.isa), work_of(computation))
     constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
-    return text + fast_entry_ir(signature, constants=constants, work=True)
+    return replace(low, text=low.text + fast_entry_ir(signature, constants=constants, work=True))
+
+
+def tile_modules(low: Lowered, host: Host) -> list[str]:
+    """LLVM IR of the microkernels that a kernel calls."""
+    return [fma.tiles(host.isa, *request) for request in low.tiles]
+
+
+@lru_cache(maxsize=64)
+def _tile_object(host: Host, dtype: str, variant: fma.Variant, shapes: Shapes) -> bytes:
+    """Object code of microkernels, shared by all kernels that need the same ones."""
+    name = objects.key("tiles", repr((host, dtype, variant, shapes)))
+    kept = objects.read(name)
+    if kept is None:
+        text = fma.tiles(host.isa, dtype, variant, shapes)
+        kept = jit.object_code(text, host, passes=False)
+        objects.write(name, kept)
+    return kept
 
 
 def work_of(computation: Computation) -> Expr:
@@ -103,25 +123,35 @@ def build(
                 return _unpacked(kept, host, fresh=False)
     made = plan(computation, host, strategy)
     with debug.timed("lower"):
-        text = source(computation, signature, made, host)
-    debug.note(4, text)
+        low = lowered(computation, signature, made, host)
+    debug.note(4, low.text)
+    with debug.timed("compile microkernels"):
+        parts = [_tile_object(host, *request) for request in low.tiles]
     with debug.timed("compile"):
-        code = jit.object_code(text, host)
+        parts.append(jit.object_code(low.text, host, passes=True))
     layouts = [
         [b.name, [b.layout.rows, b.layout.columns, b.layout.width] if b.layout else None]
         for b in made.partition.loops.buffers
         if b.kind is Kind.CONSTANT
     ]
-    head = json.dumps(layouts).encode()
-    payload = len(head).to_bytes(8, "little") + head + code
+    payload = _framed([json.dumps(layouts).encode(), *parts])
     objects.write(name, payload)
     return _unpacked(payload, host, fresh=True)
 
 
+def _framed(parts: Sequence[bytes]) -> bytes:
+    """Byte strings one after the other, each behind its length."""
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+
 def _unpacked(payload: bytes, host: Host, fresh: bool) -> Code:
-    end = 8 + int.from_bytes(payload[:8], "little")
+    parts: list[bytes] = []
+    while payload:
+        end = 8 + int.from_bytes(payload[:8], "little")
+        parts.append(payload[8:end])
+        payload = payload[end:]
     layouts = tuple(
         (name, None if layout is None else Panels(*layout))
-        for name, layout in json.loads(payload[8:end])
+        for name, layout in json.loads(parts[0])
     )
-    return Code(jit.load(payload[end:], host), layouts, fresh)
+    return Code(jit.load(parts[1:], host), layouts, fresh)

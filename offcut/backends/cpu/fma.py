@@ -105,6 +105,7 @@ def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> s
     return f"oc_fma_{dtype}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
+PARAMETERS = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
 ARGUMENTS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_panel, "
     "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate"
@@ -113,9 +114,8 @@ ARGUMENTS = (
 
 def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Sequence[tuple[int, int]]) -> str:
     """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
-    return "\n\n".join(
-        "\n".join(_Tile(isa, dtype, variant, rows, vectors).lines()) for rows, vectors in shapes
-    )
+    functions = ["\n".join(_Tile(isa, dtype, variant, *shape).lines()) for shape in shapes]
+    return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])
 
 
 def declarations(isa: Isa, dtype: str) -> set[str]:
@@ -159,7 +159,7 @@ class _Tile:
     def lines(self) -> Iterator[str]:
         name = symbol(self.isa, self.dtype, self.variant, self.rows, self.vectors)
         groups = range(0, self.rows, 4)
-        yield f"define internal void @{name}({ARGUMENTS}) noinline nounwind {{"
+        yield f"define void @{name}({ARGUMENTS}) nounwind {{"
         yield "entry:"
         yield "  %a_row2 = shl i64 %a_row, 1"
         yield "  %a_row3 = add i64 %a_row2, %a_row"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,27 +34,28 @@ def _parsed(text: str) -> Any:
     return module
 
 
-def _optimized(text: str, host: Host) -> tuple[Any, Any]:
-    """The module after the scalar passes; microkernels are left as they were written."""
+def _module(text: str, host: Host, passes: bool) -> tuple[Any, Any]:
+    """A module and the machine that it is for, after the scalar passes where they are wanted."""
     module, machine = _parsed(text), _machine(host)
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if passes:
+        options = llvm.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
     return module, machine
 
 
-def object_code(text: str, host: Host) -> bytes:
-    """The object file of a module for this host."""
-    module, machine = _optimized(text, host)
+def object_code(text: str, host: Host, *, passes: bool) -> bytes:
+    """The object file of a module; without `passes` its functions stay as they were written."""
+    module, machine = _module(text, host, passes)
     return bytes(machine.emit_object(module))
 
 
-def assembly(text: str, host: Host) -> str:
-    """The assembly of a module for this host."""
-    module, machine = _optimized(text, host)
+def assembly(text: str, host: Host, *, passes: bool) -> str:
+    """The assembly of a module, likewise."""
+    module, machine = _module(text, host, passes)
     return str(machine.emit_assembly(module))
 
 
@@ -71,13 +73,15 @@ class Loaded:
         return found
 
 
-def load(code: bytes, host: Host) -> Loaded:
-    """An object file as callable code.
+def load(objects: Sequence[bytes], host: Host) -> Loaded:
+    """Object files, linked to each other, as callable code.
 
     Raises RuntimeError when the bytes are no object file of this machine.
     """
     machine = _machine(host)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(f'target triple = "{host.triple}"'), machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    for code in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return Loaded(engine)

@@ -98,12 +98,25 @@ class Lanes:
     path: str | None = None
 
 
-def lower(program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr) -> str:
-    """LLVM IR of `offcut_entry`, `offcut_workspace`, `offcut_work` and all they call.
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """LLVM IR of `offcut_entry`, `offcut_workspace`, `offcut_work`, and the tiles that they call.
+
+    tiles   (element type, variant, (rows, vectors)…) of the row-block functions
+    """
+
+    text: str
+    tiles: tuple[tuple[str, fma.Variant, tuple[tuple[int, int], ...]], ...]
+
+
+def lower(
+    program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr
+) -> Lowered:
+    """`program` for an instruction set.
 
     work   of a call, in instances, by which it is judged worth letting other threads run
     """
-    return _Lowering(program, isa, microkernels, work).module()
+    return _Lowering(program, isa, microkernels, work).lowered()
 
 
 class _Lowering:
@@ -124,7 +137,7 @@ class _Lowering:
 
     # -- the module --------------------------------------------------------------------------
 
-    def module(self) -> str:
+    def lowered(self) -> Lowered:
         self.sizes(self.f)
         self.buffers()
         self.block(self.program.body)
@@ -132,11 +145,17 @@ class _Lowering:
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
         entry = f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
         sections = [entry, self.workspace(), self.work(), *self.functions.values()]
-        for (dtype, variant), shapes in self.tiles.items():
-            sections.append(fma.tiles(self.isa, dtype, variant, sorted(shapes)))
-            self.f.declares |= fma.declarations(self.isa, dtype)
         sections += self.tables.values()
-        return "\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n"
+        tiles = tuple(
+            (dtype, variant, tuple(sorted(shapes)))
+            for (dtype, variant), shapes in self.tiles.items()
+        )
+        for dtype, variant, shapes in tiles:
+            self.f.declares |= {
+                f"declare void @{fma.symbol(self.isa, dtype, variant, *shape)}({fma.PARAMETERS})"
+                for shape in shapes
+            }
+        return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
 
     def sizes(self, f: Function) -> None:
         for position, size in enumerate(self.program.sizes):
@@ -335,6 +354,9 @@ class _Lowering:
     def assumed(self, condition: Expr, holds: bool) -> Iterator[None]:
         """What a comparison with a literal says about its other side."""
         match condition:
+            case Logic("and", (first, *rest)) if holds:
+                with self.assumed(first, True), self.assumed(_joined(rest), True):
+                    yield
             case Compare(op, a, Const(value, "index")):
                 limit = int(value)
                 if not holds:
@@ -835,10 +857,10 @@ class _KernelTile:
         columns = self.axes.get(found.columns or "")
         if rows is not None and low.range_of(rows.extent)[1] > self.kernel.max_rows:
             return False
+        if not all(low.bounded(axis.extent) for axis in self.tile.axes):
+            return False
         if columns is None:
             return True
-        if ix.literal(columns.extent) is None and not low.bounded(columns.extent):
-            return False
         lanes = Lanes(2, columns.iter)
         b = found.operand("B")
         layout = low.memory[b.buffer].layout
@@ -1162,6 +1184,10 @@ def low_point(tile: Tile, buffer: str) -> tuple[str, ...]:
         s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer
     )
     return tuple(part.name for part in store.index if isinstance(part, Var))
+
+
+def _joined(conditions: Sequence[Expr]) -> Expr:
+    return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
 
 
 def _limits(where: Expr | None, axis: str) -> Iterator[Expr]:
