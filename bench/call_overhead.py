@@ -3,13 +3,16 @@
     python bench/call_overhead.py
 
 numpy arrays with ``out=`` against ``numpy.matmul`` with ``out=``, torch tensors against ``torch.mm``.
-The statements are timed as a user writes them, in turns, one thread; medians and quartiles in µs.
+The statements are timed as a user writes them, in turns, in an order shuffled anew each round, one
+thread; medians and quartiles in µs of processor time.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import random
 import statistics
+import time
 from timeit import Timer
 from typing import Any
 
@@ -57,13 +60,14 @@ def main() -> None:
         statements += ["torch.mm(tx, tw, out=tout)", "kernel(tx, out=tout)", "kernel(tx)"]
     else:
         print("missing: torch is not installed")
-    timers = {text: Timer(text, globals=given) for text in statements}
+    timers = {text: Timer(text, timer=time.process_time, globals=given) for text in statements}
+    order = random.Random(0)
     samples: dict[str, list[float]] = {text: [] for text in statements}
     for timer in timers.values():
         timer.timeit(CALLS)
     for _ in range(ROUNDS):
-        for text, timer in timers.items():
-            samples[text].append(timer.timeit(CALLS) / CALLS * 1e6)
+        for text in order.sample(statements, len(statements)):
+            samples[text].append(timers[text].timeit(CALLS) / CALLS * 1e6)
     print(f"{'µs per call':30}{'median':>8}{'quartiles':>16}")
     for text, taken in samples.items():
         low, _, high = statistics.quantiles(taken, n=4)

@@ -223,6 +223,7 @@ def main() -> None:
             x_label="M",
             footer=sweeps[0].machine,
             dashed=sweeps[0].peers,
+            bold=("auto",),
         )
         console.print(f"wrote {picture}")
     wrong = [cell for sweep in sweeps for cell in sweep.mismatches]

@@ -210,7 +210,7 @@ def _measure(
         machine=str(describe()),
         facts=(
             f"float32 {contraction}" + (f" at {extents}" if extents else ""),
-            f"{packed}; one thread; at most {budget:g} s per cell; "
+            f"{packed}; one thread, processor time; {budget:g} s per cell; "
             f"against {', '.join(peers.versions) or 'nobody'}",
             *(f"missing: {name} is not installed" for name in peers.missing),
         ),
@@ -220,12 +220,15 @@ def _measure(
 
 def _report(result: Sweep, csv: Path, png: Path) -> None:
     from offcut.experiment.plots import have_matplotlib, plot_lines
+    from offcut.experiment.sweep import OVER_BUDGET
 
     out = Console()
     if not out.is_terminal:
         out = Console(width=max(out.width, 16 * (len(result.ours) + len(result.peers) + 1)))
     out.print(f"{result.facts[0]}: GFLOP/s (medians), × over the best peer", highlight=False)
     out.print(_table(result))
+    if any(cell.note == OVER_BUDGET for cell in result.cells):
+        out.print(f"{OVER_BUDGET}: one call takes longer; --budget allows more", style="dim")
     if result.spread is not None:
         out.print(f"quartiles lie {result.spread:.1%} apart in the middle cell", style="dim")
     out.print(f"machine: {result.machine}", style="dim", highlight=False, soft_wrap=True)
@@ -240,6 +243,7 @@ def _report(result: Sweep, csv: Path, png: Path) -> None:
             x_label=result.x_label,
             footer=f"{result.machine}\n{result.facts[1]}",
             dashed=result.peers,
+            bold=("auto",),
         )
         out.print(f"wrote {png}", highlight=False, markup=False)
     else:

@@ -1,12 +1,12 @@
 """From a tensor expression to a kernel: the passes, in order. Read this file first.
 
-    describe    core        tensors, symbolic sizes         `compute`, `placeholder`, `dim`
-    represent   core        unique names, extents, groups   `computation`, `signature_of`
-    cut         backends    microkernels and strategies     `schedule`
-    prove       partition   isl, for all sizes              `prove`, `check_program`
-    lower       backends    loops to LLVM IR                `lower`, `fast_entry_ir`
-    build       backends    object code, cached             `build`
-    run         backends    any size, no Python per shape   `Kernel`
+describe    core        tensors, symbolic sizes         `compute`, `placeholder`, `dim`
+represent   core        unique names, extents, groups   `computation`, `signature_of`
+cut         backends    microkernels and strategies     `schedule`
+prove       partition   isl, for all sizes              `prove`, `check_program`
+lower       backends    loops to LLVM IR                `lower`, `fast_entry_ir`
+build       backends    object code, cached             `build`
+run         backends    any size, no Python per shape   `Kernel`
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
         case "==", ((Binary("%", inner, Const(modulus, _)), 1),), () if a.const == 0:
             form = linear(inner)
             return _terms("mod", form.terms, form.const - b.const, users, text, int(modulus))
-        case ("<=" | "<" | ">=" | ">" | "==" as op), _, _:
+        case (("<=" | "<" | ">=" | ">" | "==" as op), _, _):
             sign = -1 if op in ("<=", "<") else 1
             combined = dict(a.terms)
             for atom, factor in b.terms:
@@ -103,6 +103,8 @@ def _terms(
     named = []
     for atom, factor in terms:
         if not isinstance(atom, Var):
-            raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
+            raise DescribeError(
+                "compile", f"cannot check {text} at a call", because="it is not affine"
+            )
         named.append((users[atom.name], factor))
     return Relation(kind, const, tuple(named), text, modulus)

@@ -1,0 +1,1 @@
+"""What is computed: sizes, expressions, tensors, microkernels as data, the loop program."""

@@ -20,9 +20,14 @@ from offcut.errors import DescribeError
 
 # Words of the loop syntax; a size, an axis or a tensor of such a name gets an underscore.
 RESERVED = frozenset(
-    "program size assume input constant output local private for in if else let tile where choose "
-    "option costs and or not true false min max exp tanh erf sqrt abs log sum multiple_of inf nan "
-    "float64 float32 float16 bfloat16 int64 int32 int8 uint8 index bool".split()
+    (
+        *("program", "size", "assume", "multiple_of", "index", "bool"),
+        *("input", "constant", "output", "local", "private"),
+        *("for", "in", "if", "else", "let", "tile", "where", "choose", "option", "costs"),
+        *("and", "or", "not", "true", "false", "inf", "nan"),
+        *("min", "max", "exp", "tanh", "erf", "sqrt", "abs", "log", "sum"),
+        *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"),
+    )
 )
 
 
@@ -240,7 +245,9 @@ def _groups(stages: list[Stage]) -> tuple[tuple[Stage, ...], ...]:
     groups: list[list[Stage]] = []
     home: dict[str, int] = {}
     for stage in stages:
-        sources = [home[n.buffer] for n in walk(stage.value) if isinstance(n, Load) and n.buffer in home]
+        sources = [
+            home[n.buffer] for n in walk(stage.value) if isinstance(n, Load) and n.buffer in home
+        ]
         last = max(sources, default=-1)
         if last >= 0 and _follows(stage, groups[last]):
             stage = _on_axes_of(stage, groups[last][0])

@@ -106,17 +106,7 @@ class Reduce:
 
 
 Expr: TypeAlias = (
-    Const
-    | Var
-    | Load
-    | Binary
-    | Unary
-    | Cast
-    | Select
-    | Compare
-    | Logic
-    | Lookup
-    | Reduce
+    Const | Var | Load | Binary | Unary | Cast | Select | Compare | Logic | Lookup | Reduce
 )
 
 

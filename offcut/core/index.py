@@ -76,7 +76,9 @@ def _sum(a: Linear, b: Linear, sign: int) -> Linear:
     terms = dict(a.terms)
     for atom, coef in b.terms:
         terms[atom] = terms.get(atom, 0) + sign * coef
-    return Linear(tuple((atom, coef) for atom, coef in terms.items() if coef), a.const + sign * b.const)
+    return Linear(
+        tuple((atom, coef) for atom, coef in terms.items() if coef), a.const + sign * b.const
+    )
 
 
 def add(*parts: Expr | int) -> Expr:

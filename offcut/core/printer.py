@@ -155,13 +155,13 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
                 f"{axis.iter} in {format_expr(axis.start)} +: {format_expr(axis.extent)}"
                 for axis in axes
             )
-            condition = "" if where is None else f" where {format_expr(where)}"
+            only = "" if where is None else f" where {format_expr(where)}"
             marks = _marks(
                 None if role is Role.WHOLE else role.value,
                 None if form is Form.FULL else form.value,
                 microkernel and f"microkernel({microkernel})",
             )
-            yield f"{indent}tile {rectangle}{condition}{marks}"
+            yield f"{indent}tile {rectangle}{only}{marks}"
             yield from _block(body, deeper)
         case Store(buffer, index, value, reduce):
             yield f"{indent}{buffer}[{_list(index)}] {ASSIGN[reduce]} {format_expr(value)}"

@@ -30,6 +30,7 @@ class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
     multiple_of: int
 
     def __new__(cls, name: str, min: int, max: int, multiple_of: int) -> Dim:
+        """A new symbol; sympy's own cache knows no facts, so it is passed by."""
         self = sympy.Symbol.__xnew__(cls, name, integer=True, nonnegative=True)
         self.min, self.max, self.multiple_of = min, max, multiple_of
         return self  # type: ignore[no-any-return]
@@ -150,7 +151,8 @@ def assume(*facts: Any) -> Assumption:
 
     Raises DescribeError for what is not an affine relation between sizes.
     """
-    for fact in facts:
+    stated = tuple(fact for fact in facts if fact not in (True, sympy.true))
+    for fact in stated:
         because = ""
         if not isinstance(fact, Relational):
             because = (
@@ -165,8 +167,8 @@ def assume(*facts: Any) -> Assumption:
             raise DescribeError(
                 "assume", f"cannot promise {fact}", because=because, help=("assume(n <= m)",)
             )
-    _facts.extend(facts)
-    return Assumption(tuple(facts))
+    _facts.extend(stated)
+    return Assumption(stated)
 
 
 def facts_about(sizes: Iterable[Dim]) -> tuple[Relational, ...]:
@@ -182,7 +184,9 @@ def size_expr(value: Any, what: str) -> Any:
     """
     if isinstance(value, Residue):
         value = value.value
-    integral = isinstance(value, int) or (hasattr(value, "__index__") and not hasattr(value, "node"))
+    integral = isinstance(value, int) or (
+        hasattr(value, "__index__") and not hasattr(value, "node")
+    )
     if (integral and not isinstance(value, bool)) or isinstance(value, sympy.Expr):
         expr = sympy.sympify(int(value)) if integral else value
         if expr.free_symbols <= {s for s in expr.free_symbols if isinstance(s, Dim)}:
@@ -214,8 +218,10 @@ def index_of(expr: Any) -> Expr | None:
         return None if None in parts else ix.add(*(part for part in parts if part is not None))
     if isinstance(expr, sympy.Mul):
         factor, rest = expr.as_coeff_Mul()
+        if factor == 1 or not isinstance(factor, sympy.Integer):
+            return None
         part = index_of(rest)
-        if part is None or not isinstance(factor, sympy.Integer):
+        if part is None:
             return None
         return ix.mul(int(factor), part)
     if isinstance(expr, sympy.floor):
@@ -231,11 +237,14 @@ def index_of(expr: Any) -> Expr | None:
 
 
 def condition_of(fact: Relational) -> Expr | None:
-    """A relation between sizes as a condition; None where a side is not quasi-affine."""
-    a, b = index_of(fact.lhs), index_of(fact.rhs)
-    if a is None or b is None:
-        return None
-    return Compare("==" if fact.rel_op == "==" else fact.rel_op, a, b)
+    """A relation between sizes as a condition; None where a side is not quasi-affine.
+
+    sympy writes ``n//4 <= m`` as ``n/4 < m + 1``, so that denominators are cleared first.
+    """
+    terms = sympy.Add.make_args(sympy.expand(fact.lhs - fact.rhs))
+    scale = sympy.ilcm(1, *(term.as_coeff_Mul()[0].q for term in terms if term != 0))
+    a, b = index_of(sympy.expand(fact.lhs * scale)), index_of(sympy.expand(fact.rhs * scale))
+    return None if a is None or b is None else Compare(fact.rel_op, a, b)
 
 
 def sympy_of(expr: Expr, sizes: dict[str, Any]) -> Any:

@@ -178,7 +178,10 @@ class Value:
             "compute",
             f"cannot decide {self} while describing",
             because="its value is known only when the kernel runs",
-            help=("where(condition, a, b) chooses by element", "(0 <= i) & (i < n) joins conditions"),
+            help=(
+                "where(condition, a, b) chooses by element",
+                "(0 <= i) & (i < n) joins conditions",
+            ),
         )
 
     def __str__(self) -> str:
@@ -367,7 +370,9 @@ def minimum(a: Any, b: Any) -> Value:
 def _extreme(op: str, a: Any, b: Any) -> Value:
     if not isinstance(a, Value) and not isinstance(b, Value):
         raise DescribeError(
-            "compute", f"cannot take {op}imum of {a!r} and {b!r}", because="neither is an expression"
+            "compute",
+            f"cannot take {op}imum of {a!r} and {b!r}",
+            because="neither is an expression",
         )
     x, y = _pair(op, a, b)
     return _combine(Binary(op, x.node, y.node), x, y)
@@ -428,8 +433,7 @@ def _reduce(op: str, value: Any, axis: Any) -> Value:
     names = tuple(a.name for a in named)
     if len(set(names)) != len(names):
         raise DescribeError(op, f"cannot reduce over {names}", because="an axis is named twice")
-    reduced = _combine(Reduce(op, value.node, names), value, *axes)
-    return reduced
+    return _combine(Reduce(op, value.node, names), value, *axes)
 
 
 def sum(value: Any, axis: Any) -> Value:
@@ -541,7 +545,7 @@ def compute(
 def _axis_names(
     fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int
 ) -> tuple[str, ...]:
-    parameters = inspect.signature(fn).parameters.values()
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
     if axes is None and any(p.kind is p.VAR_POSITIONAL for p in parameters):
         raise DescribeError(
             "compute",
@@ -562,7 +566,10 @@ def _axis_names(
         _checked_name("compute", axis)
     if len(set(names)) != len(names):
         raise DescribeError(
-            "compute", f"cannot name axes {names}", at=f"tensor {name}", because="a name is repeated"
+            "compute",
+            f"cannot name axes {names}",
+            at=f"tensor {name}",
+            because="a name is repeated",
         )
     return names
 
@@ -593,7 +600,9 @@ def _define(name: str, extents: tuple[Any, ...], own: tuple[Axis, ...], value: V
             return None
         if node not in lifted:
             suffix = f"_{len(lifted)}" if lifted else ""
-            part = _tensor(f"{name}_{node.op}{suffix}", extents, own, node, known, tensors, value.sizes)
+            part = _tensor(
+                f"{name}_{node.op}{suffix}", extents, own, node, known, tensors, value.sizes
+            )
             lifted[node] = tensors[part.name] = part
         part = lifted[node]
         return Load(part.name, tuple(Var(axis.name) for axis in own), part.dtype)

@@ -1,0 +1,1 @@
+"""Measuring: sweeps against peers, the demo, pictures, the machine beside every number."""

@@ -22,8 +22,9 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array, Computation, Contraction, Problem, make_problem
 from offcut.experiment.peers import Contender, Way
 from offcut.experiment.timing import Clock, Timing, fastest, measure
+from offcut.partition import Strategy
 
-STRATEGIES = ("auto", "exact", "guard", "cut", "mask", "pad", "shift", "ladder", "balance")
+STRATEGIES = ("auto", *(strategy.value for strategy in Strategy))
 """The strategies that a sweep can name."""
 
 OVER_BUDGET = "> budget"
@@ -152,7 +153,7 @@ def points_of(swept: Sequence[SweptSizes]) -> tuple[dict[str, int], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class Compiled:
     """One strategy of offcut's: a kernel compiled once, called at every size."""
 
     name: str
@@ -207,7 +208,7 @@ def compile_strategies(
         except OffcutError as error:
             refused[name] = error
         else:
-            compiled.append(Strategy(name, kernel))
+            compiled.append(Compiled(name, kernel))
     return Strategies(tuple(compiled), refused)
 
 
@@ -244,7 +245,7 @@ def sweep(
     constants: Mapping[str, Array],
     *,
     budget: float = 0.3,
-    clock: Clock = time.perf_counter,
+    clock: Clock = time.process_time,
 ) -> Iterator[tuple[Cell, ...]]:
     """Measure every contender at every point; yields the cells of one point at a time.
 
@@ -272,7 +273,7 @@ def measure_point(
     throughput: Mapping[str, float],
     *,
     budget: float,
-    clock: Clock = time.perf_counter,
+    clock: Clock = time.process_time,
 ) -> tuple[Cell, ...]:
     """The contenders at one point, in turns; one cell each, in their order.
 

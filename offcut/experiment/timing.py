@@ -4,6 +4,10 @@ A shared machine drifts: its clock changes, another process comes and goes. So t
 turns, round after round, in one process, and a comparison pairs the samples of one round. Each
 sample is a batch of calls whose number is calibrated per candidate, and a result is the median
 over the rounds with its quartiles.
+
+The clock is the processor time of the whole process: on an idle machine it is the time on the wall,
+and where another process has the core for a while, that while does not count. All threads do, so a
+library that starts several gains nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import random
 import statistics
 import sys
 import time
@@ -20,7 +25,7 @@ from dataclasses import dataclass
 from itertools import repeat
 
 Clock = Callable[[], float]
-"""Seconds since some fixed moment."""
+"""Seconds since some fixed moment, by default of processor time."""
 
 Run = Callable[[], object]
 """One call of a candidate on operands that it holds."""
@@ -108,7 +113,7 @@ def measure(
     *,
     budget: float = 0.3,
     rounds: int = ROUNDS,
-    clock: Clock = time.perf_counter,
+    clock: Clock = time.process_time,
 ) -> dict[str, Timing]:
     """Measure the candidates in turns: every round takes one sample of each.
 
@@ -116,10 +121,12 @@ def measure(
              longer than a sample takes part in fewer rounds, one at least
     rounds   samples per candidate
 
-    Every candidate is called once, untimed, before anything is timed. Odd rounds run in reverse
-    order, so that nobody is always measured behind the same neighbour.
+    Every candidate is called once, untimed, before anything is timed. Each round has an order of
+    its own, shuffled by a fixed seed: nobody is always measured behind the same neighbour, whose
+    working set it would find in the caches.
     """
-    forth = tuple(candidates)
+    order = random.Random(0)
+    names = list(candidates)
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     calls: dict[str, int] = {}
     left = dict.fromkeys(candidates, budget)
@@ -131,8 +138,8 @@ def measure(
             if single >= budget:
                 taken[name].append(single)
                 left[name] = 0.0
-        for turn in range(rounds):
-            for name in forth if turn % 2 == 0 else forth[::-1]:
+        for _ in range(rounds):
+            for name in order.sample(names, len(names)):
                 if left[name] <= 0:
                     continue
                 run = candidates[name]
@@ -145,7 +152,7 @@ def measure(
     return {name: Timing(tuple(samples), calls[name]) for name, samples in taken.items()}
 
 
-def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.perf_counter) -> str:
+def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.process_time) -> str:
     """The name of the candidate that a short look says is the fastest.
 
     By the shortest of a few samples, which noise cannot make shorter: enough to choose among the

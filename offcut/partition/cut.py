@@ -15,7 +15,14 @@ from offcut.partition.nest import AxisCut, Cover, nest
 from offcut.partition.pieces import Partition, Piece
 from offcut.partition.prove import Certificate, Theorem, check_axis, check_divides
 from offcut.partition.strategies import Segment, Strategy, segments
-from offcut.polyhedral import Space, check_in_bounds, check_parallel, space_of, stage_sets
+from offcut.polyhedral import (
+    Space,
+    check_extents,
+    check_in_bounds,
+    check_parallel,
+    space_of,
+    stage_sets,
+)
 
 # A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
 ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
@@ -131,6 +138,7 @@ def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
     theorems: dict[Theorem, None] = {}
     for one in cuts:
         for stage in one.group:
+            check_extents(computation, space, stage)
             sets = stage_sets(space, stage)
             check_in_bounds(computation, space, sets)
             check_parallel(sets)
@@ -156,9 +164,10 @@ def _prove_axis(
 ) -> list[Theorem]:
     at = f"axis {lead.label}.{axis.label}"
     check_legal(lead, asked.strategy, reduced, at=at)
-    variants = [(tile, heights) for _, tile, heights in asked.by_height]
+    by_height = [(tile, heights) for _, tile, heights in asked.by_height]
+    alone = [(asked.tile, asked.heights)]
     found: list[Theorem] = []
-    for tile, heights in variants or [(asked.tile, asked.heights)]:
+    for tile, heights in by_height or alone:
         found += check_axis(asked.strategy, tile, heights, reduced)
         if asked.strategy is Strategy.EXACT:
             found.append(check_divides(space, names, axis.extent, tile, at=at))

@@ -63,11 +63,12 @@ def matches(
     kernel = definition.body
     if not isinstance(kernel, Reduce) or kernel.op != reducer or not reduce_axes:
         return
-    for operands in _unify(kernel.value, value):
-        for rows, columns in _choices(axes):
-            for depth in reversed(reduce_axes):
-                mapping = {microkernel.rows: rows, microkernel.columns: columns}
-                mapping[kernel.axes[0]] = depth
+    pairings = list(_unify(kernel.value, value))
+    for rows, columns in _choices(axes):
+        for depth in reversed(reduce_axes):
+            mapping = {microkernel.rows: rows, microkernel.columns: columns}
+            mapping[kernel.axes[0]] = depth
+            for operands in pairings:
                 if all(_moves_alike(mine, theirs, mapping) for mine, theirs in operands):
                     named = tuple((mine.buffer, theirs) for mine, theirs in operands)
                     yield Match(microkernel, rows, columns, depth, named)

@@ -208,7 +208,7 @@ class _Builder:
         axes = tuple(sorted((*at.axes, *whole), key=lambda axis: order[axis.iter]))
         roles = {segment.role for _, segment in at.parts}
         forms = {segment.form for _, segment in at.parts}
-        form = next((f for f in (Form.PAD, Form.SHIFT, Form.MASK) if f in forms), Form.FULL)
+        form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
         heights = dict(at.heights) | {axis.iter: UNBOUNDED for axis in whole}
         microkernel = self.cover(heights)
         self.regions[Region(at.parts, microkernel)] = None

@@ -50,7 +50,7 @@ class Piece:
     def form(self) -> Form:
         """How its tiles are executed, the most particular of its axes."""
         forms = {segment.form for _, segment in self.segments}
-        return next((f for f in (Form.PAD, Form.SHIFT, Form.MASK) if f in forms), Form.FULL)
+        return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:

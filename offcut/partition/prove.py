@@ -177,7 +177,8 @@ def _check_case(space: Space, parts: Sequence[Segment], of: str, ordered: bool) 
 def _equals(let: Bounded, values: dict[str, Expr]) -> Expr:
     """``let.value == literal`` as a quasi-affine condition."""
     q = ix.literal(values[let.name])
-    assert isinstance(let.value, Binary) and q is not None
+    assert isinstance(let.value, Binary)
+    assert q is not None
     a, b = let.value.a, let.value.b
     at_least = ix.compare("<=", ix.mul(q, b), a)
     return Logic("and", (at_least, ix.compare("<", a, ix.mul(q + 1, b))))
@@ -186,9 +187,7 @@ def _equals(let: Bounded, values: dict[str, Expr]) -> Expr:
 def _closed(segment: Segment, values: dict[str, Expr]) -> Segment:
     """`segment` with its bounded values fixed."""
 
-    return replace(
-        _mapped(segment, lambda expr: ix.simplify(substitute(expr, values))), lets=()
-    )
+    return replace(_mapped(segment, lambda expr: ix.simplify(substitute(expr, values))), lets=())
 
 
 def _mapped(segment: Segment, change: Callable[[Expr], Expr]) -> Segment:
@@ -230,6 +229,13 @@ def _refuse(theorem: str, of: str, broken: Set) -> None:
         )
 
 
+def _instead_of_exact(extent: Expr, tile: int) -> tuple[str, ...]:
+    rest, full = (format_expr(Binary(op, extent, ix.const(tile))) for op in ("%", "//"))
+    separate = f'tail="cut" separates {tile}*({full}) iterations from the last {rest}'
+    promise = f"assume({rest} == 0) if every caller guarantees it"
+    return (separate,) if ix.literal(extent) is not None else (separate, promise)
+
+
 def check_divides(
     space: Space, names: dict[str, str], extent: Expr, tile: int, *, at: str
 ) -> Theorem:
@@ -245,7 +251,9 @@ def check_divides(
     shown = format_expr(extent)
     if found is not None:
         sizes = dict(zip((size.name for size in space.sizes), found[0], strict=True))
-        value = ix.literal(ix.simplify(substitute(extent, {n: ix.const(v) for n, v in sizes.items()})))
+        value = ix.literal(
+            ix.simplify(substitute(extent, {n: ix.const(v) for n, v in sizes.items()}))
+        )
         assert value is not None
         given = ", ".join(f"{names[name]} = {size}" for name, size in sizes.items())
         allowed = f"{given} is allowed and leaves" if given else f"an extent of {value} leaves"
@@ -254,10 +262,6 @@ def check_divides(
             'cannot take tail="exact"',
             at=at,
             because=f"{allowed} {value % tile} of {tile} iterations over",
-            help=(
-                f'tail="cut" separates {tile}*({shown}//{tile}) iterations from the last '
-                f"{shown} % {tile}",
-                f"assume({shown} % {tile} == 0) if every caller guarantees it",
-            ),
+            help=_instead_of_exact(extent, tile),
         )
     return Theorem("exact", f"{tile} divides {shown} at every allowed size", at)

@@ -18,7 +18,9 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
 
     Tile counters and the names of bounded values are new in `names`.
     """
-    values: dict[str, Expr] = {let.name: Var(names.fresh(let.name)) for let in segment.lets}
+    values: dict[str, Expr] = {
+        let.name: Var(names.fresh(let.name.strip("#"))) for let in segment.lets
+    }
 
     def named(expr: Expr) -> Expr:
         return substitute(expr, values)

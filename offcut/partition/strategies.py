@@ -93,7 +93,7 @@ class Segment:
         return self.owned
 
 
-ITER = Var("t")
+ITER = Var("#t")  # no user can name a size so, nor q below
 
 
 def segments(
@@ -282,14 +282,15 @@ def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, 
     """
     tiles = ix.ceildiv(extent, tile)
     size = ix.literal(extent)
-    q: Expr = Var("q") if size is None else ix.const(size // max(-(-size // tile), 1))
+    known = None if size is None else size // max(-(-size // tile), 1)
+    q: Expr = Var("#q") if known is None else ix.const(known)
     lets: dict[str, tuple[Bounded, ...]] = {"higher": (), "lower": ()}
-    low, high = (1, tile) if size is None else (int(q.value),) * 2  # type: ignore[union-attr]
-    if size is None:
+    low, high = (1, tile) if known is None else (known, known)
+    if known is None:
         value = Binary("//", extent, tiles)
         lets = {
-            "higher": (Bounded("q", 1, tile, value),),
-            "lower": (Bounded("q", 1, tile + 1, value),),
+            "higher": (Bounded("#q", 1, tile, value),),
+            "lower": (Bounded("#q", 1, tile + 1, value),),
         }
     more = ix.sub(extent, ix.mul(q, tiles))
     taller = ix.add(q, 1)
@@ -300,7 +301,7 @@ def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, 
         form=Form.FULL,
         start=ix.mul(taller, ITER),
         height=taller,
-        heights=(low + 1, high if size is None else high + 1),
+        heights=(low + 1, high if known is None else high + 1),
         owned=(ix.const(0), done),
         count=more,
         when=both(nonempty, ix.compare("<", extent, ix.mul(tile, tiles))),

@@ -10,20 +10,36 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core.computation import Computation, Stage
-from offcut.core.printer import format_stmt
+from offcut.core.dtypes import neutral
+from offcut.core.expr import Const, Expr, Load, Select, Var, dtype_of, rewrite, substitute, walk
+from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Program, Stmt, Store, Tile, blocks
 from offcut.errors import PartitionError
 from offcut.partition.prove import Theorem
-from offcut.polyhedral import Map, Run, Set, Space, project_last, runs, smallest, space_of, stage_sets
+from offcut.polyhedral import (
+    Map,
+    Run,
+    Set,
+    Space,
+    project_last,
+    runs,
+    smallest,
+    space_of,
+    stage_sets,
+    unbounded,
+)
 
 
 def check_program(computation: Computation, program: Program) -> tuple[Theorem, ...]:
     """Prove that `program` runs exactly the instances of `computation`; every option by itself.
 
+    values     every store computes what its stage says, at its own point
+    bounded    every bounded value stays in its range, and divides by what is positive
     covering   every instance of every stage is run, and its result kept
     in bounds  nothing else is kept
-    disjoint   no point is computed in two tiles, but for tiles that are shifted
-    in order   a reduction is initialised, then meets its terms in ascending order
+    disjoint   no point is computed in two tiles, but for tiles that are shifted; no term added twice
+    in order   a reduction is initialised, then meets its terms in ascending order; a stage runs
+               after those it reads
 
     Raises PartitionError with the smallest witness.
     """
@@ -31,9 +47,15 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
     theorems = []
     for label, body in _alternatives(program.body):
         of = f"{program.name}, {label}" if label else program.name
+        _check_bounded(computation, space, body, of)
+        found: dict[str, list[Run]] = {}
         for group in computation.groups:
             for stage in group:
-                _Check(computation, space, stage, of).body(body)
+                mine = _only(body, stage.buffer)
+                if mine or not _is_copy(stage):
+                    check = _Check(computation, space, stage, of)
+                    found[stage.buffer] = check.body(mine)
+        _check_stages_in_order(computation, found, of)
         theorems.append(Theorem("emitted", "every instance once, in bounds, in order", of))
     return tuple(theorems)
 
@@ -53,32 +75,147 @@ def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
     return found
 
 
+def _is_copy(stage: Stage) -> bool:
+    """Whether `stage` packs an operand: an option may do without it."""
+    return isinstance(stage.body, Load)
+
+
+def _check_bounded(
+    computation: Computation, space: Space, body: tuple[Stmt, ...], of: str
+) -> None:
+    for broken in unbounded(space, body):
+        found = smallest(broken.sizes)
+        assert found is not None
+        let = broken.let
+        raise PartitionError(
+            "prove",
+            f"the value of {let.name} is not in {let.lo}:{let.hi}",
+            at=of,
+            because=f"{format_expr(let.value)} leaves it{_given(computation, found[0])}",
+        )
+
+
+def _given(computation: Computation, sizes: Sequence[int]) -> str:
+    users = [user for user, _ in computation.size_names]
+    given = ", ".join(f"{user} = {size}" for user, size in zip(users, sizes, strict=True))
+    return f" with {given}" if given else ""
+
+
+def _check_stages_in_order(
+    computation: Computation, found: dict[str, list[Run]], of: str
+) -> None:
+    """A stage runs after the stages that it reads: in a later statement, or in its own tile, at its
+    own point, further down.
+    """
+    for group in computation.groups:
+        for stage in group:
+            reads = {n.buffer: n for n in walk(stage.value) if isinstance(n, Load)}
+            for source in set(reads) & set(found):
+                if stage.buffer not in found:
+                    continue
+                last = max((_place(run) for run in found[source]), default=-1)
+                for run in found[stage.buffer]:
+                    mine = [s for s in found[source] if _same_tile(s, run)]
+                    later = _place(run) > last
+                    beside = bool(mine) and all(_position(s) < _position(run) for s in mine)
+                    if not (later and not mine) and not beside:
+                        raise PartitionError(
+                            "prove",
+                            "the emitted program does not run what was described",
+                            at=of,
+                            because=f"{stage.label} reads {source} before it is complete: "
+                            f"{format_stmt(run.store)}",
+                        )
+
+
+def _same_tile(one: Run, other: Run) -> bool:
+    tiles = one.tile is not None and other.tile is not None
+    return tiles and one.place[: one.outer] == other.place[: other.outer]
+
+
+def _place(run: Run) -> int:
+    """Which top-level statement a store is in."""
+    return int(run.place[0])
+
+
+def _position(run: Run) -> int:
+    """Which statement of its tile a store is in."""
+    return int(run.place[run.outer])
+
+
 class _Check:
     def __init__(self, computation: Computation, space: Space, stage: Stage, of: str) -> None:
         self.computation, self.space, self.stage, self.of = computation, space, stage, of
         self.points = [axis.name for axis in stage.axes]
         self.instances = [*self.points, *(axis.name for axis in stage.reduce_axes)]
+        self.copies = {
+            one.buffer: one for group in computation.groups for one in group if _is_copy(one)
+        }
 
-    def body(self, body: Sequence[Stmt]) -> None:
-        mine = _only(tuple(body), self.stage.buffer)
+    def body(self, mine: tuple[Stmt, ...]) -> list[Run]:
         depth = 2 * _nesting(mine) + 2
-        found = runs(self.space, mine, self.axes_of, depth)
+        found = runs(self.space, mine, self.axes_of, depth, self.kept_where)
         domain = stage_sets(self.space, self.stage).domain
-        reduced = len(self.stage.reduce_axes)
         if self.stage.reducer is None:
             self.check_set(found, domain, "")
-            self.check_once(found, 0)
-            return
+            self.check_once(found)
+            return found
         starts = [run for run in found if run.store.reduce is None]
         updates = [run for run in found if run.store.reduce is not None]
         unreduced = replace(self.stage, reduce_axes=(), body=self.stage.value)
-        self.check_set(starts, stage_sets(self.space, unreduced).domain, "the start of ")
+        points = stage_sets(self.space, unreduced).domain
+        self.check_set(starts, points, "the start of ")
         self.check_set(updates, domain, "")
-        self.check_once(updates, reduced)
+        self.check_once(updates)
         self.check_order(starts, updates)
+        return found
 
     def axes_of(self, store: Store) -> list[str]:
         return self.points if store.reduce is None else self.instances
+
+    def kept_where(self, store: Store) -> tuple[Expr, ...]:
+        """Check what a store computes; the conditions outside of which its term is masked."""
+        stage, value = self.stage, self.unpacked(store.value)
+        point = tuple(Var(name) for name in self.points)
+        conditions: list[Expr] = []
+        if stage.reducer is not None and store.reduce is None:
+            dtype = dtype_of(stage.value)
+            same = value == Const(neutral(stage.reducer, dtype), dtype)
+        else:
+            while value != stage.value and isinstance(value, Select) and store.reduce is not None:
+                if not self.is_neutral(value.other):
+                    break
+                conditions.append(value.condition)
+                value = value.then
+            same = value == stage.value and store.reduce == stage.reducer
+        if not same or store.index != point:
+            raise PartitionError(
+                "prove",
+                "the emitted program does not run what was described",
+                at=self.of,
+                because=f"{format_stmt(store)} is not what {stage.label} computes, "
+                f"{format_expr(stage.value)}",
+            )
+        return tuple(conditions)
+
+    def is_neutral(self, value: Expr) -> bool:
+        """Whether adding (maximising, …) this literal changes nothing: -0.0 for a float sum."""
+        stage = self.stage
+        if not isinstance(value, Const) or stage.reducer is None:
+            return False
+        return value.value == neutral(stage.reducer, dtype_of(stage.value))
+
+    def unpacked(self, value: Expr) -> Expr:
+        """`value` with reads of packed copies replaced by what they are copies of."""
+
+        def original(node: Expr) -> Expr | None:
+            if not isinstance(node, Load) or node.buffer not in self.copies:
+                return None
+            copy = self.copies[node.buffer]
+            at = {a.name: part for a, part in zip(copy.axes, node.index, strict=True)}
+            return substitute(copy.body, at)
+
+        return rewrite(value, original)
 
     def check_set(self, found: Sequence[Run], domain: Set, what: str) -> None:
         kept = None
@@ -89,7 +226,7 @@ class _Check:
         if kept is not None:
             self.refuse(kept - domain, f"{what}%s is run and is not in the domain")
 
-    def check_once(self, found: Sequence[Run], reduced: int) -> None:
+    def check_once(self, found: Sequence[Run]) -> None:
         """Every point lies in one tile."""
         tiles: dict[int, Map] = {}
         for run in found:
@@ -99,8 +236,7 @@ class _Check:
             if run.outer:
                 times = project_last(times, times_left=run.outer)
             times = project_last(times, points_left=len(self.points))
-            key = run.outer
-            tiles[key] = tiles[key] | times if key in tiles else times
+            tiles[run.outer] = tiles[run.outer] | times if run.outer in tiles else times
         seen = None
         for times in tiles.values():
             self.refuse((times - times.lexmin()).domain(), "%s is in two tiles", points=True)
@@ -110,75 +246,87 @@ class _Check:
             seen = here if seen is None else seen | here
 
     def check_order(self, starts: Sequence[Run], updates: Sequence[Run]) -> None:
-        rank, reduced = len(self.points), len(self.instances) - len(self.points)
-        xs = [f"x{k}" for k in range(rank)]
-        first = [f"k{k}" for k in range(reduced)]
-        second = [f"l{k}" for k in range(reduced)]
-        earlier = " or ".join(
-            "(" + " and ".join([*(f"k{m} = l{m}" for m in range(k)), f"k{k} < l{k}"]) + ")"
-            for k in range(reduced)
-        )
-        head = self.space.parameters
-        ascending = Map(f"{head}{{ [{', '.join(xs + first)}] -> [{', '.join(xs + second)}] : {earlier} }}")
-        begins = Map(f"{head}{{ [{', '.join(xs)}] -> [{', '.join(xs + second)}] }}")
-        groups: dict[tuple[int, object], Map] = {}
+        """Inside a tile: the start, then every term once, ascending (max and min take any order)."""
+        idempotent = self.stage.reducer in ("max", "min")
+        groups: dict[tuple[int, tuple[tuple[str, int], ...]], Map] = {}
         for run in updates:
             key = (id(run.tile), run.case)
-            groups[key] = groups[key] | run.times if key in groups else run.times
+            times = run.times.intersect_domain(run.owned)
+            groups[key] = groups[key] | times if key in groups else times
         for key, times in groups.items():
-            late = times.lex_gt_map(times) & ascending
-            self.refuse(late.domain(), "%s meets a later term first")
+            if not idempotent:
+                self.refuse((times - times.lexmin()).domain(), "%s is added twice")
+                late = times.lex_gt_map(times) & self.ascending()
+                self.refuse(late.domain(), "%s meets a later term first")
             mine = [run.times for run in starts if (id(run.tile), run.case) == key]
             if not mine:
                 self.refuse(times.domain(), "%s is added to what was never set")
             for start in mine:
-                late = start.lex_gt_map(times) & begins
+                late = start.lex_gt_map(times) & self.begins()
                 self.refuse(late.domain(), "%s is set after it was added to", points=True)
+
+    def ascending(self) -> Map:
+        """Terms of one point, the one with the lexicographically smaller coordinates first."""
+        reduced = range(len(self.instances) - len(self.points))
+        earlier = " or ".join(
+            "(" + " and ".join([*(f"k{m} = l{m}" for m in range(k)), f"k{k} < l{k}"]) + ")"
+            for k in reduced
+        )
+        first, second = ([*self.xs(), *(f"{c}{k}" for k in reduced)] for c in "kl")
+        head = self.space.parameters
+        return Map(f"{head}{{ [{', '.join(first)}] -> [{', '.join(second)}] : {earlier} }}")
+
+    def begins(self) -> Map:
+        """A point and all its terms."""
+        terms = [f"k{k}" for k in range(len(self.instances) - len(self.points))]
+        head = f"{self.space.parameters}{{ [{', '.join(self.xs())}]"
+        return Map(f"{head} -> [{', '.join([*self.xs(), *terms])}] }}")
+
+    def xs(self) -> list[str]:
+        return [f"x{k}" for k in range(len(self.points))]
 
     def refuse(self, broken: Set, what: str, points: bool = False) -> None:
         found = smallest(broken)
         if found is None:
             return
         sizes, point = found
-        users = [user for user, _ in self.computation.size_names]
-        given = ", ".join(f"{user} = {size}" for user, size in zip(users, sizes, strict=True))
         names = self.points if points or len(point) == len(self.points) else self.instances
         where = ", ".join(f"{name} = {x}" for name, x in zip(names, point, strict=True))
         instance = f"the instance {where or '()'} of {self.stage.label}"
+        given = _given(self.computation, sizes).removeprefix(" ")
         raise PartitionError(
             "prove",
             "the emitted program does not run what was described",
             at=self.of,
-            because=(f"with {given}, " if given else "") + what % instance,
+            because=(f"{given}, " if given else "") + what % instance,
         )
 
 
 def _only(body: tuple[Stmt, ...], buffer: str) -> tuple[Stmt, ...]:
-    """`body` without the stores of other buffers, positions kept by what is left."""
+    """`body` with the stores of other buffers made empty loops, so that positions stay."""
     kept: list[Stmt] = []
     for stmt in body:
         match stmt:
             case Store():
-                if stmt.buffer == buffer:
-                    kept.append(stmt)
-                continue
+                kept.append(stmt if stmt.buffer == buffer else _NOTHING)
             case If():
-                new: Stmt = replace(
-                    stmt, then=_only(stmt.then, buffer), other=_only(stmt.other, buffer)
-                )
-                empty = not new.then and not new.other
+                then, other = _only(stmt.then, buffer), _only(stmt.other, buffer)
+                some = any(s is not _NOTHING for s in (*then, *other))
+                kept.append(replace(stmt, then=then, other=other) if some else _NOTHING)
             case For() | Let() | Tile():
-                new = replace(stmt, body=_only(stmt.body, buffer))
-                empty = not new.body
+                inner = _only(stmt.body, buffer)
+                some = any(s is not _NOTHING for s in inner)
+                kept.append(replace(stmt, body=inner) if some else _NOTHING)
             case Choose():
                 raise PartitionError(
                     "prove",
                     "cannot read a choice inside a loop",
                     because=f"options are read one by one: {format_stmt(stmt).splitlines()[0]}",
                 )
-        if not empty:
-            kept.append(new)
     return tuple(kept)
+
+
+_NOTHING = If(Const(0, "bool"), ())
 
 
 def _nesting(body: tuple[Stmt, ...]) -> int:

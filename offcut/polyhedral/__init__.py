@@ -3,6 +3,7 @@
 from offcut.polyhedral.access import (
     Access,
     StageSets,
+    check_extents,
     check_in_bounds,
     check_parallel,
     coefficient,
@@ -11,7 +12,7 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.instances import Run, project_last, runs
+from offcut.polyhedral.instances import Run, Unbounded, project_last, runs, unbounded
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "Set",
     "Space",
     "StageSets",
+    "Unbounded",
+    "check_extents",
     "check_in_bounds",
     "check_parallel",
     "coefficient",
@@ -30,4 +33,5 @@ __all__ = [
     "smallest",
     "space_of",
     "stage_sets",
+    "unbounded",
 ]

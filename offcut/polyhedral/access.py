@@ -117,6 +117,26 @@ def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> 
             )
 
 
+def check_extents(computation: Computation, space: Space, stage: Stage) -> None:
+    """Refuse `stage` unless every extent is at least 0, at all sizes."""
+    for axis in (*stage.axes, *stage.reduce_axes):
+        text = space.expr(axis.extent, {})
+        assert text is not None
+        found = smallest(space.set((), [f"{text} < 0"]))
+        if found is not None:
+            given = ", ".join(
+                f"{user} = {value}"
+                for (user, _), value in zip(computation.size_names, found[0], strict=True)
+            )
+            raise PartitionError(
+                "represent",
+                f"cannot take the extent {format_expr(axis.extent)}",
+                at=f"axis {stage.label}.{axis.label}",
+                because=f"it is negative with {given}",
+                help=("give the size a larger min", f"assume({format_expr(axis.extent)} >= 0)"),
+            )
+
+
 def check_parallel(sets: StageSets) -> None:
     """Refuse a stage whose instances at different points write one element.
 
@@ -135,8 +155,7 @@ def _describe(
     computation: Computation, names: tuple[str, ...], sizes: tuple[int, ...], point: tuple[int, ...]
 ) -> str:
     given = [
-        f"{user} = {value}"
-        for (user, _), value in zip(computation.size_names, sizes, strict=True)
+        f"{user} = {value}" for (user, _), value in zip(computation.size_names, sizes, strict=True)
     ]
     at = ", ".join(f"{name} = {value}" for name, value in zip(names, point, strict=True))
     return (f"with {', '.join(given)}, " if given else "") + (f"the instance {at}" if at else "it")

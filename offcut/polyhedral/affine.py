@@ -14,8 +14,8 @@ from functools import cached_property
 import islpy as isl
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
-from offcut.core.program import Size
 from offcut.core.index import linear
+from offcut.core.program import Size
 
 Set = isl.Set
 Map = isl.Map

@@ -14,8 +14,8 @@ from typing import assert_never
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Select, substitute
-from offcut.core.printer import format_expr
+from offcut.core.expr import Binary, Const, Expr, substitute
+from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Space
@@ -29,6 +29,7 @@ class Run:
     owned   the instances whose result is kept: those of a padded tile that are in the domain
     outer   how many leading entries of a time say which tile it is
     case    the literals of the bounded values around it
+    place   where in the text it stands: the entries of its time, names for loops
     """
 
     store: Store
@@ -37,6 +38,15 @@ class Run:
     owned: isl.Set
     outer: int
     case: tuple[tuple[str, int], ...]
+    place: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """Sizes at which a bounded value leaves its range, or divides by what is not positive."""
+
+    let: Let
+    sizes: isl.Set
 
 
 @dataclass(frozen=True)
@@ -51,20 +61,79 @@ class _Scope:
 
 
 def runs(
-    space: Space, body: Sequence[Stmt], axes_of: Callable[[Store], Sequence[str]], depth: int
+    space: Space,
+    body: Sequence[Stmt],
+    axes_of: Callable[[Store], Sequence[str]],
+    depth: int,
+    kept_where: Callable[[Store], Sequence[Expr]] = lambda _: (),
 ) -> list[Run]:
     """Every store of `body` with its instances, as sets over the coordinates that `axes_of` names.
 
-    depth   length of the time vectors, at least twice the nesting depth plus one; padded with 0
+    depth       length of the time vectors, at least twice the nesting depth plus one; padded with 0
+    kept_where  conditions under which an instance is more than padding
 
     Raises PartitionError for a bound or a condition that is not quasi-affine.
     """
-    return list(_Reader(space, axes_of, depth).block(body, _Scope()))
+    return list(_Reader(space, axes_of, depth, kept_where).block(body, _Scope()))
+
+
+def unbounded(space: Space, body: Sequence[Stmt]) -> list[Unbounded]:
+    """Every `Let` of `body` whose value can leave its range, where the statement is reached."""
+    reader = _Reader(space, lambda _: (), 0, lambda _: ())
+    return [broken for broken in reader.lets(body, _Scope()) if not broken.sizes.is_empty()]
 
 
 class _Reader:
-    def __init__(self, space: Space, axes_of: Callable[[Store], Sequence[str]], depth: int) -> None:
+    def __init__(
+        self,
+        space: Space,
+        axes_of: Callable[[Store], Sequence[str]],
+        depth: int,
+        kept_where: Callable[[Store], Sequence[Expr]],
+    ) -> None:
         self.space, self.axes_of, self.depth = space, axes_of, depth
+        self.kept_where = kept_where
+
+    def lets(self, body: Sequence[Stmt], scope: _Scope) -> Iterator[Unbounded]:
+        for stmt in body:
+            match stmt:
+                case For():
+                    yield from self.lets(stmt.body, self.inside(stmt, scope))
+                case Tile():
+                    yield from self.lets(stmt.body, scope)
+                case If(condition, then, other):
+                    text = self.condition(condition, scope)
+                    yield from self.lets(then, self.where(scope, text, 0))
+                    yield from self.lets(other, self.where(scope, f"not ({text})", 1))
+                case Choose(options):
+                    for option in options:
+                        yield from self.lets(option.body, scope)
+                case Let(_, lo, hi, value, inner):
+                    facts = [
+                        self.space.facts,
+                        *scope.conditions,
+                        self.outside(value, lo, hi, scope),
+                    ]
+                    loops = ", ".join(v for _, v in scope.names)
+                    exists = f"exists {loops} : " if loops else ""
+                    head = f"{self.space.parameters}{{ [] : {exists}"
+                    sizes = isl.Set(f"{head}{' and '.join(facts)} }}")
+                    yield Unbounded(stmt, sizes)
+                    for literal in range(lo, hi):
+                        now = replace(scope, values=(*scope.values, (stmt.name, literal)))
+                        fixed = (*scope.conditions, self.equals(value, literal, now))
+                        yield from self.lets(inner, replace(now, conditions=fixed))
+                case _:
+                    pass
+
+    def outside(self, value: Expr, lo: int, hi: int, scope: _Scope) -> str:
+        """``value < lo or value >= hi``, or its divisor is not positive."""
+        value = self.closed(value, scope)
+        if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
+            a, b = self.text(value.a, scope), self.text(value.b, scope)
+            return f"({b} <= 0 or {a} < {lo}*({b}) or {a} >= {hi}*({b}))"
+        text = self.text(value, scope)
+        return f"({text} < {lo} or {text} >= {hi})"
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> Iterator[Run]:
         for position, stmt in enumerate(body):
@@ -72,13 +141,8 @@ class _Reader:
 
     def statement(self, stmt: Stmt, scope: _Scope) -> Iterator[Run]:
         match stmt:
-            case For(name, lo, hi, body, _):
-                inner = self.bind(scope, name)
-                x = inner.names[-1][1]
-                bounds = f"{self.text(lo, scope)} <= {x} < {self.text(hi, scope)}"
-                conditions = (*inner.conditions, bounds)
-                inner = replace(inner, conditions=conditions, time=(*scope.time, x))
-                yield from self.block(body, inner)
+            case For():
+                yield from self.block(stmt.body, self.inside(stmt, scope))
             case If(condition, then, other):
                 text = self.condition(condition, scope)
                 yield from self.block(then, self.where(scope, text, 0))
@@ -102,12 +166,9 @@ class _Reader:
                         inner = replace(inner, conditions=(*inner.conditions, text))
                     inner = replace(inner, owned=(*inner.owned, text))
                 yield from self.block(body, replace(inner, tile=stmt, outer=len(scope.time)))
-            case Store(_, _, Select(inside, _, Const()), reduce) if reduce is not None:
-                # A term masked to a literal: only where the condition holds is it the term.
-                text = self.condition(inside, scope)
-                yield self.run(stmt, replace(scope, owned=(*scope.owned, text)))
             case Store():
-                yield self.run(stmt, scope)
+                kept = [self.condition(inside, scope) for inside in self.kept_where(stmt)]
+                yield self.run(stmt, replace(scope, owned=(*scope.owned, *kept)))
             case Choose(options):
                 for position, option in enumerate(options):
                     yield from self.block(
@@ -115,6 +176,12 @@ class _Reader:
                     )
             case _:
                 assert_never(stmt)
+
+    def inside(self, loop: For, scope: _Scope) -> _Scope:
+        inner = self.bind(scope, loop.iter)
+        x = inner.names[-1][1]
+        bounds = f"{self.text(loop.lo, scope)} <= {x} < {self.text(loop.hi, scope)}"
+        return replace(inner, conditions=(*inner.conditions, bounds), time=(*scope.time, x))
 
     def bind(self, scope: _Scope, name: str) -> _Scope:
         return replace(scope, names=(*scope.names, (name, f"v{len(scope.names)}")))
@@ -151,6 +218,13 @@ class _Reader:
 
     def run(self, store: Store, scope: _Scope) -> Run:
         bound = dict(scope.names)
+        free = [axis for axis in self.axes_of(store) if axis not in bound]
+        if free:
+            raise PartitionError(
+                "prove",
+                f"cannot tell the instances of {format_stmt(store)}",
+                because=f"no loop around it is over {', '.join(free)}",
+            )
         coordinates = [bound[axis] for axis in self.axes_of(store)]
         others = [v for _, v in scope.names if v not in coordinates]
         time = [*scope.time, *("0" for _ in range(self.depth - len(scope.time)))]
@@ -162,7 +236,7 @@ class _Reader:
         times = Map(f"{head} -> [{', '.join(time_names)}] : {exists}{facts} and {equal} }}")
         kept = " and ".join([facts, *scope.owned])
         owned = isl.Set(f"{head} : {exists}{kept} }}")
-        return Run(store, scope.tile, times, owned, scope.outer, scope.values)
+        return Run(store, scope.tile, times, owned, scope.outer, scope.values, scope.time)
 
 
 def _not_affine(expr: Expr) -> PartitionError:
@@ -182,6 +256,4 @@ def project_last(
         n = times.dim(isl.dim_type.in_) - points_left
         return times.project_out(isl.dim_type.in_, points_left, n)
     assert times_left is not None
-    return times.project_out(
-        isl.dim_type.out, times_left, times.dim(isl.dim_type.out) - times_left
-    )
+    return times.project_out(isl.dim_type.out, times_left, times.dim(isl.dim_type.out) - times_left)

@@ -368,6 +368,6 @@ def test_a_reduction_is_drawn_under_its_name() -> None:
         "body 4 × 5: loops, 76.9 %",
         "tail 4 × 5 pad: loops, 15.4 %",
         "tail 4 × 5 shift: loops, 6.41 %",
-        "corner 4 × 5 pad: loops, 1.28 %",
+        "corner 4 × 5 shift: loops, 1.28 %",
         "executed, not owned",
     ]

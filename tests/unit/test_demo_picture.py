@@ -29,8 +29,8 @@ def test_every_contender_is_measured_at_every_length_and_the_naive_one_at_a_few(
 
     curves = {curve.name: curve for curve in measure(layers("auto", "guard"), LAYER, lengths, 0.0)}
 
-    assert [length for length, _ in curves["auto"].medians()] == lengths
-    assert [length for length, _ in curves["guard"].medians()] == spread(lengths, 6)
+    assert [length for length, _ in curves["auto"].points()] == lengths
+    assert [length for length, _ in curves["guard"].points()] == spread(lengths, 6)
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:

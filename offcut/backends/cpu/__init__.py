@@ -1,0 +1,1 @@
+"""The CPU: row-block microkernels, loop programs to LLVM IR, object code, calls."""

@@ -24,7 +24,6 @@ from offcut.core.program import Kind, Panels
 from offcut.costmodel import Hardware, load, with_cache
 from offcut.partition import check_program
 
-
 Shapes = tuple[tuple[int, int], ...]
 
 
@@ -151,7 +150,6 @@ def _unpacked(payload: bytes, host: Host, fresh: bool) -> Code:
         parts.append(payload[8:end])
         payload = payload[end:]
     layouts = tuple(
-        (name, None if layout is None else Panels(*layout))
-        for name, layout in json.loads(parts[0])
+        (name, None if layout is None else Panels(*layout)) for name, layout in json.loads(parts[0])
     )
     return Code(jit.load(parts[1:], host), layouts, fresh)

@@ -76,7 +76,11 @@ def read(name: str) -> bytes | None:
         data = path.read_bytes()
     except OSError:
         return None
-    head, digest, payload = data[: len(_MAGIC)], data[len(_MAGIC) :][:_DIGEST], data[len(_MAGIC) + _DIGEST :]
+    head, digest, payload = (
+        data[: len(_MAGIC)],
+        data[len(_MAGIC) :][:_DIGEST],
+        data[len(_MAGIC) + _DIGEST :],
+    )
     if head == _MAGIC and hashlib.sha256(payload).digest() == digest:
         return payload
     debug.note(1, f"cache: {name} is damaged, rebuilt")

@@ -138,7 +138,9 @@ class Elements:
             word = {"abs": "fabs", "sqrt": "sqrt"}[op]
             name = f"llvm.{word}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
             return self.rounded(self.f.call(kind, name, f"{kind} {a}", kind), dtype)
-        return self.rounded(self._function(op, "float64" if dtype == "float64" else "float32", a), dtype)
+        return self.rounded(
+            self._function(op, "float64" if dtype == "float64" else "float32", a), dtype
+        )
 
     def _function(self, op: str, dtype: str, a: str) -> str:
         name = vector_math.symbol(op, dtype, self.lanes)
@@ -176,7 +178,9 @@ class Elements:
         if old in FLOATS and new in FLOATS:
             wide = a
             if before != after:
-                wide = self.f.let(f"{'fpext' if after.endswith('double>') else 'fptrunc'} {before} {a} to {after}")
+                wide = self.f.let(
+                    f"{'fpext' if after.endswith('double>') else 'fptrunc'} {before} {a} to {after}"
+                )
             return self.rounded(wide, new) if new in SMALL_FLOATS else wide
         if old in FLOATS:
             sign = "u" if new == "uint8" else "s"
@@ -238,7 +242,9 @@ class Elements:
         magnitude = self._op("and", bits, 0x7FFFFFFF)
         # Normal: round the mantissa to 10 bits. Denormal: adding 0.5 aligns it to 2^-24.
         odd = self._op("and", self._op("lshr", magnitude, 13), 1)
-        rebiased = self.f.let(f"add {i32} {self._op('add', magnitude, 0xC8000FFF - (1 << 32))}, {odd}")
+        rebiased = self.f.let(
+            f"add {i32} {self._op('add', magnitude, 0xC8000FFF - (1 << 32))}, {odd}"
+        )
         normal = self._op("lshr", rebiased, 13)
         number = self.f.let(f"bitcast {i32} {magnitude} to {f32}")
         aligned = self.f.let(f"fadd {f32} {number}, splat (float 5.0e-01)")
@@ -246,8 +252,12 @@ class Elements:
         small = self.f.let(f"icmp ult {i32} {magnitude}, splat (i32 {113 << 23})")
         value = self.f.let(f"select <{self.lanes} x i1> {small}, {i32} {denormal}, {i32} {normal}")
         large = self.f.let(f"icmp uge {i32} {magnitude}, splat (i32 {0x477FF000})")
-        value = self.f.let(f"select <{self.lanes} x i1> {large}, {i32} splat (i32 31744), {i32} {value}")
-        value = self.f.let(f"select <{self.lanes} x i1> {nan}, {i32} splat (i32 32256), {i32} {value}")
+        value = self.f.let(
+            f"select <{self.lanes} x i1> {large}, {i32} splat (i32 31744), {i32} {value}"
+        )
+        value = self.f.let(
+            f"select <{self.lanes} x i1> {nan}, {i32} splat (i32 32256), {i32} {value}"
+        )
         return self.f.let(f"trunc {i32} {self.f.let(f'or {i32} {value}, {sign}')} to {i16}")
 
     def _op(self, word: str, a: str, constant: int) -> str:

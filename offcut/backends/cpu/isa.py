@@ -82,9 +82,13 @@ def _host(hidden_text: str) -> Host:
     # Without a base feature LLVM may not use what is built on it.
     drop = set(hidden)
     if "avx512f" in hidden:
-        drop |= {name for name in there if name.startswith("avx512") or name.startswith("amx")}
+        drop |= {name for name in there if name.startswith(("avx512", "amx"))}
     if "avx2" in hidden:
-        drop |= {name for name in there if name.startswith(("avx", "amx", "fma", "f16c", "vaes", "vpclmul"))}
+        drop |= {
+            name
+            for name in there
+            if name.startswith(("avx", "amx", "fma", "f16c", "vaes", "vpclmul"))
+        }
     features = frozenset(name for name, on in there.items() if on and name not in drop)
     isa = next(isa for isa in ISAS if isa.features <= features)
     return Host(llvm.get_process_triple(), features, isa)

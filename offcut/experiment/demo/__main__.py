@@ -1,25 +1,14 @@
 """`python -m offcut.experiment.demo`: run the demo and print its report."""
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+from offcut.experiment.timing import restart_single_threaded
+
 EXTRA = ("scipy", "matplotlib")
-
-
-def one_thread() -> None:
-    """Start this program again with one thread for numpy's library, unless it already has one.
-
-    The library reads its thread count when it is loaded, which importing offcut may have done.
-    """
-    wanted = dict.fromkeys(THREADS, "1")
-    if any(os.environ.get(name) != count for name, count in wanted.items()):
-        sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **wanted})
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,7 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
         query=chosen.query or QUERY,
     )
     if chosen.quick:
-        options = replace(options, count=40, every_length=False, checked=6, picture_seconds=1.0)
+        options = replace(
+            options,
+            count=40,
+            every_length=False,
+            checked=6,
+            picture_seconds=4.0,
+            picture_lengths=24,
+        )
     console = Console()
     try:
         result = run(options, console)
@@ -66,5 +62,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    one_thread()
+    restart_single_threaded()
     sys.exit(main())

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import erf
 
 import offcut as oc
+import offcut.pipeline  # now, so that no compile is charged for imports
 from offcut.experiment.demo.tokens import LONGEST
 from offcut.experiment.demo.weights import Array, Linear
 

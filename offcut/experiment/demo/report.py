@@ -47,7 +47,8 @@ def facts(result: Result, threads: str) -> Table:
         ("truncated", f"{cut} of them, and {result.truncated} of the text, to {LONGEST} tokens"),
         (
             "compiles",
-            f"{len(result.compiles)} for {len(shapes)} layer shapes, {seconds:.2f} s in all;"
+            f"{len(result.compiles)} for {len(shapes)} layer shapes, {seconds:.2f} s in all, proof"
+            f" and packing included (less where an earlier run left object code in the cache);"
             f" {result.compiles_later} more from the first sentence to the last",
         ),
         (

@@ -34,6 +34,7 @@ class Options:
     query             sentence whose nearest neighbours are shown
     checked           sentences compared with float64
     picture_seconds   time spent on measuring for the picture
+    picture_lengths   lengths measured for it
     """
 
     everything: bool = False
@@ -44,6 +45,7 @@ class Options:
     query: str = QUERY
     checked: int = 60
     picture_seconds: float = 15.0
+    picture_lengths: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def run(options: Options, console: Console) -> Result:
             file,
             options.picture_seconds,
             advance,
+            count=options.picture_lengths,
         )
     return Result(
         options=options,

