@@ -16,6 +16,7 @@ from offcut.core.computation import Names, Stage, StageAxis
 from offcut.core.dtypes import FLOATS, neutral
 from offcut.core.expr import Const, Expr, Logic, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
+from offcut.errors import InternalError
 from offcut.partition.segments import loops
 from offcut.partition.strategies import Segment, Strategy, both, segments
 
@@ -27,7 +28,8 @@ class AxisCut:
     tile       the largest tile, in iterations
     heights    the tile sizes there are, for `ladder`; None: every one up to `tile`
     by_height  instead, for columns: tile and heights by the height of the row tile around
-    group      tiles are visited in groups of this many iterations, outermost; None: no groups
+    group      tiles are visited in groups of this many iterations, outermost; a multiple of every
+               tile; None: no groups
     """
 
     axis: str
@@ -92,6 +94,29 @@ class _At:
     heights: tuple[tuple[str, tuple[int, int]], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """A cache group of an axis: where it starts, how long it is, and which segment of groups it is."""
+
+    start: Expr
+    extent: Expr
+    groups: Segment
+
+    def whole(self, segment: Segment) -> Segment:
+        """`segment` of one group, as what it owns of the axis over all groups."""
+        lo, hi = segment.owned
+        if self.groups.count is None:
+            owned = (ix.add(self.groups.start, lo), ix.add(self.groups.start, hi))
+        elif (ix.literal(lo), hi) == (0, self.extent):
+            owned = self.groups.owned
+        else:
+            raise InternalError("a cache group that is no multiple of its tiles")
+        when = segment.when
+        if self.groups.when is not None:
+            when = both(when, self.groups.when)
+        return replace(segment, owned=owned, when=when)
+
+
 class _Builder:
     def __init__(
         self,
@@ -127,23 +152,22 @@ class _Builder:
             body: tuple[Stmt, ...] = ()
             for segment in segments(Strategy.LADDER, extent, cut.group):
 
-                def inside(start: Expr, height: Expr, position: int = position) -> tuple[Stmt, ...]:
-                    return self.level(0, _At(), {position: (start, height)})
+                def inside(
+                    start: Expr, height: Expr, position: int = position, of: Segment = segment
+                ) -> tuple[Stmt, ...]:
+                    return self.level(0, _At(), {position: _Window(start, height, of)})
 
                 body += loops(segment, f"{cut.axis}_group", self.names, inside)
             return body
         return self.level(0, _At(), {})
 
-    def level(
-        self, depth: int, at: _At, window: Mapping[int, tuple[Expr, Expr]]
-    ) -> tuple[Stmt, ...]:
-        """The cut at `depth` and all inside it; `window` limits an axis to a cache group."""
+    def level(self, depth: int, at: _At, windows: Mapping[int, _Window]) -> tuple[Stmt, ...]:
+        """The cut at `depth` and all inside it; a window limits an axis to a cache group."""
         if depth == len(self.cuts):
             return self.tile(at)
         cut = self.cuts[depth]
-        base, extent = window.get(depth, (ix.const(0), self.extents[cut.axis]))
         if not cut.by_height:
-            return self.segmented(depth, at, window, cut, base, extent)
+            return self.segmented(depth, at, windows, cut)
         row, (low, high) = at.heights[-1]
         height = next(axis.extent for axis in at.axes if axis.iter == row)
         body: tuple[Stmt, ...] = ()
@@ -156,7 +180,7 @@ class _Builder:
                 heights=(*at.heights[:-1], (row, bounds)),
                 parts=(*at.parts[:-1], (row, _of_heights(at.parts[-1][1], *bounds))),
             )
-            inner = self.segmented(depth, limited, window, own, base, extent)
+            inner = self.segmented(depth, limited, windows, own)
             condition = ix.compare("<=", height, last)
             body = (If(condition, inner, body),) if body else inner
         return body
@@ -165,18 +189,15 @@ class _Builder:
         self,
         depth: int,
         at: _At,
-        window: Mapping[int, tuple[Expr, Expr]],
+        windows: Mapping[int, _Window],
         cut: AxisCut,
-        base: Expr,
-        extent: Expr,
     ) -> tuple[Stmt, ...]:
         body: tuple[Stmt, ...] = ()
-        whole = segments(cut.strategy, self.extents[cut.axis], cut.tile, cut.heights)
+        window = windows.get(depth)
+        base = ix.const(0) if window is None else window.start
+        extent = self.extents[cut.axis] if window is None else window.extent
         for segment in segments(cut.strategy, extent, cut.tile, cut.heights):
-            # A cache group cuts as the whole axis does: its tiles are some of the whole's tiles.
-            part = next(
-                (w for w in whole if (w.form, w.role, w.heights) == _kind(segment)), segment
-            )
+            part = segment if window is None else window.whole(segment)
 
             def inside(
                 start: Expr, height: Expr, segment: Segment = segment, part: Segment = part
@@ -192,7 +213,7 @@ class _Builder:
                     where,
                     (*at.heights, (cut.axis, segment.heights)),
                 )
-                return self.level(depth + 1, inner, window)
+                return self.level(depth + 1, inner, windows)
 
             body += loops(segment, cut.axis, self.names, inside)
         return body
@@ -266,10 +287,6 @@ def _of_heights(segment: Segment, low: int, high: int) -> Segment:
         if not all_are:
             when = both(when, ix.compare(op, segment.height, limit))
     return replace(segment, heights=(low, high), when=when)
-
-
-def _kind(segment: Segment) -> tuple[Form, Role, tuple[int, int]]:
-    return segment.form, segment.role, segment.heights
 
 
 def _neutral_outside(update: Store, inside: Expr) -> Store:

@@ -6,12 +6,12 @@ run, are compared. `Partition.prove` does it; ``OFFCUT_VERIFY=1`` does it for ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import neutral
-from offcut.core.expr import Const, Expr, Load, Select, Var, dtype_of, rewrite, substitute, walk
+from offcut.core.expr import Const, Expr, Load, Select, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Program, Stmt, Store, Tile, blocks
 from offcut.errors import PartitionError
@@ -27,6 +27,7 @@ from offcut.polyhedral import (
     space_of,
     stage_sets,
     unbounded,
+    where_equal,
 )
 
 
@@ -80,9 +81,7 @@ def _is_copy(stage: Stage) -> bool:
     return isinstance(stage.body, Load)
 
 
-def _check_bounded(
-    computation: Computation, space: Space, body: tuple[Stmt, ...], of: str
-) -> None:
+def _check_bounded(computation: Computation, space: Space, body: tuple[Stmt, ...], of: str) -> None:
     for broken in unbounded(space, body):
         found = smallest(broken.sizes)
         assert found is not None
@@ -101,9 +100,7 @@ def _given(computation: Computation, sizes: Sequence[int]) -> str:
     return f" with {given}" if given else ""
 
 
-def _check_stages_in_order(
-    computation: Computation, found: dict[str, list[Run]], of: str
-) -> None:
+def _check_stages_in_order(computation: Computation, found: dict[str, list[Run]], of: str) -> None:
     """A stage runs after the stages that it reads: in a later statement, or in its own tile, at its
     own point, further down.
     """
@@ -155,20 +152,46 @@ class _Check:
     def body(self, mine: tuple[Stmt, ...]) -> list[Run]:
         depth = 2 * _nesting(mine) + 2
         found = runs(self.space, mine, self.axes_of, depth, self.kept_where)
-        domain = stage_sets(self.space, self.stage).domain
+        for sizes, here in self.cases(found, self.space.context, ()):
+            self.check(here, sizes)
+        return found
+
+    def cases(
+        self, found: Sequence[Run], sizes: Set, fixed: tuple[Expr, ...]
+    ) -> Iterator[tuple[Set, list[Run]]]:
+        """The runs literal by literal of their bounded values, each with the sizes that it is for."""
+        values = [value for run in found for value, _ in run.case if value not in fixed]
+        known = {size.name for size in self.space.sizes}
+        value = next((v for v in values if variables(v) <= known), None)
+        if value is None:
+            yield sizes, [_restricted(run, sizes) for run in found] if fixed else list(found)
+            return
+        left = sizes
+        literals = {q for run in found for v, q in run.case if v == value}
+        for literal in sorted(literals):
+            here = sizes & where_equal(self.space, value, literal)
+            left = left - here
+            mine = [run for run in found if dict(run.case).get(value, literal) == literal]
+            if not here.is_empty():
+                yield from self.cases(mine, here, (*fixed, value))
+        if not left.is_empty():
+            without = [run for run in found if value not in dict(run.case)]
+            yield from self.cases(without, left, (*fixed, value))
+
+    def check(self, found: Sequence[Run], sizes: Set) -> None:
+        domain = stage_sets(self.space, self.stage).domain.intersect_params(sizes)
         if self.stage.reducer is None:
             self.check_set(found, domain, "")
             self.check_once(found)
-            return found
+            return
         starts = [run for run in found if run.store.reduce is None]
         updates = [run for run in found if run.store.reduce is not None]
         unreduced = replace(self.stage, reduce_axes=(), body=self.stage.value)
-        points = stage_sets(self.space, unreduced).domain
+        points = stage_sets(self.space, unreduced).domain.intersect_params(sizes)
         self.check_set(starts, points, "the start of ")
         self.check_set(updates, domain, "")
         self.check_once(updates)
         self.check_order(starts, updates)
-        return found
 
     def axes_of(self, store: Store) -> list[str]:
         return self.points if store.reduce is None else self.instances
@@ -248,7 +271,7 @@ class _Check:
     def check_order(self, starts: Sequence[Run], updates: Sequence[Run]) -> None:
         """Inside a tile: the start, then every term once, ascending (max and min take any order)."""
         idempotent = self.stage.reducer in ("max", "min")
-        groups: dict[tuple[int, tuple[tuple[str, int], ...]], Map] = {}
+        groups: dict[tuple[int, tuple[tuple[Expr, int], ...]], Map] = {}
         for run in updates:
             key = (id(run.tile), run.case)
             times = run.times.intersect_domain(run.owned)
@@ -300,6 +323,11 @@ class _Check:
             at=self.of,
             because=(f"{given}, " if given else "") + what % instance,
         )
+
+
+def _restricted(run: Run, sizes: Set) -> Run:
+    times, owned = run.times.intersect_params(sizes), run.owned.intersect_params(sizes)
+    return replace(run, times=times, owned=owned)
 
 
 def _only(body: tuple[Stmt, ...], buffer: str) -> tuple[Stmt, ...]:

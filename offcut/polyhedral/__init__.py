@@ -12,7 +12,7 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.instances import Run, Unbounded, project_last, runs, unbounded
+from offcut.polyhedral.instances import Run, Unbounded, project_last, runs, unbounded, where_equal
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "space_of",
     "stage_sets",
     "unbounded",
+    "where_equal",
 ]

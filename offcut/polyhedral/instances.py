@@ -14,7 +14,7 @@ from typing import assert_never
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, substitute
+from offcut.core.expr import Binary, Compare, Const, Expr, substitute
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
 from offcut.errors import PartitionError
@@ -28,7 +28,7 @@ class Run:
     times   ``instance -> time``, the executed instances; a tile's own axes take no time
     owned   the instances whose result is kept: those of a padded tile that are in the domain
     outer   how many leading entries of a time say which tile it is
-    case    the literals of the bounded values around it
+    case    the bounded values around it, each with its literal
     place   where in the text it stands: the entries of its time, names for loops
     """
 
@@ -37,7 +37,7 @@ class Run:
     times: isl.Map
     owned: isl.Set
     outer: int
-    case: tuple[tuple[str, int], ...]
+    case: tuple[tuple[Expr, int], ...]
     place: tuple[str, ...]
 
 
@@ -56,6 +56,7 @@ class _Scope:
     time: tuple[str, ...] = ()
     names: tuple[tuple[str, str], ...] = ()
     values: tuple[tuple[str, int], ...] = ()
+    case: tuple[tuple[Expr, int], ...] = ()
     tile: Tile | None = None
     outer: int = 0
 
@@ -81,6 +82,12 @@ def unbounded(space: Space, body: Sequence[Stmt]) -> list[Unbounded]:
     """Every `Let` of `body` whose value can leave its range, where the statement is reached."""
     reader = _Reader(space, lambda _: (), 0, lambda _: ())
     return [broken for broken in reader.lets(body, _Scope()) if not broken.sizes.is_empty()]
+
+
+def where_equal(space: Space, value: Expr, literal: int) -> isl.Set:
+    """The sizes at which a bounded value is `literal`."""
+    text = _Reader(space, lambda _: (), 0, lambda _: ()).equals(value, literal, _Scope())
+    return space.set((), [text]).params()
 
 
 class _Reader:
@@ -144,14 +151,21 @@ class _Reader:
             case For():
                 yield from self.block(stmt.body, self.inside(stmt, scope))
             case If(condition, then, other):
-                text = self.condition(condition, scope)
-                yield from self.block(then, self.where(scope, text, 0))
-                yield from self.block(other, self.where(scope, f"not ({text})", 1))
+                text, known = self.condition(condition, scope), self.decided(condition, scope)
+                if known is not False:
+                    yield from self.block(then, self.where(scope, text, 0))
+                if known is not True:
+                    yield from self.block(other, self.where(scope, f"not ({text})", 1))
             case Let(name, lo, hi, value, body):
                 for literal in range(lo, hi):
-                    inner = replace(scope, values=(*scope.values, (name, literal)))
-                    conditions = (*scope.conditions, self.equals(value, literal, inner))
-                    yield from self.block(body, replace(inner, conditions=conditions))
+                    fixed = self.equals(value, literal, scope)
+                    inner = replace(
+                        scope,
+                        values=(*scope.values, (name, literal)),
+                        case=(*scope.case, (self.closed(value, scope), literal)),
+                        conditions=(*scope.conditions, fixed),
+                    )
+                    yield from self.block(body, inner)
             case Tile(axes, body, where, form, _, _):
                 inner = scope
                 for axis in axes:
@@ -204,6 +218,13 @@ class _Reader:
             raise _not_affine(closed)
         return text
 
+    def decided(self, condition: Expr, scope: _Scope) -> bool | None:
+        """Whether a comparison holds once the bounded values are fixed; None where sizes decide."""
+        closed = self.closed(condition, scope)
+        if isinstance(closed, Compare):
+            closed = ix.compare(closed.op, closed.a, closed.b)
+        return bool(closed.value) if isinstance(closed, Const) else None
+
     def closed(self, expr: Expr, scope: _Scope) -> Expr:
         values: dict[str, Expr] = {name: ix.const(value) for name, value in scope.values}
         return ix.simplify(substitute(expr, values)) if values else expr
@@ -226,17 +247,14 @@ class _Reader:
                 because=f"no loop around it is over {', '.join(free)}",
             )
         coordinates = [bound[axis] for axis in self.axes_of(store)]
-        others = [v for _, v in scope.names if v not in coordinates]
         time = [*scope.time, *("0" for _ in range(self.depth - len(scope.time)))]
-        head = f"{self.space.parameters}{{ [{', '.join(coordinates)}]"
-        facts = " and ".join([self.space.facts, *scope.conditions])
-        exists = f"exists {', '.join(others)} : " if others else ""
-        time_names = [f"w{k}" for k in range(len(time))]
-        equal = " and ".join(f"{w} = {t}" for w, t in zip(time_names, time, strict=True))
-        times = Map(f"{head} -> [{', '.join(time_names)}] : {exists}{facts} and {equal} }}")
-        kept = " and ".join([facts, *scope.owned])
-        owned = isl.Set(f"{head} : {exists}{kept} }}")
-        return Run(store, scope.tile, times, owned, scope.outer, scope.values, scope.time)
+        head = f"{self.space.parameters}{{ [{', '.join(coordinates)}] -> [{', '.join(time)}]"
+        facts = [self.space.facts, *scope.conditions]
+        times = Map(f"{head} : {' and '.join(facts)} }}")
+        owned = times
+        if scope.owned:
+            owned = Map(f"{head} : {' and '.join([*facts, *scope.owned])} }}")
+        return Run(store, scope.tile, times, owned.domain(), scope.outer, scope.case, scope.time)
 
 
 def _not_affine(expr: Expr) -> PartitionError:

@@ -109,9 +109,7 @@ class Lowered:
     tiles: tuple[tuple[str, fma.Variant, tuple[tuple[int, int], ...]], ...]
 
 
-def lower(
-    program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr
-) -> Lowered:
+def lower(program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr) -> Lowered:
     """`program` for an instruction set.
 
     work   of a call, in instances, by which it is judged worth letting other threads run
@@ -617,9 +615,7 @@ class _Lowering:
         e = self.elements(lanes.width)
         name = f"@table{len(self.tables)}"
         entries = ", ".join(f"double {e.scalar(v, 'float64')}" for v in values)
-        self.tables[name] = (
-            f"{name} = internal constant [{len(values)} x double] [{entries}]"
-        )
+        self.tables[name] = f"{name} = internal constant [{len(values)} x double] [{entries}]"
         address = self.f.let(f"getelementptr double, ptr {name}, i64 {self.scalar(index)}")
         return e.splat(self.f.let(f"load double, ptr {address}"), "float64")
 
@@ -1180,9 +1176,7 @@ def bytes_of(buffer: Buffer) -> Expr:
 
 def low_point(tile: Tile, buffer: str) -> tuple[str, ...]:
     """The coordinates at which the tile stores `buffer`."""
-    store = next(
-        s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer
-    )
+    store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
     return tuple(part.name for part in store.index if isinstance(part, Var))
 
 

@@ -40,6 +40,8 @@ from offcut.partition import (
 from offcut.polyhedral import coefficient, space_of
 
 CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
+GROUPS = (96, 48, 24, 12, 6, 4, 2)  # panels: multiples of many widths
+GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 
 
@@ -255,7 +257,11 @@ class _Planner:
         depth, columns = Var(found.depth), Var(found.columns or "")
         rest = [part for part in load.index if part not in (depth, columns)]
         plain = load.index.count(depth) == 1 and load.index.count(columns) == 1
-        if len(uses) != 1 or not plain or any({found.depth, found.columns} & variables(r) for r in rest):
+        if (
+            len(uses) != 1
+            or not plain
+            or any({found.depth, found.columns} & variables(r) for r in rest)
+        ):
             return None
         rows, cols = load.index.index(depth), load.index.index(columns)
         return Panels(rows, cols, found.microkernel.panel)
@@ -276,19 +282,22 @@ class _Planner:
             lead, packing = self.packed(position, lead, found)
             before, group = (packing,), (lead, *group[1:])
             found = next(
-                way for way in all_matches(lead, (found.microkernel,))
+                way
+                for way in all_matches(lead, (found.microkernel,))
                 if (way.rows, way.columns, way.depth) == (found.rows, found.columns, found.depth)
             )
         cut = {found.rows, found.columns}
-        asked = {a.name: self.by_axis[position, a.name] for a in lead.axes if (position, a.name) in self.by_axis}
+        asked = {
+            a.name: self.by_axis[position, a.name]
+            for a in lead.axes
+            if (position, a.name) in self.by_axis
+        }
         others = tuple(
             self.divided(lead, AxisCut(name, strategy, 8))
             for name, strategy in asked.items()
             if name not in cut
         )
-        outer = tuple(
-            a.name for a in lead.axes if a.name not in cut and a.name not in asked
-        )
+        outer = tuple(a.name for a in lead.axes if a.name not in cut and a.name not in asked)
         columns = self.column_cut(lead, found, asked)
         ways = []
         for strategy in self.row_strategies(found, asked):
@@ -331,7 +340,7 @@ class _Planner:
         limit = self.group_size(lead, found)
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
         for rows, options in fma.widths(self.isa).items():
-            heights = tuple(w * lanes for w in options if w * lanes <= limit)
+            heights = tuple(w * lanes for w in options if limit % (w * lanes) == 0)
             if classes and classes[-1][2] == heights:
                 classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
             else:
@@ -342,15 +351,13 @@ class _Planner:
         return (AxisCut(name, Strategy.LADDER, 0, None, tuple(classes), group=limit),)
 
     def group_size(self, lead: Stage, found: Match) -> int:
-        """Columns of B that fit half the nearest cache, a power of two times the panel."""
+        """Columns of B that a cache group holds: of `GROUPS` panels, what fits the nearest cache."""
         extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
         depth = ix.literal(extent) or 1024
-        item = ITEM_BYTES[found.packed.dtype]
-        room = self.hardware.nearest_bytes // 2 // max(depth * item, 1)
-        columns = found.microkernel.panel * 2
-        while columns * 2 <= room and columns < 64 * found.microkernel.panel:
-            columns *= 2
-        return columns
+        panel_bytes = found.microkernel.panel * max(depth, 1) * ITEM_BYTES[found.packed.dtype]
+        room = GROUP_SHARE * self.hardware.nearest_bytes
+        panels = next((n for n in GROUPS if n * panel_bytes <= room), GROUPS[-1])
+        return panels * found.microkernel.panel
 
     def packed(self, position: int, lead: Stage, found: Match) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the group that makes it."""
@@ -377,9 +384,7 @@ class _Planner:
 
     # -- cost --------------------------------------------------------------------------------
 
-    def cost(
-        self, lead: Stage, found: Match, strategy: Strategy | None, operand: _Operand
-    ) -> Expr:
+    def cost(self, lead: Stage, found: Match, strategy: Strategy | None, operand: _Operand) -> Expr:
         """Predicted seconds of one way, as an expression in the sizes."""
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
         repeats: Expr = ix.const(1)
@@ -412,9 +417,7 @@ class _Planner:
         return Blocks(tuple(step), tuple(startup))
 
 
-def _runs(
-    strategy: Strategy | None, rows: Expr, tile: int
-) -> tuple[tuple[Expr, Expr], ...]:
+def _runs(strategy: Strategy | None, rows: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
     """(count, height) of the blocks that a strategy makes of the rows, in order."""
     full, left = ix.floordiv(rows, tile), ix.mod(rows, tile)
     one = ix.const(1)

@@ -1,0 +1,378 @@
+"""Programs of several computations, of other element types and of other access patterns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, agreed, build, floats, poisoned
+from scipy import special
+
+import offcut as oc
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.tensor import Tensor
+
+m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
+X, Y = oc.placeholder((m, n), name="X"), oc.placeholder((m, n), name="Y")
+G, B = oc.placeholder((n,), name="G"), oc.placeholder((n,), name="B")
+W = oc.placeholder((n, 24), name="W")
+r, s = oc.reduce_axis(n, "r"), oc.reduce_axis(n, "s")
+ROWS, COLUMNS = [0, 1, 13, 15], [1, 7, 16, 17, 65]
+
+
+def rowwise(fn: Callable[[Any], Any], name: str) -> Tensor:
+    return oc.compute((m,), fn, name=name)
+
+
+def pointwise(fn: Callable[[Any, Any], Any], name: str = "Z") -> Tensor:
+    return oc.compute((m, n), fn, name=name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program over X and what else it reads, and the same in numpy, in float64."""
+
+    output: Tensor
+    inputs: tuple[Tensor, ...]
+    reference: Callable[..., Any]
+
+
+def softmax() -> Tensor:
+    top = rowwise(lambda i: oc.max(X[i, r], axis=r), "top")
+    e = pointwise(lambda i, j: oc.exp(X[i, j] - top[i]), "e")
+    total = rowwise(lambda i: oc.sum(e[i, s], axis=s), "total")
+    return pointwise(lambda i, j: e[i, j] / total[i], "soft")
+
+
+def layernorm() -> Tensor:
+    count = oc.cast(n, "float32")
+    mean = rowwise(lambda i: oc.sum(X[i, r], axis=r) / count, "mean")
+    centred = pointwise(lambda i, j: X[i, j] - mean[i], "centred")
+    spread = rowwise(lambda i: oc.sum(centred[i, s] * centred[i, s], axis=s) / count, "spread")
+    return pointwise(lambda i, j: centred[i, j] / oc.sqrt(spread[i] + 1e-5) * G[j] + B[j])
+
+
+def normalised(x: Array, g: Array, b: Array) -> Array:
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5) * g + b
+
+
+def shaped(shape: tuple[Any, ...], fn: Callable[..., Any]) -> Tensor:
+    return oc.compute(shape, fn, name="Z")
+
+
+relu = pointwise(lambda i, j: oc.maximum(X[i, j] + B[j], 0.0), "relu")
+soft = softmax()
+hidden = oc.compute(
+    (m, 24), lambda i, c: oc.maximum(oc.sum(X[i, r] * W[r, c], axis=r), 0.0), name="hidden"
+)
+t = oc.reduce_axis(24, "t")
+rows_of = oc.reduce_axis(m, "q")
+
+CASES = {
+    "softmax": Case(soft, (X,), lambda x: special.softmax(x, axis=1)),
+    "layer norm": Case(layernorm(), (X, G, B), normalised),
+    "mean": Case(
+        rowwise(lambda i: oc.sum(X[i, r], axis=r) / oc.cast(n, "float32"), "Z"),
+        (X,),
+        lambda x: x.mean(axis=1),
+    ),
+    "mean of columns": Case(
+        shaped((n,), lambda j: oc.sum(X[rows_of, j], axis=rows_of)), (X,), lambda x: x.sum(axis=0)
+    ),
+    "a producer before a contraction": Case(
+        shaped((m, 24), lambda i, c: oc.sum(relu[i, r] * W[r, c], axis=r)),
+        (X, B, W),
+        lambda x, b, w: np.maximum(x + b, 0) @ w,
+    ),
+    "softmax before a contraction": Case(
+        shaped((m, 24), lambda i, c: oc.sum(soft[i, r] * W[r, c], axis=r)),
+        (X, W),
+        lambda x, w: special.softmax(x, axis=1) @ w,
+    ),
+    "two contractions in a row": Case(
+        pointwise(lambda i, j: oc.sum(hidden[i, t] * W[j, t], axis=t)),
+        (X, W),
+        lambda x, w: np.maximum(x @ w, 0) @ w.T,
+    ),
+    "transposed": Case(
+        shaped((n, m), lambda j, i: X[i, j] * 2.0), (X,), lambda x: x.T * 2
+    ),
+    "a border": Case(
+        pointwise(lambda i, j: oc.where((i >= 1) & (j >= 1), X[i - 1, j - 1], 0.0)),
+        (X,),
+        lambda x: np.pad(x, ((1, 0), (1, 0)))[:-1, :-1],
+    ),
+    "three neighbours inside two borders": Case(
+        pointwise(
+            lambda i, j: X[i, j]
+            + oc.where(j >= 1, X[i, j - 1], 0.0)
+            + oc.where(j + 1 < n, X[i, j + 1], 0.0)
+        ),
+        (X,),
+        lambda x: x + np.pad(x, ((0, 0), (1, 0)))[:, :-1] + np.pad(x, ((0, 0), (0, 1)))[:, 1:],
+    ),
+    "reversed": Case(
+        pointwise(lambda i, j: X[m - 1 - i, n - 1 - j]), (X,), lambda x: x[::-1, ::-1]
+    ),
+    "every second column": Case(
+        shaped((m, n // 2), lambda i, j: X[i, 2 * j]),
+        (X,),
+        lambda x: x[:, : 2 * (x.shape[1] // 2) : 2],
+    ),
+    "repeated columns": Case(
+        shaped((m, 3 * n), lambda i, j: X[i, j // 3]), (X,), lambda x: x.repeat(3, axis=1)
+    ),
+    "a lower triangle": Case(
+        pointwise(lambda i, j: oc.where(j <= i, X[i, j], 0.0)), (X,), lambda x: np.tril(x)
+    ),
+    "an axis of one": Case(
+        shaped((m, 1, n), lambda i, o, j: X[i, j] + G[j]), (X, G), lambda x, g: (x + g)[:, None]
+    ),
+    "a total": Case(
+        shaped((), lambda: oc.sum(X[rows_of, r], axis=(rows_of, r))), (X,), lambda x: x.sum()
+    ),
+    "a greatest element": Case(
+        shaped((), lambda: oc.max(X[rows_of, r], axis=(rows_of, r))),
+        (X,),
+        lambda x: x.max(initial=-np.inf),
+    ),
+    "a least product": Case(
+        rowwise(lambda i: oc.min(X[i, r] * G[r], axis=r), "Z"),
+        (X, G),
+        lambda x, g: (x * g).min(axis=1, initial=np.inf),
+    ),
+    "an expression before and after a sum": Case(
+        rowwise(lambda i: oc.sqrt(oc.sum(oc.exp(X[i, r]) * G[r] * G[r], axis=r)), "Z"),
+        (X, G),
+        lambda x, g: np.sqrt((np.exp(x) * g * g).sum(axis=1)),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "strategies"),
+    [
+        ("softmax", ("auto", "shift", "pad", "guard", "cut")),
+        ("layer norm", ("auto", "shift", "mask")),
+        ("mean", ("auto", "balance")),
+        ("mean of columns", ("auto", "shift")),
+        ("a producer before a contraction", ("auto", "shift")),
+        ("softmax before a contraction", ("shift",)),
+        ("two contractions in a row", ("ladder", "shift")),
+        ("transposed", ("auto", "shift")),
+        ("a border", ("auto", "shift", "pad", "cut", "guard")),
+        ("three neighbours inside two borders", ("auto", "shift")),
+        ("reversed", ("auto", "pad")),
+        ("every second column", ("auto", "cut")),
+        ("repeated columns", ("auto",)),
+        ("a lower triangle", ("auto", "balance")),
+        ("an axis of one", ("auto", "shift")),
+        ("a total", ("auto", "cut")),
+        ("a greatest element", ("auto", "shift")),
+        ("a least product", ("auto", "pad")),
+        ("an expression before and after a sum", ("auto", "mask")),
+    ],
+)
+def test_a_program_is_right_at_every_edge_size(name: str, strategies: tuple[str, ...]) -> None:
+    case = CASES[name]
+    kernels = {s: build(case.output, inputs=case.inputs, strategy=s) for s in strategies}
+    for rows, columns in product(ROWS, COLUMNS):
+        sizes = {"m": rows, "n": columns}
+        arrays = [
+            floats(each.name, *(sizes.get(str(size), 24) for size in each.shape))
+            for each in case.inputs
+        ]
+        exact = np.asarray(case.reference(*(array.astype("float64") for array in arrays)))
+        found = agreed({s: poisoned(f, exact.shape, *arrays) for s, f in kernels.items()})
+        np.testing.assert_allclose(found, exact, rtol=5e-5, atol=5e-5)
+
+
+def test_a_reduction_over_nothing_is_neutral() -> None:
+    total = rowwise(lambda i: oc.sum(X[i, r], axis=r), "total")
+    top = rowwise(lambda i: oc.max(X[i, r], axis=r), "top")
+    least = rowwise(lambda i: oc.min(X[i, r], axis=r), "least")
+    results = build((total, top, least), inputs=[X])(np.empty((3, 0), "float32"))
+    assert [result.tolist() for result in results] == [[0.0] * 3, [-math.inf] * 3, [math.inf] * 3]
+
+
+def test_several_results_come_as_a_tuple_and_into_a_tuple() -> None:
+    total = rowwise(lambda i: oc.sum(X[i, r], axis=r), "total")
+    mean = rowwise(lambda i: total[i] / oc.cast(n, "float32"), "mean")
+    shifted = pointwise(lambda i, j: X[i, j] - mean[i])
+    kernel = build((shifted, mean), inputs=[X])
+    for rows, columns in product(ROWS, COLUMNS):
+        x = floats("x", rows, columns)
+        outs = np.full((rows, columns), np.nan, "float32"), np.full(rows, np.nan, "float32")
+        assert kernel(x, out=outs) is outs
+        np.testing.assert_allclose(outs[1], x.mean(axis=1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(outs[0], x - x.mean(axis=1)[:, None], rtol=1e-4, atol=1e-5)
+        for one, other in zip(kernel(x), outs, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_result_without_axes_is_an_array_without_axes() -> None:
+    total = oc.compute((), lambda: oc.sum(X[rows_of, r], axis=(rows_of, r)), name="total")
+    result = build(total, inputs=[X])(np.ones((3, 5), "float32"))
+    assert isinstance(result, np.ndarray)
+    assert (result.shape, result[()]) == ((), 15.0)
+
+
+def test_an_input_without_axes_is_read() -> None:
+    scale = oc.placeholder((), name="scale")
+    kernel = build(pointwise(lambda i, j: X[i, j] * scale[()]), inputs=[X, scale])
+    x = floats("x", 5, 17)
+    np.testing.assert_array_equal(kernel(x, np.array(2.5, "float32")), x * np.float32(2.5))
+
+
+def test_a_size_that_no_shape_has_goes_by_keyword() -> None:
+    kernel = build(shaped((m, n), lambda i, j: B[j] + oc.cast(i, "float32")), inputs=[B])
+    b = floats("b", 21)
+    for rows in (0, 1, 9):
+        found = poisoned(kernel, (rows, 21), b, m=rows)
+        np.testing.assert_array_equal(found, b + np.arange(rows, dtype="float32")[:, None])
+
+
+def test_a_program_without_inputs_fills_its_result() -> None:
+    kernel = build(shaped((m, n), lambda i, j: oc.cast(3 * i - j, "int32")), inputs=[])
+    for rows, columns in product((0, 1, 9), (1, 17, 40)):
+        found = poisoned(kernel, (rows, columns), m=rows, n=columns)
+        np.testing.assert_array_equal(found, 3 * np.arange(rows)[:, None] - np.arange(columns))
+
+
+def test_a_convolution_is_right_and_the_same_by_every_strategy() -> None:
+    h, w = oc.dim("h", max=64), oc.dim("w", max=64)
+    image = oc.placeholder((2, 3, h + 2, w + 2), name="image")
+    taps = oc.placeholder((5, 3, 3, 3), name="taps")
+    c, dy, dx = (oc.reduce_axis(3, name) for name in ("c", "dy", "dx"))
+    out = oc.compute(
+        (2, 5, h, w),
+        lambda b, o, y, x: oc.sum(image[b, c, y + dy, x + dx] * taps[o, c, dy, dx], (c, dy, dx)),
+        name="out",
+    )
+    kernels = {
+        s: build(out, inputs=[image, taps], strategy=s) for s in ("auto", "shift", "pad", "cut")
+    }
+    f = floats("f", 5, 3, 3, 3)
+    for height, width in product((0, 1, 9), (1, 15, 17)):
+        i = floats("i", 2, 3, height + 2, width + 2)
+        windows = np.lib.stride_tricks.sliding_window_view(i.astype("float64"), (3, 3), (2, 3))
+        exact = np.einsum("bcyxij,ocij->boyx", windows, f)
+        shape = (2, 5, height, width)
+        found = agreed({s: poisoned(kern, shape, i, f) for s, kern in kernels.items()})
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
+    k = oc.dim("k", max=4096)
+    q = oc.reduce_axis(k, "q")
+    wide = "float64" if dtype == "float64" else "float32"
+    L, R = oc.placeholder((m, k), dtype, name="L"), oc.placeholder((k, n), dtype, name="R")
+    H = pointwise(lambda i, j: oc.sum(oc.cast(L[i, q], wide) * oc.cast(R[q, j], wide), q), "H")
+    Z = pointwise(lambda i, j: oc.cast(H[i, j], dtype))
+    kernels = {s: build(Z, inputs=[L, R], strategy=s) for s in ("ladder", "shift", "pad", "guard")}
+    step = {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    for rows, columns, depth in product((0, 1, 13, 15), (1, 8, 17), (0, 1, 21)):
+        left = floats("l", rows, depth, dtype=dtype)
+        right = floats("r", depth, columns, dtype=dtype)
+        found = agreed({s: poisoned(f, (rows, columns), left, right) for s, f in kernels.items()})
+        assert found.dtype == numpy_dtype(dtype)
+        terms = left.astype("float64"), right.astype("float64")
+        accumulated = np.finfo(wide).eps * (depth + 2) * (np.abs(terms[0]) @ np.abs(terms[1]))
+        exact = terms[0] @ terms[1]
+        assert np.all(np.abs(found.astype("float64") - exact) <= accumulated + step * abs(exact))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_a_contraction_of_integers_is_exact(dtype: str) -> None:
+    k = oc.dim("k", max=4096)
+    q = oc.reduce_axis(k, "q")
+    wide = "int64" if dtype == "int64" else "int32"
+    L, R = oc.placeholder((m, k), dtype, name="L"), oc.placeholder((k, n), dtype, name="R")
+    Z = pointwise(lambda i, j: oc.sum(oc.cast(L[i, q], wide) * oc.cast(R[q, j], wide), q))
+    kernels = {s: build(Z, inputs=[L, R], strategy=s) for s in ("auto", "shift", "pad")}
+    generator = np.random.default_rng(5)
+    info = np.iinfo(dtype)
+    lo, hi = max(info.min, -(2**15)), min(info.max, 2**15)
+    for rows, columns, depth in product((0, 1, 13), (1, 17), (0, 1, 40)):
+        left = generator.integers(lo, hi, (rows, depth), endpoint=True).astype(dtype)
+        right = generator.integers(lo, hi, (depth, columns), endpoint=True).astype(dtype)
+        found = agreed({s: poisoned(f, (rows, columns), left, right) for s, f in kernels.items()})
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(found, left.astype(wide) @ right.astype(wide))
+
+
+def test_integers_floor_wrap_and_compare_as_numpy() -> None:
+    for dtype in ("int8", "uint8", "int32"):
+        I, J = oc.placeholder((n,), dtype, name="I"), oc.placeholder((n,), dtype, name="J")
+        fns: Sequence[tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Array]]] = [
+            (lambda a, b: a // 7, lambda a, b: a // 7),
+            (lambda a, b: a % 7, lambda a, b: a % 7),
+            (lambda a, b: a * b + a - b, lambda a, b: a * b + a - b),
+            (lambda a, b: oc.maximum(a, b), np.maximum),
+            (lambda a, b: oc.where(a < b, a, b), np.minimum),
+        ]
+        outputs = tuple(
+            oc.compute((n,), lambda i, fn=fn, I=I, J=J: fn(I[i], J[i]), name=f"Z{x}", axes=("i",))
+            for x, (fn, _) in enumerate(fns)
+        )
+        info = np.iinfo(dtype)
+        generator = np.random.default_rng(3)
+        a, b = (
+            np.r_[generator.integers(info.min, info.max, 40, endpoint=True), info.min, info.max]
+            .astype(dtype)
+            for _ in range(2)
+        )
+        results = build(outputs, inputs=[I, J])(a, b)
+        with np.errstate(over="ignore"):
+            for result, (_, expected) in zip(results, fns, strict=True):
+                np.testing.assert_array_equal(result, expected(a, b))
+
+
+def test_casts_between_all_types_are_numpys() -> None:
+    names = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
+    values = np.array([0, 1, 2.5, 100.75, 127, 3.99, 64, 7.5, 9, 10, 11, 12, 13, 14, 15, 16, 1.25])
+    for source in names:
+        I = oc.placeholder((n,), source, name="I")
+        outputs = tuple(
+            oc.compute((n,), lambda i, to=to, I=I: oc.cast(I[i], to), name=f"to_{to}", axes=("i",))
+            for to in names
+        )
+        x = values.astype(numpy_dtype(source))
+        results = build(outputs, inputs=[I])(x)
+        for to, result in zip(names, results, strict=True):
+            np.testing.assert_array_equal(result, x.astype(numpy_dtype(to)), err_msg=to)
+
+
+LAYOUTS: Mapping[str, Callable[[Array], Array]] = {
+    "every second row": lambda a: np.repeat(a, 2, axis=0)[::2],
+    "every second column": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "backwards": lambda a: a[::-1, ::-1].copy()[::-1, ::-1],
+    "Fortran": np.asfortranarray,
+    "a window": lambda a: np.pad(a, 3)[3:-3, 3:-3],
+    "byte-swapped": lambda a: a.astype(a.dtype.newbyteorder()),
+    "unaligned": lambda a: np.frombuffer(b"\0" + a.tobytes(), a.dtype, offset=1).reshape(a.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_any_layout_of_the_inputs_gives_the_same_bits(layout: str) -> None:
+    case = CASES["a producer before a contraction"]
+    kernel = build(case.output, inputs=case.inputs, strategy="shift")
+    x, b, w = floats("x", 15, 17), floats("b", 17), floats("w", 17, 24)
+    change = LAYOUTS[layout]
+    np.testing.assert_array_equal(kernel(change(x), b, change(w)), kernel(x, b, w))
+
+
+def test_the_emitted_programs_are_read_back_and_agree() -> None:
+    for name in ("softmax", "a border", "a total"):
+        case = CASES[name]
+        kernel = build(case.output, verify=True, inputs=case.inputs)
+        x = floats("x", 13, 17)
+        np.testing.assert_allclose(kernel(x), case.reference(x), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,117 @@
+"""Words that are not executed go stale: examples run, programs parse, links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import offcut as oc
+from offcut.experiment.demo import weights
+from offcut.partition import Strategy
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# A path that only one machine has; "~/" and names inside the repository are not.
+MACHINE_PATH = re.compile(r"(?<![\w.~/:])/(?:home|root|tmp|work|opt|usr|var|mnt|Users)/\S*")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language, its text, and the line of the page where it begins."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found[1], found[2], text.count("\n", 0, found.start()) + 1)
+        for found in FENCE.finditer(text)
+    ]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+WITH_PYTHON = [
+    page
+    for page in PAGES
+    if page.name != "README.md" and any(block.language == "python" for block in blocks(page))
+]
+WITH_PROGRAMS = [
+    page for page in PAGES if any(block.language == "offcut" for block in blocks(page))
+]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_the_python_of_a_page_runs_from_top_to_bottom_and_shows_what_it_says(page: Path) -> None:
+    names: dict[str, object] = {}
+    runner = doctest.DocTestRunner(verbose=False)
+    said: list[str] = []
+    for block in blocks(page):
+        if block.language != "python":
+            continue
+        if ">>>" not in block.text:
+            exec(compile(block.text, f"{name_of(page)}:{block.line}", "exec"), names)
+            continue
+        example = doctest.DocTestParser().get_doctest(
+            block.text, names, name_of(page), str(page), block.line
+        )
+        runner.run(example, out=said.append, clear_globs=False)
+        names |= example.globs
+
+    if said:
+        pytest.fail("".join(said), pytrace=False)
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=name_of)
+def test_the_loop_programs_of_a_page_are_in_the_syntax(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "offcut":
+            assert str(oc.parse(block.text)) == block.text.rstrip("\n")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_link_leads_to_a_file_that_is_there(page: Path) -> None:
+    links = [link.split("#")[0] for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    inside = [link for link in links if link and "://" not in link]
+
+    assert [link for link in inside if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
+    assert MACHINE_PATH.findall(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", ["see /tmp/x for it", "`/home/me/offcut`", "(/root/x)"])
+def test_a_path_of_one_machine_is_recognised(path: str) -> None:
+    assert MACHINE_PATH.search(path)
+
+
+@pytest.mark.parametrize("path", ["docs/home/x", "~/tmp/x", "bench/tmp/", "https://a.b/home/x"])
+def test_a_path_that_any_machine_may_have_is_none(path: str) -> None:
+    assert not MACHINE_PATH.search(path)
+
+
+def test_the_readme_says_every_strategy_and_no_other() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.split("## Strategies")[1].split("\n## ")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [s.value for s in Strategy]
+
+
+def test_the_weights_that_are_installed_are_those_that_the_demo_is_pinned_to() -> None:
+    pinned = (Path(weights.__file__).parent / "weights.txt").read_text(encoding="utf-8")
+
+    assert f"{weights.PACKAGE}=={weights.VERSION} --hash=sha256:" in pinned
