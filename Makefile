@@ -17,13 +17,13 @@ WEIGHTS := offcut/experiment/demo/weights.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all lint style types imports format bench clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, its dense layers through offcut'
 	@echo 'make test      the tests, but for the slow ones'
 	@echo 'make test-all  all tests'
-	@echo 'make lint      style, types, import order'
+	@echo 'make lint      style, types and imports; each is a target of its own'
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of bench/, on an idle machine'
 	@echo 'make clean     remove environments and caches'
@@ -37,10 +37,16 @@ test: .venv/installed
 test-all: .venv/installed
 	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
 
-lint: .venv/installed
-	$(DEV) -m ruff check .
-	$(DEV) -m ruff format --check .
+lint: style types imports
+
+style: .venv/installed
+	$(DEV) -m ruff check --output-format concise .
+	$(DEV) -m ruff format --check --output-format concise .
+
+types: .venv/installed
 	$(DEV) -m mypy
+
+imports: .venv/installed
 	.venv/bin/lint-imports
 
 format: .venv/installed

@@ -1,7 +1,7 @@
 """Dense float32 layers at every kind of M: `auto` against numpy, torch and every fixed strategy.
 
-    python bench/dense_fp32.py            # all of it: some ten minutes
-    python bench/dense_fp32.py --quick    # a few M, two layers: half a minute
+    python bench/dense_fp32.py            # all of it: within ten minutes
+    python bench/dense_fp32.py --quick    # a few M, two layers: under a minute
 
 One thread, a constant packed B. All candidates of a cell take turns in one process; a figure is the
 median over the rounds, a comparison the median of the ratios within one round with its 95 %
@@ -189,7 +189,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few M, two layers")
-    parser.add_argument("--budget", type=float, default=0.15, help="seconds per cell")
+    parser.add_argument("--budget", type=float, default=0.12, help="seconds per cell")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of CSV and PNG")
     options = parser.parse_args()
     layers = QUICK_LAYERS if options.quick else LAYERS + ODD_LAYERS

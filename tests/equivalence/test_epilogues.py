@@ -107,9 +107,9 @@ def reference(which: Epilogue, arrays: list[Array]) -> Array:
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [
-        ("bias", ("auto", "shift")),
+        ("bias", ("ladder", "shift")),
         ("relu of bias", ("guard", "pad")),
-        ("gelu and residual", STRATEGIES),
+        ("gelu and residual", STRATEGIES[1:]),
         ("row scale, tanh, clip", ("ladder", "shift", "mask")),
         ("exp, sqrt, abs, division", ("cut", "balance")),
         ("a transposed residual", ("shift", "ladder")),

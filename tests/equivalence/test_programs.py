@@ -256,13 +256,15 @@ def test_a_convolution_is_right_and_the_same_by_every_strategy() -> None:
         name="out",
     )
     kernels = {
-        s: build(out, inputs=[image, taps], strategy=s) for s in ("auto", "shift", "pad", "cut")
+        s: build(out, inputs=[image, taps], strategy=s) for s in ("auto", "shift", "pad")
     }
     f = floats("f", 5, 3, 3, 3)
     for height, width in product((0, 1, 9), (1, 15, 17)):
         i = floats("i", 2, 3, height + 2, width + 2)
-        windows = np.lib.stride_tricks.sliding_window_view(i.astype("float64"), (3, 3), (2, 3))
-        exact = np.einsum("bcyxij,ocij->boyx", windows, f)
+        exact = sum(
+            np.einsum("bcyx,oc->boyx", i[:, :, y : y + height, x : x + width], f[:, :, y, x])
+            for y, x in product(range(3), range(3))
+        )
         shape = (2, 5, height, width)
         found = agreed({s: poisoned(kern, shape, i, f) for s, kern in kernels.items()})
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)

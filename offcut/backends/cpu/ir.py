@@ -121,7 +121,7 @@ def mul(f: Function, a: str, b: str) -> str:
         return a
     if _literal(a) and _literal(b):
         return str(int(a) * int(b))
-    return f.let(f"mul nsw i64 {a}, {b}")
+    return f.let(f"mul i64 {a}, {b}")
 
 
 def floordiv(f: Function, a: str, b: str) -> str:

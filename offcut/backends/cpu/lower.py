@@ -23,7 +23,7 @@ from offcut.backends.cpu.elements import STORED, Elements, item_bytes
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.core import index as ix
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, neutral
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -225,13 +225,14 @@ class _Lowering:
         return "\n".join(["entry:", *body.slots, *head.slots, *head.lines, *body.lines])
 
     def workspace(self) -> str:
-        """Bytes of scratch of a call."""
+        """Bytes of scratch of a call; where they pass int64, more than any allocator has."""
 
         def add_up(f: Function) -> None:
-            total = "0"
+            total, magnitude = "0", "0.0"
             for _, size in self.scratch:
                 total = ir.add(f, total, self.aligned(size))
-            f.do(f"ret i64 {total}")
+                magnitude = f.let(f"fadd double {magnitude}, {self.magnitude(size)}")
+            self.capped(total, magnitude)
 
         text = self.over_sizes(add_up).text()
         return f"define i64 @offcut_workspace(ptr %sizes) nounwind {{\n{text}\n}}"
@@ -240,10 +241,27 @@ class _Lowering:
         """Instances of a call."""
 
         def instances(f: Function) -> None:
-            f.do(f"ret i64 {self.scalar(self.instances_of_call)}")
+            total = self.scalar(self.instances_of_call)
+            self.capped(total, self.magnitude(self.instances_of_call))
 
         text = self.over_sizes(instances).text()
         return f"define i64 @offcut_work(ptr %sizes) nounwind {{\n{text}\n}}"
+
+    def capped(self, total: str, magnitude: str) -> None:
+        """Return `total`, or 2^61 where its magnitude shows that it may have passed int64."""
+        huge = self.f.let(f"fcmp ogt double {magnitude}, 0x43C0000000000000")
+        self.f.do(f"ret i64 {self.f.let(f'select i1 {huge}, i64 {1 << 61}, i64 {total}')}")
+
+    def magnitude(self, expr: Expr) -> str:
+        """A bound on an index expression that is not negative, in float64."""
+        match expr:
+            case Binary("+" | "*" as op, a, b):
+                x, y = self.magnitude(a), self.magnitude(b)
+                return self.f.let(f"{'fadd' if op == '+' else 'fmul'} double {x}, {y}")
+            case Binary("//", a, Const()) | Binary("-", a, _):
+                return self.magnitude(a)
+            case _:
+                return self.f.let(f"sitofp i64 {self.scalar(expr)} to double")
 
     def over_sizes(self, write: Callable[[Function], None]) -> Function:
         """A function of the sizes alone, whose names are none of the entry's."""
@@ -549,6 +567,14 @@ class _Lowering:
     ) -> str:
         """``old op term``; a product is contracted into the sum, as microkernels do."""
         e = self.elements(lanes.width)
+        match term:
+            case Select(inside, then, Const()) if _is_neutral(op, term.other):
+                holds = self.value(inside, lanes, slots)
+                path = holds
+                if lanes.path is not None:
+                    path = self.f.let(f"and <{lanes.width} x i1> {lanes.path}, {holds}")
+                new = self.reduced(op, old, then, dtype, replace(lanes, path=path), slots)
+                return e.select(holds, new, old, dtype)
         if op == "sum" and isinstance(term, Binary) and term.op == "*" and dtype in FLOATS:
             a, b = self.value(term.a, lanes, slots), self.value(term.b, lanes, slots)
             return e.multiply_add(dtype, a, b, old)
@@ -1061,7 +1087,7 @@ class _Call:
         self.heights = range(max(low, 1), high + 1)
         if ir.literal(rows) is not None:
             self.heights = range(int(rows), int(rows) + 1)
-        elif axis is not None and self.low.scalar(axis.extent) != rows:
+        elif axis is not None and any(_limits(block.owner.tile.where, axis.iter)):
             self.heights = range(1, high + 1)
 
     def columns(self, c: str, b: Memory, count: int) -> None:
@@ -1178,6 +1204,15 @@ def low_point(tile: Tile, buffer: str) -> tuple[str, ...]:
     """The coordinates at which the tile stores `buffer`."""
     store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
     return tuple(part.name for part in store.index if isinstance(part, Var))
+
+
+def _is_neutral(op: str, value: Expr) -> bool:
+    """Whether ``x op value`` is x for every x; for a float sum that is -0.0 alone."""
+    if not isinstance(value, Const):
+        return False
+    if op == "sum":
+        return str(value.value) in ("-0.0", "0")
+    return value.value == neutral(op, value.dtype)
 
 
 def _joined(conditions: Sequence[Expr]) -> Expr:

@@ -42,6 +42,7 @@ from offcut.polyhedral import coefficient, space_of
 CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
 GROUPS = (96, 48, 24, 12, 6, 4, 2)  # panels: multiples of many widths
 GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
+_DOMINATED = ("balance",)  # beside a packed operand: where rows are many, packing wins
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 
 
@@ -176,7 +177,7 @@ class _Planner:
         ways: list[_Way] = []
         for operand in operands:
             ways += self.matched(position, group, operand, reduce_cuts)
-        return ways
+        return ways if len(operands) == 1 else [way for way in ways if way.label not in _DOMINATED]
 
     def plain(
         self, position: int, group: tuple[Stage, ...], reduce_cuts: tuple[AxisCut, ...]
@@ -340,7 +341,8 @@ class _Planner:
         limit = self.group_size(lead, found)
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
         for rows, options in fma.widths(self.isa).items():
-            heights = tuple(w * lanes for w in options if limit % (w * lanes) == 0)
+            widest = next(w for w in options if limit % (w * lanes) == 0)
+            heights = tuple(w * lanes for w in sorted({widest, min(2, widest), 1}, reverse=True))
             if classes and classes[-1][2] == heights:
                 classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
             else:

@@ -1,0 +1,234 @@
+"""Object code on disk: reused by other processes, rebuilt when damaged, private, keyed by content."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import contraction, floats
+
+import offcut as oc
+from offcut.backends.cpu import build as building
+from offcut.backends.cpu import cache, jit
+from offcut.pipeline import Kernel
+
+ROOT = Path(cache.__file__).parents[3]
+
+# Compiles one kernel, runs it, and says whether code was generated, and what the result is.
+PROGRAM = """
+import numpy as np, offcut as oc
+from offcut.backends.cpu import jit
+generated, generate = [], jit.object_code
+def counted(*args, **options):
+    generated.append(1)
+    return generate(*args, **options)
+jit.object_code = counted
+n, k = oc.dim("n", max=4096), oc.reduce_axis(9, "k")
+A, B = oc.placeholder((n, 9), name="A"), oc.placeholder((9, 20), name="B")
+C = oc.compute((n, 20), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
+kernel = oc.compile(C, inputs=[A, B], strategy="ladder")
+a, b = np.arange(45, dtype="f").reshape(5, 9), np.arange(180, dtype="f").reshape(9, 20)
+print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, read and written, with no code kept in this process."""
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OFFCUT_VERIFY", "0")
+    building._tile_object.cache_clear()
+    yield tmp_path / "cache"
+    building._tile_object.cache_clear()
+
+
+def process(**environment: str) -> tuple[int, float]:
+    """(modules generated, largest error) of `PROGRAM` in a process of its own."""
+    given = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules, error = done.stdout.split()
+    return int(modules), float(error)
+
+
+def compiled(strategy: str = "cut") -> Kernel:
+    what = contraction("mk,k->m")
+    return oc.compile(what.result, inputs=what.inputs, strategy=strategy)
+
+
+def entries(home: Path) -> list[Path]:
+    return sorted(home.iterdir())
+
+
+def right(kernel: Kernel) -> bool:
+    a, b = floats("a", 15, 9), floats("b", 9)
+    return np.allclose(kernel(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_second_process_generates_no_code(home: Path) -> None:
+    generated, error = process()
+    assert (generated > 0, error) == (True, 0.0)
+    kept = {path.name: path.read_bytes() for path in entries(home)}
+    assert process() == (0, 0.0)
+    assert {path.name: path.read_bytes() for path in entries(home)} == kept
+
+
+def test_two_processes_that_write_at_once_both_work_and_leave_whole_entries(home: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        for generated, error in pool.map(lambda _: process(), range(3)):
+            assert (generated >= 0, error) == (True, 0.0)
+    assert not [path for path in entries(home) if path.name.startswith("new-")]
+    assert process() == (0, 0.0)
+
+
+def test_an_entry_is_found_in_the_same_process(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiled()._code.fresh
+    monkeypatch.setattr(jit, "object_code", lambda *_, **__: pytest.fail("code was generated"))
+    again = compiled()
+    assert not again._code.fresh
+    assert right(again)
+
+
+@pytest.mark.parametrize("damage", ["empty", "torn", "edited", "other magic", "longer", "text"])
+def test_a_damaged_entry_is_rebuilt(home: Path, damage: str) -> None:
+    compiled()
+    whole = {path: path.read_bytes() for path in entries(home)}
+    for path, data in whole.items():
+        middle = len(data) // 2
+        path.write_bytes(
+            {
+                "empty": b"",
+                "torn": data[:middle],
+                "edited": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+                "other magic": b"offcut-object-0\n" + data[16:],
+                "longer": data + b"\0",
+                "text": b"not an object file\n" * 10,
+            }[damage]
+        )
+    building._tile_object.cache_clear()
+    again = compiled()
+    assert again._code.fresh
+    assert right(again)
+    assert {path: path.read_bytes() for path in entries(home)} == whole
+    assert not compiled()._code.fresh
+
+
+def test_an_entry_that_cannot_be_read_is_built_again(home: Path) -> None:
+    compiled()
+    for path in entries(home):
+        path.unlink()
+        path.mkdir()
+    building._tile_object.cache_clear()
+    assert right(compiled())
+
+
+def test_off_keeps_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    assert compiled()._code.fresh
+    building._tile_object.cache_clear()
+    again = compiled()
+    assert again._code.fresh
+    assert right(again)
+    assert not home.exists()
+
+
+def test_a_folder_that_cannot_be_made_means_no_cache(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "file" / "cache"))
+    assert right(compiled())
+
+
+def test_the_folder_and_its_entries_are_the_users_alone(home: Path) -> None:
+    compiled()
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert entries(home)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in entries(home)} == {0o600}
+
+
+def test_a_folder_open_to_others_is_closed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o777)
+    shared.chmod(0o777)
+    monkeypatch.setenv("OFFCUT_CACHE", str(shared))
+    compiled()
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no users")
+def test_a_folder_of_another_user_is_not_used(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    monkeypatch.setenv("OFFCUT_CACHE", str(theirs))
+    monkeypatch.setattr(os, "getuid", lambda: 424242)
+    assert right(compiled())
+    assert entries(theirs) == []
+
+
+def test_an_edited_source_is_another_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cache.key("the same")
+    assert before == cache.key("the same")
+    assert before != cache.key("the", "same")
+    monkeypatch.setattr(cache, "_source_digest", lambda: "edited")
+    assert cache.key("the same") != before
+
+
+def test_the_digest_of_the_sources_sees_an_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "offcut" / "part.py"
+    source.parent.mkdir()
+    source.write_text("x = 1\n")
+    monkeypatch.setattr(cache.offcut, "__file__", str(source.parent / "__init__.py"))
+    digest = cache._source_digest.__wrapped__
+    before = digest()
+    assert digest() == before
+    source.write_text("x = 12\n")
+    assert digest() != before
+
+
+def test_another_strategy_or_other_features_are_other_entries(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiled("cut")._code.fresh
+    assert compiled("guard")._code.fresh
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,avx2")
+    hidden = compiled("cut")
+    assert hidden._code.fresh
+    assert right(hidden)
+    assert not compiled("cut")._code.fresh
+
+
+def test_constants_are_no_part_of_the_key(home: Path) -> None:
+    what = contraction("mk,kn->mn", {"k": 3, "n": 5})
+    one, other = floats("one", 3, 5), floats("other", 3, 5)
+    x = floats("x", 4, 3)
+    first = oc.compile(what.result, inputs=what.inputs, constants={"B": one}, strategy="ladder")
+    second = oc.compile(what.result, inputs=what.inputs, constants={"B": other}, strategy="ladder")
+    assert (first._code.fresh, second._code.fresh) == (True, False)
+    np.testing.assert_allclose(first(x), x @ one, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(second(x), x @ other, rtol=1e-4, atol=1e-5)
+
+
+def test_verifying_proves_again_whatever_the_cache_holds(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled()
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    assert compiled()._code.fresh

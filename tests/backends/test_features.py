@@ -1,0 +1,140 @@
+"""The AVX2 and the portable path, on any machine: features are hidden before code is generated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiled import Array, agreed, build, contraction, floats, poisoned
+from scipy import special
+
+import offcut as oc
+from offcut.backends.cpu import isa
+from offcut.core.dtypes import numpy_dtype
+from offcut.errors import TargetError
+
+HIDDEN = {"avx2": "avx512f", "portable": "avx512f,avx2"}
+ROWS, COLUMNS = (0, 1, 3, 4, 6, 7, 13, 29), (0, 1, 7, 8, 9, 33)
+
+
+@pytest.fixture(params=[pytest.param("avx2", marks=pytest.mark.isa("avx2", "fma")), "portable"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The instruction set that is left."""
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", HIDDEN[request.param])
+    return str(request.param)
+
+
+def test_hiding_leaves_the_next_instruction_set(path: str) -> None:
+    assert isa.host().isa.name == path
+    assert not [f for f in isa.host().features if f.startswith("avx512")]
+
+
+def test_the_code_holds_no_hidden_instruction(path: str) -> None:
+    what = contraction("mk,kn->mn", {"k": 9, "n": 40})
+    text = build(what.result, inputs=what.inputs, strategy="ladder").source("asm")
+    assert "zmm" not in text
+    if path == "portable":
+        assert "ymm" not in text
+        assert "vfmadd" not in text
+
+
+@pytest.mark.parametrize("spec", ["mk,kn->mn", "km,nk->mn", "mk,k->m", "km->m"])
+def test_a_contraction_is_right_and_the_same_by_every_strategy(path: str, spec: str) -> None:
+    what = contraction(spec)
+    names = ("auto", "shift", "pad") if spec == "mk,kn->mn" else ("ladder", "mask")
+    kernels = {s: build(what.result, inputs=what.inputs, strategy=s) for s in names}
+    left, result = spec.split("->")
+    for m in ROWS:
+        for n in COLUMNS if "n" in spec else (0,):
+            sizes = {"m": m, "n": n, "k": 19}
+            arrays = [floats(s, *(sizes[a] for a in s)) for s in left.split(",")]
+            shape = tuple(sizes[a] for a in result)
+            what.check(agreed({s: poisoned(f, shape, *arrays) for s, f in kernels.items()}), arrays)
+
+
+def test_a_packed_constant_and_its_epilogue_are_right(path: str) -> None:
+    what = contraction("mk,kn->mn", {"k": 19, "n": 33}, name="H")
+    (m, n), H = what.result.shape, what.result
+    E, R = oc.placeholder((n,), name="E"), oc.placeholder((m, n), name="R")
+    G = oc.compute((m, n), lambda i, j: H[i, j] + E[j], name="G")
+    Y = oc.compute(
+        (m, n), lambda i, j: G[i, j] * oc.erf(G[i, j]) + oc.tanh(oc.exp(R[i, j])), name="Y"
+    )
+    w, e = floats("w", 19, 33), floats("e", 33)
+    kernels = {
+        s: build(Y, inputs=[*what.inputs, E, R], constants={"B": w, "E": e}, strategy=s)
+        for s in ("auto", "shift", "cut")
+    }
+    for rows in ROWS:
+        x, r = floats("x", rows, 19), floats("r", rows, 33)
+        g = x.astype("float64") @ w + e
+        found = agreed({s: poisoned(f, (rows, 33), x, r) for s, f in kernels.items()})
+        exact = g * special.erf(g) + np.tanh(np.exp(r.astype("float64")))
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8"])
+def test_other_element_types_are_right(path: str, dtype: str) -> None:
+    m, n, k = (oc.dim(name, max=4096) for name in "mnk")
+    q = oc.reduce_axis(k, "q")
+    wide = {"float64": "float64", "int8": "int32"}.get(dtype, "float32")
+    L, R = oc.placeholder((m, k), dtype, name="L"), oc.placeholder((k, n), dtype, name="R")
+    S = oc.compute(
+        (m, n), lambda i, j: oc.sum(oc.cast(L[i, q], wide) * oc.cast(R[q, j], wide), q), name="S"
+    )
+    back = dtype if dtype != "int8" else "int32"
+    Z = oc.compute((m, n), lambda i, j: oc.cast(S[i, j], back), name="Z")
+    kernel = build(Z, inputs=[L, R], strategy="ladder")
+    step = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(dtype, 0.0)
+    for rows, columns in ((0, 9), (1, 1), (7, 33), (13, 8)):
+        left: Array = (4 * floats("l", rows, 19)).astype(numpy_dtype(dtype))
+        right: Array = (4 * floats("r", 19, columns)).astype(numpy_dtype(dtype))
+        found = poisoned(kernel, (rows, columns), left, right).astype("float64")
+        exact = left.astype("float64") @ right.astype("float64")
+        scale = np.abs(left.astype("float64")) @ np.abs(right.astype("float64"))
+        eps = np.finfo(wide).eps if wide != "int32" else 0.0
+        assert np.all(np.abs(found - exact) <= 21 * eps * scale + step * np.abs(exact))
+
+
+def test_a_program_of_several_stages_is_right(path: str) -> None:
+    m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
+    X, r, s = oc.placeholder((m, n), name="X"), oc.reduce_axis(n, "r"), oc.reduce_axis(n, "s")
+    top = oc.compute((m,), lambda i: oc.max(X[i, r], axis=r), name="top")
+    e = oc.compute((m, n), lambda i, j: oc.exp(X[i, j] - top[i]), name="e")
+    total = oc.compute((m,), lambda i: oc.sum(e[i, s], axis=s), name="total")
+    kernel = build(oc.compute((m, n), lambda i, j: e[i, j] / total[i], name="Z"), inputs=[X])
+    for rows in ROWS:
+        x = floats("x", rows, 33)
+        exact = special.softmax(x.astype("float64"), axis=1)
+        np.testing.assert_allclose(poisoned(kernel, x.shape, x), exact, rtol=2e-6, atol=1e-7)
+
+
+def test_the_variable_is_read_from_outside() -> None:
+    program = "from offcut.backends.cpu import isa; print(isa.host().isa.name)"
+    given = os.environ | {
+        "OFFCUT_HIDE_FEATURES": " avx512f , avx2",
+        "PYTHONPATH": str(Path(isa.__file__).parents[3]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "portable\n"
+
+
+def test_a_feature_that_no_host_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    what = contraction("mk,k->m")
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,axv2,sse9")
+    with pytest.raises(TargetError) as refused:
+        oc.compile(what.result, inputs=what.inputs)
+    assert str(refused.value) == (
+        "OFFCUT_HIDE_FEATURES: cannot hide axv2, sse9\n"
+        "  because  no instruction set that offcut uses, and no feature of this host, has that name\n"
+        "  help     OFFCUT_HIDE_FEATURES=avx512f\n"
+        "  help     OFFCUT_HIDE_FEATURES=avx512f,avx2"
+    )
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "")
+    assert isa.host().isa in isa.ISAS
