@@ -3,8 +3,9 @@
     python bench/compile_time.py
 
 Every figure comes from a process of its own, after imports, with the proof on. A cold process starts
-with an empty cache; a warm one finds what the cold one left. With B as a run-time operand there is
-nothing to pack, so that line is the compile alone; with a constant B the packing is included.
+with an empty cache; a warm one finds what the cold one left. What packing a constant B takes is
+measured by giving the compiled kernel the same constant once more, and is taken off. Seconds are on
+the wall, since the disk is part of it.
 """
 
 from __future__ import annotations
@@ -28,26 +29,29 @@ REPETITIONS = 7
 CACHE = "OFFCUT_CACHE"
 """The environment variable that names the folder of the disk cache."""
 
-VARIANTS = {"run-time": "B at run time", "constant": "constant B, packing included"}
+VARIANTS = {"run-time": "B at run time", "constant": "constant B, packing apart"}
 
 
 def compile_once(variant: str) -> float:
-    """Seconds of one compile in this process, everything imported before."""
+    """Seconds of one compile in this process, everything imported before, packing taken off."""
     for module in ("sympy", "islpy", "llvmlite.binding"):
         importlib.import_module(module)
     fixed = {"k": K, "n": N}
-    constants = {"B": draw("kn", fixed, np.random.default_rng(0))}
+    packed = {"B": draw("kn", fixed, np.random.default_rng(0))} if variant == "constant" else {}
     computation = build(parse_contraction("mk,kn->mn"), fixed, {"m": (1, 4096)})
     compile_ = oc.compile
     start = time.perf_counter()
-    compile_(
+    kernel = compile_(
         computation.result,
         inputs=list(computation.inputs),
-        constants=constants if variant == "constant" else {},
+        constants=packed,
         target="cpu",
         threads=1,
     )
-    return time.perf_counter() - start
+    compiled = time.perf_counter()
+    if packed:
+        kernel.with_constants(packed)
+    return compiled - start - (time.perf_counter() - compiled)
 
 
 def in_a_fresh_process(variant: str, cache: str) -> float:
@@ -76,7 +80,7 @@ def main() -> None:
         for variant, label in VARIANTS.items():
             taken = [seconds * 1e3 for seconds in runs[variant]]
             middle = f"{statistics.median(taken):8.1f} ({min(taken):.1f}–{max(taken):.1f})"
-            print(f"{state:16}{label:30}{middle:26}asked < {asked}, packing apart")
+            print(f"{state:16}{label:30}{middle:26}asked < {asked}")
     print(f"machine: {describe()}")
 
 

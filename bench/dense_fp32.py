@@ -3,9 +3,9 @@
     python bench/dense_fp32.py            # all of it: within ten minutes
     python bench/dense_fp32.py --quick    # a few M, two layers: under a minute
 
-One thread, a constant packed B. All candidates of a cell take turns in one process; a figure is the
-median over the rounds, a comparison the median of the ratios within one round with its 95 %
-interval. Writes out/dense_fp32.csv and out/dense_fp32.png.
+One thread, a constant packed B. All candidates of a cell take turns in one process, each round in an
+order of its own; a figure is the median over the rounds, of processor time, a comparison the median
+of the ratios within one round with its 95 % interval. Writes out/dense_fp32.csv and out/dense_fp32.png.
 """
 
 from __future__ import annotations

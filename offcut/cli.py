@@ -132,7 +132,11 @@ def sweep_command(
     Example: offcut sweep "mk,kn->mn" --sizes m=1:512 --k 768 --n 3072
     --strategies guard,cut,ladder,balance,auto --against numpy,torch
     """
+    from offcut.experiment.outputs import check_writable
+
     with _refusals():
+        for file in (csv, png):
+            check_writable(file, "sweep")
         result = _measure(
             text,
             context.meta["extents"],
@@ -232,7 +236,6 @@ def _report(result: Sweep, csv: Path, png: Path) -> None:
     if result.spread is not None:
         out.print(f"quartiles lie {result.spread:.1%} apart in the middle cell", style="dim")
     out.print(f"machine: {result.machine}", style="dim", highlight=False, soft_wrap=True)
-    csv.parent.mkdir(parents=True, exist_ok=True)
     csv.write_text(result.to_csv())
     out.print(f"wrote {csv}", highlight=False, markup=False)
     if have_matplotlib():
@@ -282,7 +285,8 @@ def _entry(result: Sweep, cell: Cell, point: Sequence[Cell], best: float) -> Tex
     if cell.gflops is None:
         return Text(cell.note, style="bold red" if cell.wrong else "dim")
     ratio = result.ratio(cell, point) if cell.contender in result.ours else None
-    text = f"{cell.gflops:.1f}" + ("" if ratio is None else f" {ratio:.2f}×")
+    digits = 1 if cell.gflops >= 1 else 3
+    text = f"{cell.gflops:.{digits}f}" + ("" if ratio is None else f" {ratio:.2f}×")
     return Text(text, style="bold" if cell.gflops == best else "")
 
 

@@ -57,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     except OffcutError as refused:
         Console(stderr=True).print(str(refused), markup=False, highlight=False)
         return 1
+    except KeyboardInterrupt:
+        Console(stderr=True).print("demo: stopped; no picture was written")
+        return 130
     report(result, console, threads="one thread")
     return 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from textwrap import fill
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, process_time_ns
 
 import numpy as np
 
@@ -26,7 +26,7 @@ LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One contender's seconds: for each length measured, every call's."""
+    """One contender's seconds of processor time: for each length measured, every call's."""
 
     name: str
     seconds: dict[int, list[float]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def measure(
     budget: float,
     advance: Callable[[float], None] = lambda spent: None,
 ) -> tuple[Curve, ...]:
-    """Return the times of every layer at every one of `lengths`, interleaved.
+    """Return the processor times of every layer at every one of `lengths`, interleaved.
 
     First the naive strategy runs once at a few lengths. Then, in each round, every length has its
     turn, and at each length every other contender, both in an order of their own; a turn is one
@@ -78,9 +78,9 @@ def measure(
     curves = {name: Curve(name) for name in layers}
 
     def call(name: str, length: int) -> float:
-        before = perf_counter_ns()
+        before = process_time_ns()
         layers[name](x[:length], out[:length])
-        return (perf_counter_ns() - before) * 1e-9
+        return (process_time_ns() - before) * 1e-9
 
     if NAIVE in layers:
         for length in spread(lengths, NAIVE_LENGTHS):

@@ -59,7 +59,7 @@ def facts(result: Result, threads: str) -> Table:
         ("offcut from numpy", f"at most {apart.between:.1e}, over all sentences"),
         (
             "whole encoder",
-            f"{result.encode_offcut:.2f} s with offcut's dense layers,"
+            f"{result.encode_offcut:.2f} s on the wall with offcut's dense layers,"
             f" {result.encode_numpy:.2f} s with numpy's",
         ),
         ("picture", str(result.picture)),
@@ -127,8 +127,8 @@ def reading(result: Result) -> Text:
     offcut, numpy = sum(row.offcut for row in rows), sum(row.numpy for row in rows)
     gelu = result.numpy_gelu
     return Text(
-        f"numpy / offcut is time over time (above 1: offcut is faster); the median ratio is over"
-        f" the calls; GFLOP/s count the matrix products only.\n"
+        f"Seconds are processor time. numpy / offcut is time over time (above 1: offcut is"
+        f" faster); the median ratio is over the calls; GFLOP/s count the matrix products only.\n"
         f"{gelu:.2f} s of numpy's {numpy:.2f} s are gelu by scipy's erf; offcut's gelu is part of"
         f" its kernel. Were gelu free for numpy alone, the ratio over all layers would be"
         f" {(numpy - gelu) / offcut:.2f} instead of {numpy / offcut:.2f}.\n",

@@ -17,6 +17,7 @@ from offcut.experiment.demo.picture import Curve, picture, spread
 from offcut.experiment.demo.tokens import Sentence
 from offcut.experiment.demo.weights import Array, Model
 from offcut.experiment.machine import Machine, describe
+from offcut.experiment.outputs import check_writable
 
 QUERY = "What is the order in which operators are evaluated?"
 NEAREST = 3
@@ -58,7 +59,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One layer shape's calls by both engines, in seconds.
+    """One layer shape's calls by both engines, in seconds of processor time.
 
     ratio   median over the calls of numpy's time over offcut's
     gflop   1e9 flop of the products, once
@@ -97,7 +98,7 @@ class Result:
     compiles_later        how many more there were until the last
     comparisons           one per layer shape
     numpy_gelu            seconds of numpy's time that went into gelu
-    encode_offcut, encode_numpy   seconds for whole sentences, attention and norms included
+    encode_offcut, encode_numpy   seconds on the wall for whole sentences, attention and norms too
     """
 
     options: Options
@@ -123,9 +124,11 @@ class Result:
 def run(options: Options, console: Console) -> Result:
     """Run the demo, with progress bars on `console`; the picture is written, the rest returned.
 
-    Raises OffcutError when the text or the weights cannot be used.
+    Raises OffcutError when the text or the weights cannot be used, or the picture not be written.
     """
     start = perf_counter()
+    file = options.out / "demo.png"
+    check_writable(file, "demo")
     machine = describe()
     with console.status("reading the weights"):
         model = weights.load(options.seed)
@@ -157,7 +160,6 @@ def run(options: Options, console: Console) -> Result:
     )
     later = len(ours.compiles) - len(compiles)
 
-    file = options.out / "demo.png"
     with _progress(console, "measuring", options.picture_seconds, unit=" s") as advance:
         curves = picture(
             model.weights.layers[0].feed_in,
