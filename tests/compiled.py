@@ -97,14 +97,15 @@ def contraction(
 def floats(seed: object, *shape: int, dtype: str = "float32") -> Array:
     """Normal values that depend on `seed` and the shape alone."""
     generator = np.random.default_rng([*str(seed).encode(), *shape])
-    return generator.standard_normal(shape).astype(numpy_dtype(dtype))
+    values: Array = generator.standard_normal(shape).astype(numpy_dtype(dtype))
+    return values
 
 
 def poisoned(kernel: Kernel, shape: tuple[int, ...], *arrays: Array, **sizes: int) -> Array:
     """The result, written over an array that held no result before: NaN, or the least integer."""
     dtype = numpy_dtype(kernel.signature.outputs[0].dtype)
     integer = np.issubdtype(dtype, np.integer)
-    out = np.full(shape, np.iinfo(dtype).min if integer else np.nan, dtype)
+    out: Array = np.full(shape, np.iinfo(dtype).min if integer else np.nan, dtype)
     assert kernel(*arrays, out=out, **sizes) is out
     return out
 

@@ -1,7 +1,7 @@
 """What a cut costs: hardware descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.closed_form import Blocks, Work, pack_seconds, real, rows_seconds
-from offcut.costmodel.hardware import Hardware, load, with_cache
+from offcut.costmodel.hardware import Hardware, load, with_caches
 
 __all__ = [
     "Blocks",
@@ -11,5 +11,5 @@ __all__ = [
     "pack_seconds",
     "real",
     "rows_seconds",
-    "with_cache",
+    "with_caches",
 ]

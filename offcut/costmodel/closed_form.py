@@ -3,12 +3,14 @@
 A sum over K terms for M rows and N columns runs as blocks of rows. With ``c(h)`` cycles per term
 and column of a block of h rows, and ``u(h)`` cycles per column to start and end its tiles,
 
-    block(h) = K*N*c(h) + N*u(h)
-    time     = sum of block(h) over the blocks + max(0, stream - block(first))
+    block(h) = K*N*max(c(h), item / near) + N*u(h)
+    time     = sum of block(h) over the blocks + wait(block(first), stream)
+    wait(b, s) = max(0, s - b) + loss*min(s, b)
 
-Whoever visits a group of columns first waits for it to come from behind the nearest cache, in
-``stream = K*N*item / bandwidth`` cycles, while it computes; the blocks after it find it near. The
-first block should therefore be a large one. Operands that fit the nearest cache cost no stream.
+``near`` is what the nearest cache gives per cycle: it makes a block of one row cost as much as one
+of four. Whoever visits a group of columns first waits for it to come from behind that cache, in
+``stream = K*N*item / far`` cycles, while it computes; the blocks after it find it near. Operands
+that fit the nearest cache cost no stream.
 
 Source: fitted to measured row-block times, not derived by subtracting them: a difference of two
 noisy times misleads a search.
@@ -86,8 +88,10 @@ def rows_seconds(
         one = block(work, blocks, height)
         total = Binary("+", Binary("*", real(count), one), total)
         first = Select(Compare(">", count, ix.const(0)), one, first)
-    waiting = Binary("max", Binary("-", stream(work, hardware), first), real(0.0))
-    cycles = Binary("+", total, waiting)
+    coming = stream(work, hardware)
+    waiting = Binary("max", Binary("-", coming, first), real(0.0))
+    lost = Binary("*", real(hardware.overlap_loss), Binary("min", coming, first))
+    cycles = Binary("+", total, Binary("+", waiting, lost))
     return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / hardware.hertz)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
+from math import gcd
 from pathlib import Path
 
 
@@ -12,17 +13,33 @@ from pathlib import Path
 class Hardware:
     """A core and its memory.
 
-    hertz              cycles per second, sustained
-    nearest_bytes      capacity of the cache that packed operands are blocked for, in bytes
-    far_bytes_per_cycle   what one core streams from behind that cache, in bytes per cycle
-    pack_bytes_per_cycle  what it reads while packing an operand, in bytes per cycle
+    hertz                 cycles per second, sustained while multiplying
+    l1_bytes, l1_ways     capacity and associativity of the first-level data cache
+    nearest_bytes         capacity of the cache that packed operands are blocked for, in bytes
+    near_bytes_per_cycle  what a core reads from that cache, in bytes per cycle
+    far_bytes_per_cycle   what it streams from behind that cache
+    pack_bytes_per_cycle  what it reads while packing an operand
+    overlap_loss          of the shorter of computing and streaming, the share that is not hidden
     """
 
     name: str
     hertz: float
+    l1_bytes: int
+    l1_ways: int
     nearest_bytes: int
+    near_bytes_per_cycle: float
     far_bytes_per_cycle: float
     pack_bytes_per_cycle: float
+    overlap_loss: float
+
+    def rows_in_l1(self, row_bytes: int) -> int:
+        """Rows of this length whose current lines an L1 set can hold, one way left for the rest.
+
+        Lines at one offset of rows ``row_bytes`` apart fall into ``way / gcd(row_bytes, way)`` sets
+        (way = capacity over associativity): rows of 4096 bytes all into one.
+        """
+        way = self.l1_bytes // self.l1_ways
+        return (self.l1_ways - 1) * (way // gcd(row_bytes, way))
 
 
 @cache
@@ -32,6 +49,16 @@ def load(path: Path) -> Hardware:
         return Hardware(**tomllib.load(file))
 
 
-def with_cache(hardware: Hardware, nearest_bytes: int | None) -> Hardware:
-    """`hardware` with the capacity that was found on the host; None: as described."""
-    return hardware if nearest_bytes is None else replace(hardware, nearest_bytes=nearest_bytes)
+def with_caches(
+    hardware: Hardware,
+    l1_bytes: int | None = None,
+    l1_ways: int | None = None,
+    nearest_bytes: int | None = None,
+) -> Hardware:
+    """`hardware` with what was found on the host; None: as described."""
+    return replace(
+        hardware,
+        l1_bytes=l1_bytes or hardware.l1_bytes,
+        l1_ways=l1_ways or hardware.l1_ways,
+        nearest_bytes=nearest_bytes or hardware.nearest_bytes,
+    )

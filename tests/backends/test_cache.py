@@ -90,9 +90,7 @@ def test_two_processes_that_write_at_once_both_work_and_leave_whole_entries(home
     assert process() == (0, 0.0)
 
 
-def test_an_entry_is_found_in_the_same_process(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_is_found_in_the_same_process(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled()._code.fresh
     monkeypatch.setattr(jit, "object_code", lambda *_, **__: pytest.fail("code was generated"))
     again = compiled()
@@ -195,7 +193,7 @@ def test_the_digest_of_the_sources_sees_an_edit(
     source = tmp_path / "offcut" / "part.py"
     source.parent.mkdir()
     source.write_text("x = 1\n")
-    monkeypatch.setattr(cache.offcut, "__file__", str(source.parent / "__init__.py"))
+    monkeypatch.setattr(oc, "__file__", str(source.parent / "__init__.py"))
     digest = cache._source_digest.__wrapped__
     before = digest()
     assert digest() == before

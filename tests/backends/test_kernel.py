@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import itertools
 import json
@@ -42,7 +43,15 @@ DENSE = contraction("mk,kn->mn", {"k": DEPTH, "n": COLUMNS})
 FREE = contraction("mk,kn->mn")
 SIZES = edge_sizes(BLOCK)
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads is meant
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # fork beside threads is meant
+
+
+@pytest.fixture(autouse=True)
+def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is planned again, for `plan` and `source`, is not derived from the program as well."""
+    monkeypatch.setenv("OFFCUT_VERIFY", "0")
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +123,8 @@ def test_a_pool_of_processes_receives_kernels(packed: dict[str, Kernel], method:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"the system has no {method}")
     work = [(packed[s], floats(s, m, DEPTH)) for s, m in (("auto", 5), ("shift", 29))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OFFCUT_VERIFY", "0")
-        with multiprocessing.get_context(method).Pool(1) as pool:
-            results = pool.starmap(called, work)
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        results = pool.starmap(called, work)
     for (kernel, x), result in zip(work, results, strict=True):
         assert same_bits(result, kernel(x))
 
@@ -125,7 +132,6 @@ def test_a_pool_of_processes_receives_kernels(packed: dict[str, Kernel], method:
 def test_a_pickled_kernel_comes_back_from_the_cache(
     packed: dict[str, Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "0")
     monkeypatch.setattr(jit, "object_code", lambda *_, **__: pytest.fail("code was generated"))
     x = floats("x", 29, DEPTH)
     for kernel in packed.values():
@@ -199,18 +205,19 @@ def test_the_source_has_three_forms(packed: dict[str, Kernel]) -> None:
 
 
 def test_the_partition_carries_its_proof(packed: dict[str, Kernel]) -> None:
-    for kernel in packed.values():
-        assert kernel.partition.prove() == kernel.partition.prove()
-        assert kernel.partition.pieces
+    for strategy in ("auto", "shift"):
+        certificate = packed[strategy].partition.prove()
+        assert certificate
+        assert packed[strategy].partition.prove() == certificate
 
 
-def owners(kernel: Kernel, m: int, n: int, **sizes: int) -> Counter[tuple[int, int]]:
+def owners(kernel: Kernel, m: int, sizes: dict[str, int]) -> Counter[tuple[int, int]]:
     """How often a piece owns each element."""
     counted: Counter[tuple[int, int]] = Counter()
     for piece in kernel.plan(m=m, **sizes).pieces:
         (i_lo, i_hi), (j_lo, j_hi) = (
             piece.ranges.get("m", (0, m)),
-            piece.ranges.get("n", (0, n)),
+            piece.ranges.get("n", (0, COLUMNS)),
         )
         counted.update(itertools.product(range(i_lo, i_hi), range(j_lo, j_hi)))
         depth = sizes.get("k", DEPTH)
@@ -224,9 +231,9 @@ def test_the_pieces_of_a_plan_own_every_element_once(
 ) -> None:
     everything = Counter(itertools.product(range(m), range(COLUMNS)))
     for strategy, kernel in packed.items():
-        assert owners(kernel, m, COLUMNS) == everything, strategy
+        assert owners(kernel, m, {}) == everything, strategy
     for strategy in ("shift", "balance", "guard"):
-        found = owners(plain[strategy], m, COLUMNS, n=COLUMNS, k=3)
+        found = owners(plain[strategy], m, {"n": COLUMNS, "k": 3})
         assert found == everything, strategy
 
 
@@ -298,9 +305,11 @@ class Guarded:
 @needs_fork
 def test_the_guard_is_real() -> None:
     def past() -> None:
+        faulthandler.disable()  # the crash is wanted
         ctypes.string_at(Guarded().like(np.zeros(5, "uint8"), at_end=True).ctypes.data, 6)
 
     def before() -> None:
+        faulthandler.disable()
         ctypes.string_at(Guarded().like(np.zeros(5, "uint8"), at_end=False).ctypes.data - 1, 1)
 
     assert in_child(past) < 0
@@ -376,7 +385,7 @@ def junk(choose: random.Random) -> Any:
     """Something that is, or is nearly, or is not at all an argument."""
     rank = choose.randint(0, 4)
     shape = tuple(choose.choice((0, 1, 3, DEPTH, COLUMNS, 4097)) for _ in range(rank))
-    if int(np.prod(shape, dtype=np.int64)) > 10**6:
+    if int(np.prod(shape, dtype=np.int64)) > 100_000:
         shape = shape[:1]
     types = ("float32", "float64", "float16", "int32", "int8", "bool", "complex64", "S3", "object")
     array = np.zeros(shape, choose.choice((*types, "float32", "float32", ">f4", "M8[s]")))
@@ -394,8 +403,23 @@ def junk(choose: random.Random) -> Any:
             np.ma.masked_array(np.zeros((3, DEPTH), "float32")),
             np.zeros((3, DEPTH), [("x", "f4")]),
             memoryview(b"123"),
-            array.tolist(),
-            *(None, 1, -1, 2.5, 10**30, "x", b"x", (), [], {}, object(), type, np.float32(1), print),
+            array[..., :2].tolist() if rank == 1 else [[1.0]],
+            *(
+                None,
+                1,
+                -1,
+                2.5,
+                10**30,
+                "x",
+                b"x",
+                (),
+                [],
+                {},
+                object(),
+                type,
+                np.float32(1),
+                print,
+            ),
         ]
     )
 
@@ -409,19 +433,20 @@ def test_no_call_whatever_its_arguments_does_anything_but_answer_or_refuse(
     def child() -> None:
         choose = random.Random(11)
         outcomes: Counter[str] = Counter()
-        for _ in range(6000):
+        for _ in range(4000):
             kernel = choose.choice(kernels)
             args = [junk(choose) for _ in range(choose.choice((0, 1, 1, 1, 2, 2, 3)))]
-            names = choose.sample(["out", "m", "n", "k", "x", "strategy"], choose.choice((0, 0, 1, 2)))
+            names = choose.sample(
+                ["out", "m", "n", "k", "x", "strategy"], choose.choice((0, 0, 1, 2))
+            )
             try:
                 kernel(*args, **{name: junk(choose) for name in names})
                 outcomes["answered"] += 1
             except oc.CallError as error:
-                assert len(str(error)) > 20
-                assert "because" in str(error)
-                outcomes["refused"] += 1
+                outcomes["refused" if "\n  because " in str(error) else "mumbled"] += 1
         assert outcomes["answered"] > 20
-        assert outcomes["refused"] > 2000
+        assert outcomes["refused"] > 1000
+        assert outcomes["mumbled"] == 0
 
     assert in_child(child) == 0
 

@@ -50,161 +50,272 @@ def refused(call: Callable[[], Any], text: str, kind: type[oc.OffcutError]) -> N
 DESCRIBED: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing to compute": (
         lambda: oc.compile([]),
-        """""",
+        """\
+compile: cannot compute nothing
+  because  no output is given""",
     ),
     "a placeholder as output": (
         lambda: oc.compile(A),
-        """""",
+        """\
+compile: cannot compute A: float32[n, 8]
+  because  an output is a tensor defined by compute""",
     ),
     "no tensor as output": (
         lambda: oc.compile([C, "D"]),  # type: ignore[list-item]
-        """""",
+        """\
+compile: cannot compute 'D'
+  because  an output is a tensor defined by compute""",
     ),
     "an input left out": (
         lambda: oc.compile(C, inputs=[A]),
-        """""",
+        """\
+compile: cannot compute without B
+  because  inputs lists A
+  help     inputs=[A, B]""",
     ),
     "a constant that is no input": (
         lambda: oc.compile(C, inputs=[A, B], constants={"W": b}),
-        """""",
+        """\
+compile: cannot take a constant for 'W'
+  because  the inputs are A, B""",
     ),
     "a constant of another type": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": b.astype("float64")}),
-        """""",
+        """\
+compile: cannot take a constant of float64, rank 2
+  at       B
+  because  it is described as B: float32[8, 12]""",
     ),
     "a constant of another rank": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": b[0]}),
-        """""",
+        """\
+compile: cannot take a constant of float32, rank 1
+  at       B
+  because  it is described as B: float32[8, 12]""",
     ),
     "a constant that is no array": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": None}),
-        """""",
+        """\
+compile: cannot take a constant of object, rank 0
+  at       B
+  because  it is described as B: float32[8, 12]""",
     ),
     "a constant of another extent": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": b[:, :11]}),
-        """""",
+        """\
+compile: cannot take a constant of shape (8, 11)
+  at       B, axis 1
+  because  its extent is 12, which is 12, not 11""",
     ),
     "a constant whose extent no size gives": (
         lambda: oc.compile(D, constants={"V": np.ones(8, "float32")}),
-        """""",
+        """\
+compile: cannot take a constant of shape (8,)
+  at       V, axis 0
+  because  its extent is 2*n + 1, which is 2*n + 1, not 8""",
     ),
     "a constant whose size is below its facts": (
         lambda: oc.compile(D, constants={"V": np.ones(1, "float32")}),
-        """""",
+        """\
+compile: cannot take a constant of shape (1,)
+  at       V, axis 0
+  because  its extent is 2*n + 1, which is 2*n + 1, not 1""",
     ),
     "a constant whose size is no multiple": (
         lambda: oc.compile(F, constants={"E": np.ones(6, "float32")}),
-        """""",
+        """\
+compile: cannot take a constant of shape (6,)
+  at       E, axis 0
+  because  its extent is even, which is even, not 6""",
     ),
     "an extent that a call cannot check": (
         lambda: oc.compile(row(n % 4 + 1, lambda i: oc.cast(i, "float32"))),
-        """""",
+        """\
+compile: cannot take the extent n % 4 + 1 of an argument
+  at       tensor Y
+  because  a call checks sums of multiples of sizes, over one positive divisor
+  help     2*n + 1 and (n + 3)//4 are accepted""",
     ),
     "an extent of two divisions": (
         lambda: oc.compile(row(n // 2 + n // 3)),
-        """""",
+        """\
+compile: cannot take the extent n//2 + n//3 of an argument
+  at       tensor X
+  because  a call checks sums of multiples of sizes, over one positive divisor
+  help     2*n + 1 and (n + 3)//4 are accepted""",
     ),
     "a promise that a call cannot check": (
-        lambda: under(n // 2 <= m, two()),
-        """""",
+        lambda: under(n // 2 <= m // 3, two()),
+        """\
+compile: cannot check n < 2*(m//3) + 2 at a call
+  because  it is not affine""",
     ),
     "a form of source that is not there": (
         lambda: build(C, inputs=[A, B], strategy="cut").source("ptx"),
-        """""",
+        """\
+source: cannot show 'ptx'
+  because  there is no such form
+  help     "loops"
+  help     "llvm"
+  help     "asm\"""",
     ),
     "constants for a kernel without": (
         lambda: build(C, inputs=[A, B], strategy="cut").with_constants({"B": b}),
-        """""",
+        """\
+with_constants: cannot take constants for B
+  because  the kernel was compiled with none""",
     ),
     "no constant for a kernel with one": (
         lambda: held().with_constants({}),
-        """""",
+        """\
+with_constants: cannot take constants for nothing
+  because  the kernel was compiled with B""",
     ),
     "an unknown constant": (
         lambda: held().with_constants({"W": b}),
-        """""",
+        """\
+compile: cannot take a constant for 'W'
+  because  the inputs are A, B""",
     ),
     "another constant of another type": (
         lambda: held().with_constants({"B": b.astype("int8")}),
-        """""",
+        """\
+compile: cannot take a constant of int8, rank 2
+  at       B
+  because  it is described as B: float32[8, 12]""",
     ),
     "another constant of another shape": (
         lambda: held().with_constants({"B": b[:7]}),
-        """""",
+        """\
+with_constants: cannot take a constant of shape (7, 12)
+  at       B
+  because  the kernel was compiled for (8, 12)""",
     ),
 }
 TARGETS: dict[str, tuple[Callable[[], Any], str]] = {
     "another target": (
         lambda: oc.compile(C, target="tpu"),
-        """""",
+        """\
+compile: cannot compile for target='tpu'
+  because  there is no such target
+  help     target="cpu\"""",
     ),
     "another target of a partition": (
         lambda: oc.partition(C, tile={"i": 4}, target="tpu"),
-        """""",
+        """\
+compile: cannot compile for target='tpu'
+  because  there is no such target
+  help     target="cpu\"""",
     ),
     "two threads": (
         lambda: oc.compile(C, threads=2),
-        """""",
+        """\
+compile: cannot run on threads=2
+  because  kernels of the target cpu run on the calling thread
+  help     threads=1; a kernel may be called from several threads at once""",
     ),
     "no number of threads": (
         lambda: oc.compile(C, threads=True),
-        """""",
+        """\
+compile: cannot run on threads=True
+  because  kernels of the target cpu run on the calling thread
+  help     threads=1; a kernel may be called from several threads at once""",
     ),
 }
 CUTS: dict[str, tuple[Callable[[], Any], str]] = {
     "a strategy that is not there": (
         lambda: oc.compile(C, strategy="roundup"),
-        """""",
+        """\
+partition: cannot take tail='roundup'
+  at       strategy=
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
     ),
     "a strategy that is not there, by axis": (
         lambda: oc.compile(C, strategy={"i": "roundup"}),
-        """""",
+        """\
+partition: cannot take tail='roundup'
+  at       axis i
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
     ),
     "an axis that is not there": (
         lambda: oc.compile(C, strategy={"row": "shift"}),
-        """""",
+        """\
+partition: cannot find the axis 'row'
+  because  no axis has that name
+  help     C.i, C.j, C.k""",
     ),
     "exact for a size that is no multiple": (
         lambda: oc.compile(C, strategy={"i": "exact"}),
-        """""",
+        """\
+partition: cannot take tail="exact"
+  at       axis C.i
+  because  n = 1 is allowed and leaves 1 of 14 iterations over
+  help     tail="cut" separates 14*(n//14) iterations from the last n % 14
+  help     assume(n % 14 == 0) if every caller guarantees it""",
     ),
     "shift of a sum": (
         lambda: oc.compile(C, strategy={"k": "shift"}),
-        """""",
+        """\
+partition: cannot take tail="shift" on a reduction
+  at       axis C.k
+  because  the last tile would add terms again: sum is not idempotent
+  help     a reduction axis takes exact, cut, guard, mask, pad""",
     ),
     "an access out of bounds": (
         lambda: oc.compile(oc.compute((n,), lambda i: A[i + 1, 0], name="Y")),
-        """""",
+        """\
+represent: cannot read A[i + 1, 0] out of bounds
+  at       Y, reading A[i + 1, 0]
+  because  with n = 1, the instance i = 0 reads A[1, 0] of a tensor of shape (n, 8)
+  help     where(condition, …) accesses a branch only where its condition holds""",
     ),
 }
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a plan without a size": (
         lambda: held().plan(),
-        """""",
+        """\
+plan: cannot plan without n
+  because  the sizes of C are n
+  help     plan(n=…)""",
     ),
     "a plan with a size too many": (
         lambda: held().plan(n=3, q=2),
-        """""",
+        """\
+plan: cannot plan with q
+  because  the sizes of C are n
+  help     plan(n=…)""",
     ),
     "a plan of a size below its facts": (
         lambda: held().plan(n=0),
-        """""",
+        """\
+plan: cannot plan n = 0
+  because  n is in 1…64""",
     ),
     "a plan of a size above its facts": (
         lambda: held().plan(n=65),
-        """""",
+        """\
+plan: cannot plan n = 65
+  because  n is in 1…64""",
     ),
     "a plan of a size that is no multiple": (
         lambda: build(F).plan(even=6),
-        """""",
+        """\
+plan: cannot plan even = 6
+  because  even is in 4…64, a multiple of 4""",
     ),
     "a plan of a size that is no integer": (
         lambda: held().plan(n="3"),  # type: ignore[arg-type]
-        """""",
+        """\
+plan: cannot plan n = '3'
+  because  n is in 1…64""",
     ),
     "a plan of half a size": (
         lambda: held().plan(n=2.5),  # type: ignore[arg-type]
-        """""",
+        """\
+plan: cannot plan n = 2.5
+  because  n is in 1…64""",
     ),
 }
 

@@ -21,7 +21,7 @@ from offcut.core import index as ix
 from offcut.core.computation import Computation
 from offcut.core.expr import Expr
 from offcut.core.program import Kind, Panels
-from offcut.costmodel import Hardware, load, with_cache
+from offcut.costmodel import Hardware, load, with_caches
 from offcut.partition import check_program
 
 Shapes = tuple[tuple[int, int], ...]
@@ -42,19 +42,24 @@ class Code:
 
 @cache
 def hardware() -> Hardware:
-    """This machine: the description beside this file, with the host's own cache capacity."""
+    """This machine: the description beside this file, with the host's own caches."""
     described = load(Path(__file__).with_name("core.toml"))
-    return with_cache(described, _nearest_bytes())
+    return with_caches(
+        described,
+        l1_bytes=_cache_fact(0, "size"),
+        l1_ways=_cache_fact(0, "ways_of_associativity"),
+        nearest_bytes=_cache_fact(2, "size"),
+    )
 
 
-def _nearest_bytes() -> int | None:
-    """Capacity of the core's own second-level cache, where the system says."""
+def _cache_fact(index: int, fact: str) -> int | None:
+    """A fact of one of the core's caches, where the system says it."""
     try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{fact}").read_text().strip()
     except OSError:
         return None
-    factor = {"K": 1024, "M": 1 << 20}.get(text[-1:])
-    return int(text[:-1]) * factor if factor and text[:-1].isdigit() else None
+    digits, factor = text.rstrip("KM"), {"K": 1024, "M": 1 << 20}.get(text[-1:], 1)
+    return int(digits) * factor if digits.isdigit() else None
 
 
 def plan(computation: Computation, host: Host, strategy: str | Mapping[str, str]) -> Schedule:

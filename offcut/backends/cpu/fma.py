@@ -34,7 +34,7 @@ WIDTHS_16 = {
     **dict.fromkeys((3, 4), (3, 2, 1)),
     **dict.fromkeys((5, 6), (2, 1)),
 }
-PREFETCH_BYTES = 2048
+PREFETCH_BYTES = 1024
 
 
 def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
@@ -62,8 +62,8 @@ class Variant:
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
     """The row-block microkernel of an instruction set, declared as data.
 
-    Cost facts: a step takes the larger of ``rows*vectors/2`` multiply–adds per cycle and
-    ``(rows + vectors)/2`` loads per cycle, and at least 4 cycles of latency over the chains.
+    Cost facts: a step takes the larger of ``rows*vectors/2`` multiply–adds per cycle,
+    ``(rows + vectors)/2`` loads per cycle, and 4 cycles of latency.
     """
     shapes = widths(isa)
     lanes = isa.lanes(dtype)

@@ -40,9 +40,10 @@ from offcut.partition import (
 from offcut.polyhedral import coefficient, space_of
 
 CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
-GROUPS = (96, 48, 24, 12, 6, 4, 2)  # panels: multiples of many widths
+GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
 GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
 _DOMINATED = ("balance",)  # beside a packed operand: where rows are many, packing wins
+DIRECT = 1.6  # a step on B's own rows, which lie apart, over one on panels
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 
 
@@ -324,7 +325,21 @@ class _Planner:
 
     def row_cut(self, lead: Stage, found: Match, strategy: Strategy) -> AxisCut:
         assert found.rows is not None
-        return self.divided(lead, AxisCut(found.rows, strategy, found.microkernel.max_rows))
+        return self.divided(lead, AxisCut(found.rows, strategy, self.tallest(lead, found)))
+
+    def tallest(self, lead: Stage, found: Match) -> int:
+        """Rows of the largest tile: what the microkernel has, and what L1 holds of A's rows."""
+        tall = found.microkernel.max_rows
+        a = next(load for name, load in found.operands if name != found.microkernel.packed)
+        shape = self.buffers[a.buffer].shape
+        on_rows = [axis for axis, part in enumerate(a.index) if found.rows in variables(part)]
+        if len(on_rows) != 1:
+            return tall
+        row = 1
+        for extent in shape[on_rows[0] + 1 :]:
+            row *= ix.literal(extent) or 0
+        step = row * ITEM_BYTES[a.dtype]
+        return min(tall, self.hardware.rows_in_l1(step)) if step else tall
 
     def column_cut(
         self, lead: Stage, found: Match, asked: Mapping[str, Strategy]
@@ -339,8 +354,11 @@ class _Planner:
             heights = (2 * lanes, lanes) if strategy is Strategy.LADDER else None
             return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, heights)),)
         limit = self.group_size(lead, found)
+        tallest = self.tallest(lead, found) if found.rows is not None else 1
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
         for rows, options in fma.widths(self.isa).items():
+            if rows > tallest:
+                break
             widest = next(w for w in options if limit % (w * lanes) == 0)
             heights = tuple(w * lanes for w in sorted({widest, min(2, widest), 1}, reverse=True))
             if classes and classes[-1][2] == heights:
@@ -358,8 +376,9 @@ class _Planner:
         depth = ix.literal(extent) or 1024
         panel_bytes = found.microkernel.panel * max(depth, 1) * ITEM_BYTES[found.packed.dtype]
         room = GROUP_SHARE * self.hardware.nearest_bytes
-        panels = next((n for n in GROUPS if n * panel_bytes <= room), GROUPS[-1])
-        return panels * found.microkernel.panel
+        width = fma.widths(self.isa)[self.tallest(lead, found) if found.rows is not None else 1][0]
+        fitting = (n for n in GROUPS if n * panel_bytes <= room and n % width == 0)
+        return next(fitting, width) * found.microkernel.panel
 
     def packed(self, position: int, lead: Stage, found: Match) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the group that makes it."""
@@ -401,7 +420,7 @@ class _Planner:
             item=ITEM_BYTES[found.packed.dtype],
         )
         blocks = self.blocks(found, direct=operand.how == "direct")
-        runs = _runs(strategy, work.rows, found.microkernel.max_rows)
+        runs = _runs(strategy, work.rows, self.tallest(lead, found))
         total = rows_seconds(work, blocks, runs, self.hardware)
         if operand.how == "packed":
             total = Binary("+", total, pack_seconds(work, self.hardware))
@@ -411,10 +430,11 @@ class _Planner:
         """Cycles per term and column by height, of the tile that the column cut takes."""
         kernel = found.microkernel
         step, startup = [0.0], [0.0]
+        near = ITEM_BYTES[found.packed.dtype] / self.hardware.near_bytes_per_cycle
         for rows in range(1, kernel.max_rows + 1):
             shape = kernel.tile(rows, kernel.columns_for(rows))
-            slower = 1.6 if direct else 1.0
-            step.append(slower * shape.cycles / shape.columns)
+            slower = DIRECT if direct else 1.0
+            step.append(slower * max(shape.cycles / shape.columns, near))
             startup.append(shape.startup / shape.columns)
         return Blocks(tuple(step), tuple(startup))
 
