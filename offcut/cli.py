@@ -285,7 +285,7 @@ def _entry(result: Sweep, cell: Cell, point: Sequence[Cell], best: float) -> Tex
     if cell.gflops is None:
         return Text(cell.note, style="bold red" if cell.wrong else "dim")
     ratio = result.ratio(cell, point) if cell.contender in result.ours else None
-    digits = 1 if cell.gflops >= 1 else 3
+    digits = 1 if cell.gflops >= 0.1 else 3
     text = f"{cell.gflops:.{digits}f}" + ("" if ratio is None else f" {ratio:.2f}×")
     return Text(text, style="bold" if cell.gflops == best else "")
 

@@ -15,11 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from offcut.backends.base import Signature
 from offcut.backends.cpu import isa
-from offcut.backends.cpu.build import Code, build, hardware, lowered, plan, tile_modules
+from offcut.backends.cpu.build import Code, build, lowered, plan, tile_modules
 from offcut.backends.cpu.call import make_callable
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.jit import assembly
@@ -27,14 +25,12 @@ from offcut.backends.cpu.schedule import Schedule, microkernels
 from offcut.backends.plan import Plan, plan_at
 from offcut.backends.signature import signature_of
 from offcut.core.computation import Computation, computation
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.sizes import Dim
+from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
 from offcut.core.tensor import Tensor
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import Partition, cut
 
 Strategies = str | Mapping[str, str]
-Array = np.ndarray[Any, Any]
 
 
 def partition(
@@ -52,8 +48,9 @@ def partition(
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
-    _check_target(target)
-    described = computation(_outputs(output), inputs)
+    _check_target(target, "partition")
+    outputs = outputs_of(output, "partition")
+    described = computation(outputs, inputs_of(inputs, outputs, "partition"))
     return cut(described, tile, tail, microkernels(isa.host().isa))
 
 
@@ -78,7 +75,7 @@ def compile(
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
-    _check_target(target)
+    _check_target(target, "compile")
     if threads != 1 or isinstance(threads, bool):
         raise TargetError(
             "compile",
@@ -86,8 +83,18 @@ def compile(
             because="kernels of the target cpu run on the calling thread",
             help=("threads=1; a kernel may be called from several threads at once",),
         )
-    outputs = _outputs(output)
-    return _kernel(outputs, inputs, dict(constants or {}), strategy)
+    outputs = outputs_of(output, "compile")
+    given = inputs_of(inputs, outputs, "compile")
+    if not isinstance(strategy, str):
+        if not isinstance(strategy, Mapping):
+            raise PartitionError(
+                "compile",
+                f"cannot take strategy={strategy!r}",
+                because="a strategy is a name, or names by axis",
+                help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
+            )
+        strategy = dict(strategy)
+    return _kernel(outputs, given, constants_of(given, constants, "compile"), strategy)
 
 
 class Kernel:
@@ -145,7 +152,7 @@ class Kernel:
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
         """The same code with other constants, of the same shapes; nothing is compiled."""
-        arrays = _arrays(self._request[1], dict(constants))
+        arrays = constants_of(self._request[1], constants, "with_constants")
         if set(arrays) != set(self._constants):
             raise DescribeError(
                 "with_constants",
@@ -180,19 +187,17 @@ class Kernel:
 
 def _kernel(
     outputs: tuple[Tensor, ...],
-    inputs: Sequence[Tensor] | None,
-    constants: dict[str, Any],
+    inputs: tuple[Tensor, ...],
+    arrays: dict[str, Array],
     strategy: Strategies,
 ) -> Kernel:
-    if not isinstance(strategy, str):
-        strategy = dict(strategy)
-    given = tuple(inputs) if inputs is not None else _placeholders(outputs)
-    arrays = _arrays(given, constants)
-    described = computation(outputs, given, arrays, _known_sizes(given, arrays))
+    """The passes, one after the other."""
+    known = sizes_fixed_by(inputs, arrays, "compile")
+    described = computation(outputs, inputs, arrays, known)
     signature = signature_of(described)
     host = isa.host()
     code = build(described, signature, host, strategy)
-    return _bound((outputs, given, strategy), described, signature, host, code, arrays)
+    return _bound((outputs, inputs, strategy), described, signature, host, code, arrays)
 
 
 def _bound(
@@ -220,98 +225,14 @@ def _bound(
     return made
 
 
-def _outputs(output: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    outputs = (output,) if isinstance(output, Tensor) else tuple(output)
-    for tensor in outputs:
-        if not isinstance(tensor, Tensor) or tensor.definition is None:
-            raise DescribeError(
-                "compile",
-                f"cannot compute {tensor!r}",
-                because="an output is a tensor defined by compute",
-            )
-    if not outputs:
-        raise DescribeError("compile", "cannot compute nothing", because="no output is given")
-    return outputs
-
-
-def _placeholders(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    described = computation(outputs)
-    del described
-    found: dict[Tensor, None] = {}
-    pending = list(reversed(outputs))
-    while pending:
-        tensor = pending.pop()
-        if tensor.definition is None:
-            found[tensor] = None
-        else:
-            pending += reversed(tensor.definition.reads)
-    return tuple(found)
-
-
-def _arrays(inputs: Sequence[Tensor], constants: dict[str, Any]) -> dict[str, Array]:
-    """The constants as arrays of their placeholders' types and ranks, copied."""
-    named = {tensor.name: tensor for tensor in inputs}
-    arrays: dict[str, Array] = {}
-    for name, value in constants.items():
-        if name not in named:
-            raise DescribeError(
-                "compile",
-                f"cannot take a constant for {name!r}",
-                because=f"the inputs are {', '.join(named) or 'none'}",
-            )
-        tensor, array = named[name], np.asarray(value)
-        if array.dtype != numpy_dtype(tensor.dtype) or array.ndim != len(tensor.shape):
-            raise DescribeError(
-                "compile",
-                f"cannot take a constant of {array.dtype}, rank {array.ndim}",
-                at=name,
-                because=f"it is described as {tensor!r}",
-            )
-        arrays[name] = np.array(array, order="C")
-    return arrays
-
-
-def _known_sizes(inputs: Sequence[Tensor], arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The sizes that the shapes of constants fix."""
-    known: dict[str, int] = {}
-    named = {tensor.name: tensor for tensor in inputs}
-    for name, array in arrays.items():
-        for axis, (extent, actual) in enumerate(zip(named[name].shape, array.shape, strict=True)):
-            symbols = [s for s in extent.free_symbols if s.name not in known]
-            if len(symbols) == 1:
-                known |= _solve(extent, symbols[0], actual, known)
-            value = extent.subs({s: known[s.name] for s in extent.free_symbols if s.name in known})
-            if value != actual:
-                raise DescribeError(
-                    "compile",
-                    f"cannot take a constant of shape {array.shape}",
-                    at=f"{name}, axis {axis}",
-                    because=f"its extent is {extent}, which is {value}, not {actual}",
-                )
-    return known
-
-
-def _solve(extent: Any, size: Dim, actual: int, known: Mapping[str, int]) -> dict[str, int]:
-    import sympy
-
-    fixed = extent.subs({s: known[s.name] for s in extent.free_symbols if s.name in known})
-    factor, rest = fixed.coeff(size), fixed.subs(size, 0)
-    if factor.is_Integer and factor != 0 and sympy.expand(fixed - factor * size - rest) == 0:
-        value, remainder = divmod(actual - int(rest), int(factor))
-        allowed = size.min <= value <= size.max and value % size.multiple_of == 0
-        if remainder == 0 and allowed:
-            return {size.name: value}
-    return {}
-
-
-def _check_target(target: str) -> None:
+def _check_target(target: str, op: str) -> None:
     if target != "cpu":
         raise TargetError(
-            "compile",
-            f"cannot compile for target={target!r}",
+            op,
+            f"cannot {op} for target={target!r}",
             because="there is no such target",
             help=('target="cpu"',),
         )
 
 
-__all__ = ["Kernel", "compile", "hardware", "partition"]
+__all__ = ["Kernel", "compile", "partition"]

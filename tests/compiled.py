@@ -106,8 +106,9 @@ def poisoned(kernel: Kernel, shape: tuple[int, ...], *arrays: Array, **sizes: in
     dtype = numpy_dtype(kernel.signature.outputs[0].dtype)
     integer = np.issubdtype(dtype, np.integer)
     out: Array = np.full(shape, np.iinfo(dtype).min if integer else np.nan, dtype)
-    assert kernel(*arrays, out=out, **sizes) is out
-    return out
+    result: Array = kernel(*arrays, out=out, **sizes)
+    assert result is out
+    return result
 
 
 def same_bits(one: Array, other: Array) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
@@ -13,7 +14,7 @@ from offcut.backends.cpu.schedule import Choice, Schedule
 from offcut.core.expr import Binary, Expr
 from offcut.core.interpreter import evaluate
 from offcut.errors import CallError
-from offcut.partition import Piece, Segment
+from offcut.partition import Partition, Piece, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Plan:
     sizes: dict[str, int]
     pieces: tuple[PlannedPiece, ...]
     considered: tuple[Considered, ...]
+    partition: Partition = field(repr=False, compare=False)
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the tiles that run; needs the extra ``plot``. `path` is where to write a picture."""
+        return self.partition.plot(path, **self.sizes)
 
     @property
     def seconds(self) -> float:
@@ -134,6 +140,7 @@ def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) 
     names = dict(schedule.partition.computation.size_names)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []
+    running: list[Piece] = []
     considered: list[Considered] = []
     for choices in schedule.choices:
         costs = [float(evaluate(choice.cost, values)) for choice in choices]
@@ -143,10 +150,12 @@ def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) 
             Considered(_stage(choice), choice.label, cost, position == best)
             for position, (choice, cost) in enumerate(zip(choices, costs, strict=True))
         ]
+        running += chosen.pieces
         planned = [one for piece in chosen.pieces for one in _planned(piece, values)]
         total = sum(one.instances for one in planned)
         pieces += [_with_share(one, costs[best], total) for one in planned]
-    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered))
+    runs = replace(schedule.partition, pieces=tuple(running))
+    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs)
 
 
 def _check(signature: Signature, sizes: Mapping[str, int]) -> None:
@@ -164,12 +173,24 @@ def _check(signature: Signature, sizes: Mapping[str, int]) -> None:
         )
     for name, value in sizes.items():
         facts = known[name]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise CallError(
+                "plan", f"cannot plan {name} = {value!r}", because="a size is a Python int"
+            )
         if not (facts.min <= value <= facts.max and value % facts.multiple_of == 0):
             multiple = f", a multiple of {facts.multiple_of}" if facts.multiple_of > 1 else ""
             raise CallError(
                 "plan",
                 f"cannot plan {name} = {value}",
                 because=f"{name} is in {facts.min}…{facts.max}{multiple}",
+            )
+    for relation in signature.relations:
+        value = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
+        broken = {">=": value < 0, "==": value != 0, "mod": value % relation.modulus != 0}
+        if broken[relation.kind]:
+            given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise CallError(
+                "plan", f"cannot plan {given}", because=f"assume({relation.text}) does not hold"
             )
 
 

@@ -121,7 +121,8 @@ def computation(
     placeholders = [tensor for tensor in order if tensor.definition is None]
     given = list(placeholders if inputs is None else inputs)
     _check_inputs(order, placeholders, given)
-    tensors = [*given, *(t for t in order if t.definition is not None)]
+    inner = [t for t in order if t.definition is not None and t not in outputs]
+    tensors = [*given, *inner, *outputs]
     dims = sizes_of(tensors)
     names, fixed = Names(), known_sizes or {}
     size_names = {d.name: names.fresh(d.name) for d in dims}
@@ -177,7 +178,13 @@ def _in_dependence_order(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _check_inputs(order: list[Tensor], placeholders: list[Tensor], given: list[Tensor]) -> None:
-    for tensor in given:
+    for position, tensor in enumerate(given):
+        if tensor in given[:position]:
+            raise DescribeError(
+                "compile",
+                f"cannot take {tensor.name} twice",
+                because=f"inputs lists {', '.join(t.name for t in given)}",
+            )
         if not isinstance(tensor, Tensor) or tensor.definition is not None:
             raise DescribeError(
                 "compile",

@@ -62,6 +62,18 @@ class Residue:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __le__(self, other: Any) -> Any:
+        return self.value <= sympy.sympify(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.value < sympy.sympify(other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self.value >= sympy.sympify(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self.value > sympy.sympify(other)
+
     def __add__(self, other: Any) -> Any:
         return self.value + other
 

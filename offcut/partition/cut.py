@@ -244,14 +244,14 @@ def _resolve(
     return found
 
 
-def strategy_named(name: object, *, at: str) -> Strategy:
+def strategy_named(name: object, *, at: str, op: str = "partition") -> Strategy:
     """The strategy of that name; raises PartitionError with the names there are."""
     for strategy in Strategy:
         if name == strategy.value or name is strategy:
             return strategy
     raise PartitionError(
-        "partition",
-        f"cannot take tail={name!r}",
+        op,
+        f"cannot take {'tail' if op == 'partition' else 'strategy'}={name!r}",
         at=at,
         because="there is no such strategy",
         help=(", ".join(strategy.value for strategy in Strategy),),

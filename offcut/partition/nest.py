@@ -105,16 +105,19 @@ class _Window:
     def whole(self, segment: Segment) -> Segment:
         """`segment` of one group, as what it owns of the axis over all groups."""
         lo, hi = segment.owned
+        start, count = segment.start, segment.count
         if self.groups.count is None:
             owned = (ix.add(self.groups.start, lo), ix.add(self.groups.start, hi))
+            start = ix.add(self.groups.start, start)
         elif (ix.literal(lo), hi) == (0, self.extent):
             owned = self.groups.owned
+            count = ix.floordiv(owned[1], segment.height)
         else:
             raise InternalError("a cache group that is no multiple of its tiles")
         when = segment.when
         if self.groups.when is not None:
             when = both(when, self.groups.when)
-        return replace(segment, owned=owned, when=when)
+        return replace(segment, start=start, count=count, owned=owned, when=when)
 
 
 class _Builder:

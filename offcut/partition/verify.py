@@ -11,7 +11,18 @@ from dataclasses import replace
 
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import neutral
-from offcut.core.expr import Const, Expr, Load, Select, Var, dtype_of, rewrite, substitute, variables, walk
+from offcut.core.expr import (
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    dtype_of,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Program, Stmt, Store, Tile, blocks
 from offcut.errors import PartitionError
@@ -53,7 +64,7 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
         for group in computation.groups:
             for stage in group:
                 mine = _only(body, stage.buffer)
-                if mine or not _is_copy(stage):
+                if any(stmt is not _NOTHING for stmt in mine) or not _is_copy(stage):
                     check = _Check(computation, space, stage, of)
                     found[stage.buffer] = check.body(mine)
         _check_stages_in_order(computation, found, of)

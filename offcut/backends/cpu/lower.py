@@ -795,6 +795,11 @@ class _Lowering:
             self.f.do(f"call void @{name}({arguments})")
             return
         address = self.address(memory, index)
+        if mask is not None and memory.layout is not None:
+            # A panel holds whole vectors: its columns past the extent are zero.
+            zero = "zeroinitializer"
+            raw = self.f.let(f"select {bits} {mask}, {stored} {raw}, {stored} {zero}")
+            mask = None
         if mask is None:
             self.f.do(f"store {stored} {raw}, ptr {address}, align {align}")
             return

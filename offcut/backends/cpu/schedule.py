@@ -123,11 +123,13 @@ class _Planner:
         self.named: Strategy | None = None
         if isinstance(strategy, Mapping):
             self.by_axis = {
-                axis_named(computation, name): strategy_named(choice, at=f"axis {name}")
+                axis_named(computation, name): strategy_named(
+                    choice, at=f"axis {name}", op="compile"
+                )
                 for name, choice in strategy.items()
             }
         elif strategy != "auto":
-            self.named = strategy_named(strategy, at="strategy=")
+            self.named = strategy_named(strategy, at="every axis of rows", op="compile")
         self.auto = strategy == "auto"
 
     def schedule(self) -> Schedule:

@@ -19,8 +19,8 @@ STRATEGIES = ("auto", "cut", NAIVE)
 COLOURS = {"auto": "#0b6e4f", "cut": "#d98e04", NAIVE: "#b23a48", "numpy": "#4a5a8a"}
 LABELS = {
     "auto": "offcut auto: the cheapest cut of each length",
-    "cut": "offcut cut: full tiles, then the rows left over one by one",
-    NAIVE: "offcut guard: an if around every instance",
+    "cut": "offcut cut: full tiles, then single rows",
+    NAIVE: "offcut guard: an if in every instance",
 }
 
 
@@ -140,7 +140,7 @@ def draw(curves: Sequence[Curve], shape: Shape, machine: str, file: Path) -> Non
     axes.grid(alpha=0.25)
     figure.suptitle("Compiled once, run at every sequence length", fontsize=13, weight="bold")
     axes.set_title(f"a dense layer of the encoder, {shape} with bias, float32", fontsize=10)
-    axes.legend(loc="upper left", ncols=2, frameon=False, fontsize=9)
+    axes.legend(loc="upper left", ncols=2, frameon=False, fontsize=8.5)
     rounds = max((len(found) for curve in curves for found in curve.seconds.values()), default=0)
     note = fill(f"lower quartile of {rounds} interleaved calls · {machine}", width=150)
     figure.supxlabel(note, fontsize=6, color="0.35")
