@@ -162,7 +162,10 @@ def summary(sweeps: Sequence[Sweep]) -> Table:
     regrets = [each for each in map(regret, points) if each is not None]
     if regrets:
         mean = f"{geometric_mean(regrets) - 1:+.1%}"
+        worst = max(regrets, key=lambda comparison: comparison.ratio.value)
+        where = f"{worst.cell}, {worst.other}"
         table.add_row("geometric mean of the regret", "≤ 3 %", mean, f"{len(regrets)} cells")
+        table.add_row("largest regret, as a ratio", "–", _interval(worst.ratio), where)
         beyond = [each for each in regrets if each.ratio.low > REGRET]
         table.add_row("cells with regret beyond 8 %", "0", f"{len(beyond)}", _cells(beyond))
     return table

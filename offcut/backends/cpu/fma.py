@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from offcut.backends.cpu.isa import Isa
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
-from offcut.backends.cpu.isa import Isa
 
 LLVM_TYPE = {"float32": "float", "float64": "double"}
 # Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast

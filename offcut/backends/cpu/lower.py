@@ -33,13 +33,11 @@ from offcut.core.expr import (
     Load,
     Logic,
     Lookup,
-    Reduce,
     Select,
     Unary,
     Var,
     dtype_of,
     variables,
-    walk,
 )
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr
@@ -540,9 +538,9 @@ class _Lowering:
         for stmt in body:
             match stmt:
                 case For(name, lo, hi, inner, _):
-                    with self.f.loop(self.scalar(lo), self.scalar(hi)) as now:
-                        with self.bound(name, now):
-                            self.vector_block(inner, lanes, slots)
+                    lo_hi = self.scalar(lo), self.scalar(hi)
+                    with self.f.loop(*lo_hi) as now, self.bound(name, now):
+                        self.vector_block(inner, lanes, slots)
                 case If(condition, then, other):
                     holds = self.holds(condition)
                     with self.f.when(holds):
@@ -896,16 +894,17 @@ class _KernelTile:
         else:
             b_unit = b.index[layout.columns] == Var(columns.iter)
         held = low.memory.get(store.buffer)
-        c_unit = held is None or self.tile.form is Form.PAD
-        return b_unit and (c_unit or low.along(held, store.index, lanes) == "next")
+        if held is not None and self.tile.form is not Form.PAD:
+            b_unit = b_unit and low.along(held, store.index, lanes) == "next"
+        return b_unit
 
     def within(self, around: Sequence[For], plan: _Sum, accumulate: bool) -> None:
         """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
         if around:
             low, loop = self.low, around[0]
-            with self.f.loop(low.scalar(loop.lo), low.scalar(loop.hi)) as now:
-                with low.bound(loop.iter, now):
-                    self.within(around[1:], plan, accumulate)
+            lo_hi = low.scalar(loop.lo), low.scalar(loop.hi)
+            with self.f.loop(*lo_hi) as now, low.bound(loop.iter, now):
+                self.within(around[1:], plan, accumulate)
             return
         mapped = (plan.found.rows, plan.found.columns)
         others = [axis for axis in self.tile.axes if axis.iter not in mapped]
@@ -920,7 +919,7 @@ class _KernelTile:
         info = low.program.buffer(buffer)
         item = item_bytes(info.dtype)
         names = list(self.axes)
-        strides = {name: 0 for name in names}
+        strides = dict.fromkeys(names, 0)
         step = item
         order = [n for n in names if n not in (found.rows, found.columns)]
         order += [n for n in (found.rows, found.columns) if n is not None]

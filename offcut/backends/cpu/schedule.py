@@ -9,15 +9,15 @@ a call takes the cheapest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.cpu import fma
 from offcut.backends.cpu.isa import Isa
 from offcut.core import index as ix
-from offcut.core.computation import Computation, Names, Stage, StageAxis
+from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Expr, Load, Var, loads, rewrite, variables, walk
+from offcut.core.expr import Binary, Expr, Load, Var, rewrite, variables, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
 from offcut.costmodel import Blocks, Hardware, Work, pack_seconds, real, rows_seconds
@@ -353,8 +353,8 @@ class _Planner:
         lanes = found.microkernel.panel
         strategy = asked.get(name) or (self.named if self.named is Strategy.GUARD else None)
         if strategy is not None:
-            heights = (2 * lanes, lanes) if strategy is Strategy.LADDER else None
-            return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, heights)),)
+            steps = (2 * lanes, lanes) if strategy is Strategy.LADDER else None
+            return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)
         limit = self.group_size(lead, found)
         tallest = self.tallest(lead, found) if found.rows is not None else 1
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
