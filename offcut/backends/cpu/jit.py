@@ -35,15 +35,21 @@ def _parsed(text: str) -> Any:
 
 
 def _module(text: str, host: Host, passes: bool) -> tuple[Any, Any]:
-    """A module and the machine that it is for, after the scalar passes where they are wanted."""
+    """A module and the machine that it is for, after the scalar passes where they are wanted.
+
+    Loops come as they are to be: nothing is left for loop passes, which cost more than they gain.
+    """
     module, machine = _parsed(text), _machine(host)
     if passes:
-        options = llvm.create_pipeline_tuning_options(speed_level=1)
-        options.loop_vectorization = False
-        options.slp_vectorization = False
-        options.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+        manager = llvm.create_new_module_pass_manager()
+        manager.add_always_inliner_pass()  # exp, tanh, erf
+        manager.add_sroa_pass()  # stack slots to registers
+        manager.add_simplify_cfg_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_new_gvn_pass()  # the same address computed for every tile
+        manager.add_dead_code_elimination_pass()
+        manager.run(module, builder)
     return module, machine
 
 
