@@ -1,0 +1,416 @@
+"""Tiles whose sums a row-block microkernel computes: which functions are called, on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu.elements import STORED, item_bytes
+from offcut.backends.cpu.vectors import Lanes, Memory, Vectors, limits
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, variables
+from offcut.core.microkernel import Microkernel
+from offcut.core.printer import format_expr
+from offcut.core.program import For, Form, Panels, Stmt, Store, Tile, TileAxis
+from offcut.core.program import walk as statements
+from offcut.errors import InternalError
+from offcut.partition import Match, matches
+from offcut.polyhedral import coefficient
+
+
+def lower_by_blocks(lowering: Vectors, tile: Tile, kernel: Microkernel) -> bool:
+    """Lower `tile` by `kernel`; False, with nothing written, where the microkernel cannot take it."""
+    return _KernelTile(lowering, tile, kernel).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A sum inside a tile: its store, how the microkernel covers it, and its loops."""
+
+    store: Store
+    found: Match
+    loop: For
+    around: tuple[For, ...]
+
+
+class _KernelTile:
+    """A tile whose sums a row-block microkernel computes.
+
+    The statements of the tile run one after the other over the whole tile, which is the same as
+    instance by instance since instances are independent. The first buffer, the sum, lies in the
+    result itself, or in scratch where only the tile's later statements need it.
+    """
+
+    def __init__(self, lowering: Vectors, tile: Tile, kernel: Microkernel) -> None:
+        self.low, self.tile, self.kernel = lowering, tile, kernel
+        self.f = lowering.f
+        self.axes = {axis.iter: axis for axis in tile.axes}
+
+    def lower(self) -> bool:
+        """Whether the microkernel could take the tile; nothing is written where it could not."""
+        body = self.tile.body
+        plans = [self.reduction(stmt) for stmt in body]
+        first = next((plan for plan in plans if plan), None)
+        if first is None:
+            return False
+        sum_buffer = first.store.buffer
+        memory = self.scratch_for(sum_buffer, first.found)
+        padded = self.tile.form is Form.PAD and sum_buffer in self.low.memory
+        pending: list[Stmt] = []
+        set_to_zero = False
+        for position, (stmt, plan) in enumerate(zip(body, plans, strict=True)):
+            if plan is None:
+                after = plans[position + 1] if position + 1 < len(plans) else None
+                sets = isinstance(stmt, Store) and stmt.buffer == sum_buffer and not stmt.reduce
+                if sets and after is not None and not after.around:
+                    set_to_zero = True
+                else:
+                    pending.append(stmt)
+                continue
+            if pending:
+                self.low.vectors(self.tile, pending, memory)
+                pending = []
+            with self.low.placed(memory):
+                self.within(plan.around, plan, accumulate=not set_to_zero)
+            set_to_zero = False
+        if padded:
+            self.copy_out(sum_buffer, memory)
+        if pending:
+            self.low.vectors(self.tile, pending, {} if padded else memory)
+        return True
+
+    def reduction(self, stmt: Stmt) -> _Sum | None:
+        """A sum that the microkernel computes, with the loops around its innermost one."""
+        around: list[For] = []
+        while isinstance(stmt, For) and len(stmt.body) == 1:
+            inner = stmt.body[0]
+            if isinstance(inner, Store):
+                ways = matches(self.kernel, inner.value, inner.reduce, list(self.axes), [stmt.iter])
+                found = next((way for way in ways if self.fits(inner, way)), None)
+                return None if found is None else _Sum(inner, found, stmt, tuple(around))
+            around.append(stmt)
+            stmt = inner
+        return None
+
+    def fits(self, store: Store, found: Match) -> bool:
+        """Whether heights exist and columns are next to each other, in B and in the result."""
+        low = self.low
+        rows = self.axes.get(found.rows or "")
+        columns = self.axes.get(found.columns or "")
+        if rows is not None and low.range_of(rows.extent)[1] > self.kernel.max_rows:
+            return False
+        if not all(low.bounded(axis.extent) for axis in self.tile.axes):
+            return False
+        if columns is None:
+            return True
+        lanes = Lanes(2, columns.iter)
+        b = found.operand("B")
+        layout = low.memory[b.buffer].layout
+        if layout is None:
+            b_unit = low.along(low.memory[b.buffer], b.index, lanes) == "next"
+        else:
+            b_unit = b.index[layout.columns] == Var(columns.iter)
+        held = low.memory.get(store.buffer)
+        if held is not None and self.tile.form is not Form.PAD:
+            b_unit = b_unit and low.along(held, store.index, lanes) == "next"
+        return b_unit
+
+    def within(self, around: Sequence[For], plan: _Sum, accumulate: bool) -> None:
+        """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
+        if around:
+            low, loop = self.low, around[0]
+            lo_hi = low.scalar(loop.lo), low.scalar(loop.hi)
+            with self.f.loop(*lo_hi) as now, low.bound(loop.iter, now):
+                self.within(around[1:], plan, accumulate)
+            return
+        mapped = (plan.found.rows, plan.found.columns)
+        others = [axis for axis in self.tile.axes if axis.iter not in mapped]
+        self.over(others, plan.store, plan.found, plan.loop, accumulate)
+
+    def scratch_for(self, buffer: str, found: Match) -> dict[str, Memory]:
+        """Memory of the sum, where it is private to the tile or the tile is padded."""
+        low = self.low
+        held = buffer in low.memory
+        if held and self.tile.form is not Form.PAD:
+            return {}
+        info = low.program.buffer(buffer)
+        item = item_bytes(info.dtype)
+        names = list(self.axes)
+        strides = dict.fromkeys(names, 0)
+        step = item
+        order = [n for n in names if n not in (found.rows, found.columns)]
+        order += [n for n in (found.rows, found.columns) if n is not None]
+        for name in reversed(order):
+            strides[name] = step
+            extent = low.range_of(self.axes[name].extent)[1]
+            step *= max(extent, 1)
+        slot = self.f.slot(f"[{max(step, 64)} x i8]", 64)
+        point = _point(self.tile, buffer)
+        parts = tuple(str(strides.get(name, 0)) for name in point)
+        origins = tuple(
+            low.scalar(self.axes[name].start) if name in self.axes else low.values[name]
+            for name in point
+        )
+        return {buffer: Memory(slot, info.dtype, parts, origins)}
+
+    def copy_out(self, buffer: str, memory: Mapping[str, Memory]) -> None:
+        """Store what a padded tile owns of the sum."""
+        low = self.low
+        info = low.program.buffer(buffer)
+        point = tuple(Var(name) for name in _point(self.tile, buffer))
+        alias = f"{buffer} padded"
+        value = Load(alias, point, info.dtype)
+        low.vectors(self.tile, (Store(buffer, point, value),), {alias: memory[buffer]})
+
+    def over(
+        self,
+        others: Sequence[TileAxis],
+        store: Store,
+        found: Match,
+        loop: For,
+        accumulate: bool,
+    ) -> None:
+        if others:
+            start = self.low.scalar(others[0].start)
+            end = ir.add(self.f, start, self.low.active(self.tile, others[0]))
+            with self.f.loop(start, end) as now, self.low.bound(others[0].iter, now):
+                self.over(others[1:], store, found, loop, accumulate)
+            return
+        low = self.low
+        rows, columns = self.axes.get(found.rows or ""), self.axes.get(found.columns or "")
+        points = [(axis.iter, low.scalar(axis.start)) for axis in (rows, columns) if axis]
+        depth = (loop.iter, low.scalar(loop.lo))
+        with _many(low, [*points, depth]):
+            _Block(self, store, found, loop, rows, columns, accumulate).write()
+
+
+@contextmanager
+def _many(low: Vectors, names: Sequence[tuple[str, str]]) -> Iterator[None]:
+    if not names:
+        yield
+        return
+    with low.bound(*names[0]), _many(low, names[1:]):
+        yield
+
+
+class _Block:
+    """The calls that cover one rectangle of rows and columns."""
+
+    def __init__(
+        self,
+        owner: _KernelTile,
+        store: Store,
+        found: Match,
+        loop: For,
+        rows: TileAxis | None,
+        columns: TileAxis | None,
+        accumulate: bool,
+    ) -> None:
+        self.owner, self.low, self.f = owner, owner.low, owner.f
+        self.store, self.found, self.loop = store, found, loop
+        self.row_axis, self.column_axis = rows, columns
+        self.accumulate = "1" if accumulate else "0"
+        self.kernel = owner.kernel
+        self.a = found.operand("A")
+        self.b = found.operand("B")
+        self.dtype = self.a.dtype
+        self.lanes = self.low.isa.lanes(self.dtype)
+        self.item = item_bytes(self.dtype)
+
+    def write(self) -> None:
+        low, tile = self.low, self.owner.tile
+        padded = tile.form is Form.PAD
+        depth = ir.sub(self.f, low.scalar(self.loop.hi), low.scalar(self.loop.lo))
+        rows = "1" if self.row_axis is None else low.active(tile, self.row_axis)
+        columns = "1" if self.column_axis is None else low.active(tile, self.column_axis)
+        a = (low.address(low.memory[self.a.buffer], self.a.index), *self.steps(self.a))
+        if padded and self.row_axis is not None:
+            a = self.staged(a, rows, depth)
+            rows = low.scalar(self.row_axis.extent)
+        b_memory = low.memory[self.b.buffer]
+        variant = fma.Variant(a[2] == str(self.item), b_memory.layout is not None)
+        c_memory = low.memory[self.store.buffer]
+        c = low.address(c_memory, self.store.index)
+        c_row = self.step(c_memory, self.store.index, self.found.rows)
+        known = ir.literal(columns)
+        aligned = b_memory.layout is None or self.aligned(b_memory.layout)
+        call = _Call(self, variant, a, c_row, rows, depth)
+        if known is not None and aligned:
+            call.columns(c, b_memory, known)
+        else:
+            call.chunks(c, b_memory, columns, aligned)
+
+    def aligned(self, layout: Panels) -> bool:
+        """Whether the tile's first column starts a panel."""
+        if self.column_axis is None:
+            return False
+        form = ix.linear(self.column_axis.start)
+        steps = [form.const, *(factor for _, factor in form.terms)]
+        return all(step % layout.width == 0 for step in steps)
+
+    def step(self, memory: Memory, index: Sequence[Expr], axis: str | None) -> str:
+        """Bytes by which an element moves along `axis`."""
+        total = "0"
+        if axis is None:
+            return total
+        for position, part in enumerate(index):
+            factor = coefficient(part, axis) or 0
+            moved = ir.mul(self.f, str(factor), memory.strides[position])
+            total = ir.add(self.f, total, moved)
+        return total
+
+    def steps(self, load: Load) -> tuple[str, str]:
+        memory = self.low.memory[load.buffer]
+        along = (self.found.rows, self.found.depth)
+        row, depth = (self.step(memory, load.index, axis) for axis in along)
+        return row, depth
+
+    def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
+        """A copied into a full-size scratch, rows past the extent zero."""
+        low, f = self.low, self.f
+        assert self.row_axis is not None
+        height = low.scalar(self.row_axis.extent)
+        size = ix.mul(ix.mul(self.row_axis.extent, ix.sub(self.loop.hi, self.loop.lo)), self.item)
+        base = low.scratch_of(_over_sizes(size, low))
+        row_step = ir.mul(f, depth, str(self.item))
+        t = STORED[self.dtype]
+        with f.loop("0", height) as row:
+            inside = f.let(f"icmp slt i64 {row}, {rows}")
+            source = f.let(f"getelementptr i8, ptr {a[0]}, i64 {ir.mul(f, row, a[1])}")
+            target = f.let(f"getelementptr i8, ptr {base}, i64 {ir.mul(f, row, row_step)}")
+            with f.loop("0", depth) as k:
+                at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
+                f.do(f"store {t} 0.0, ptr {at}")
+            with f.when(inside), f.loop("0", depth) as k:
+                there = f.let(f"getelementptr i8, ptr {source}, i64 {ir.mul(f, k, a[2])}")
+                element = f.let(f"load {t}, ptr {there}")
+                at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
+                f.do(f"store {t} {element}, ptr {at}")
+        return base, row_step, str(self.item)
+
+
+class _Call:
+    """Calls of row-block functions for one block of rows."""
+
+    def __init__(
+        self,
+        block: _Block,
+        variant: fma.Variant,
+        a: tuple[str, str, str],
+        c_row: str,
+        rows: str,
+        depth: str,
+    ) -> None:
+        self.block, self.low, self.f = block, block.low, block.f
+        self.variant, self.a, self.c_row, self.rows, self.depth = variant, a, c_row, rows, depth
+        axis = block.row_axis
+        low, high = (1, 1) if axis is None else self.low.range_of(axis.extent)
+        self.heights = range(max(low, 1), high + 1)
+        if ir.literal(rows) is not None:
+            self.heights = range(int(rows), int(rows) + 1)
+        elif axis is not None and any(limits(block.owner.tile.where, axis.iter)):
+            self.heights = range(1, high + 1)
+
+    def columns(self, c: str, b: Memory, count: int) -> None:
+        """A literal number of columns: the widest tiles that fit, in turn, then a masked one."""
+        lanes = self.block.lanes
+        shapes = fma.widths(self.low.isa)
+        common = set.intersection(*(set(shapes[h]) for h in self.heights))
+        left, done = count, 0
+        while left > 0:
+            vectors = -(-left // lanes)
+            width = max(w for w in common if w <= vectors)
+            covered = min(left, width * lanes)
+            self.call(self.moved(c, done), self.b_at(b, done), width, covered, b)
+            left, done = left - covered, done + covered
+
+    def moved(self, c: str, columns: int) -> str:
+        step = self.block.step(
+            self.low.memory[self.block.store.buffer],
+            self.block.store.index,
+            self.block.found.columns,
+        )
+        offset = ir.mul(self.f, step, str(columns))
+        return c if offset == "0" else self.f.let(f"getelementptr i8, ptr {c}, i64 {offset}")
+
+    def b_at(self, b: Memory, columns: int) -> str:
+        base = self.low.address(b, self.block.b.index)
+        panel = columns // self.block.lanes
+        step = b.panels if b.layout is not None else str(self.block.lanes * self.block.item)
+        offset = ir.mul(self.f, step, str(panel))
+        return base if offset == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def chunks(self, c: str, b: Memory, columns: str, aligned: bool) -> None:
+        """Any number of columns from any column on: one vector at a time, never across a panel."""
+        block, f, low = self.block, self.f, self.low
+        name = block.found.columns
+        lanes = str(block.lanes)
+        first = "0" if block.column_axis is None else low.scalar(block.column_axis.start)
+        end = ir.add(f, first, columns)
+        counter = f.slot("i64")
+        head, body, done = f.name("head"), f.name("body"), f.name("end")
+        f.do(f"store i64 {first}, ptr {counter}")
+        f.block(head)
+        now = f.let(f"load i64, ptr {counter}")
+        f.do(f"br i1 {f.let(f'icmp slt i64 {now}, {end}')}, label {body}, label {done}")
+        f.start(body)
+        room = lanes if aligned else ir.sub(f, lanes, ir.mod(f, now, lanes))
+        count = ir.minimum(f, room, ir.sub(f, end, now))
+        with _many(low, [(name, now)] if name is not None else []):
+            at_c = low.address(low.memory[block.store.buffer], block.store.index)
+            at_b = low.address(b, block.b.index)
+            self.call_dynamic(at_c, at_b, count, b)
+        f.do(f"store i64 {ir.add(f, now, count)}, ptr {counter}")
+        f.do(f"br label {head}")
+        f.start(done)
+
+    def call(self, c: str, b: str, width: int, columns: int, memory: Memory) -> None:
+        last = columns - (width - 1) * self.block.lanes
+        self.write(c, b, width, str(last), memory)
+
+    def call_dynamic(self, c: str, b: str, columns: str, memory: Memory) -> None:
+        self.write(c, b, 1, columns, memory)
+
+    def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
+        block, low = self.block, self.low
+        dtype, isa = block.dtype, low.isa
+        wanted = low.tiles.setdefault((dtype, self.variant), set())
+        shapes = fma.widths(isa)
+        wanted |= {(h, width) for h in self.heights if width in shapes[h]}
+        b_step = block.step(memory, block.b.index, block.found.depth)
+        b_panel = memory.panels if memory.layout is not None else "0"
+        arguments = (
+            f"ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.a[2]}, ptr {b}, i64 {b_panel}, "
+            f"i64 {b_step}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {last}, "
+            f"i64 {block.accumulate}"
+        )
+        if len(self.heights) == 1:
+            name = fma.symbol(isa, dtype, self.variant, self.heights[0], width)
+            self.f.do(f"call void @{name}({arguments})")
+            return
+        table = f"@rows_{dtype}_{self.variant.suffix}_{width}_{self.heights[0]}_{self.heights[-1]}"
+        entries = ", ".join(
+            f"ptr @{fma.symbol(isa, dtype, self.variant, h, width)}" for h in self.heights
+        )
+        count = len(self.heights)
+        low.tables[table] = f"{table} = internal constant [{count} x ptr] [{entries}]"
+        position = ir.sub(self.f, self.rows, str(self.heights[0]))
+        address = self.f.let(f"getelementptr ptr, ptr {table}, i64 {position}")
+        function = self.f.let(f"load ptr, ptr {address}")
+        self.f.do(f"call void {function}({arguments})")
+
+
+def _point(tile: Tile, buffer: str) -> tuple[str, ...]:
+    """The coordinates at which the tile stores `buffer`."""
+    store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
+    return tuple(part.name for part in store.index if isinstance(part, Var))
+
+
+def _over_sizes(size: Expr, low: Vectors) -> Expr:
+    """A bound on `size` that names only symbolic sizes."""
+    known = {s.name for s in low.program.sizes}
+    if variables(size) <= known:
+        return size
+    raise InternalError(f"scratch of {format_expr(size)} bytes depends on a loop")

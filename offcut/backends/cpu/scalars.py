@@ -1,0 +1,140 @@
+"""Integers of a loop program as LLVM IR: indices, conditions, and what is known of their ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from offcut.backends.cpu import ir
+from offcut.backends.cpu.ir import Function
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.printer import format_expr
+from offcut.errors import InternalError
+
+
+class Scalars:
+    """Names with their values, written into `f`.
+
+    values   i64 operand of every size, coordinate and bounded value in scope
+    bounds   what conditions around say of an expression, inclusive
+    """
+
+    def __init__(self) -> None:
+        self.f = Function()
+        self.values: dict[str, str] = {}
+        self.bounds: dict[Expr, tuple[int, int]] = {}
+
+    @contextmanager
+    def bound(self, name: str, value: str) -> Iterator[None]:
+        """`name` stands for `value` inside."""
+        old = self.values.get(name)
+        self.values[name] = value
+        yield
+        if old is None:
+            del self.values[name]
+        else:
+            self.values[name] = old
+
+    @contextmanager
+    def known(self, expr: Expr, lo: int, hi: int) -> Iterator[None]:
+        """``lo <= expr <= hi`` holds inside."""
+        old = self.bounds.get(expr)
+        before = self.range_of(expr)
+        self.bounds[expr] = (max(lo, before[0]), min(hi, before[1]))
+        yield
+        if old is None:
+            del self.bounds[expr]
+        else:
+            self.bounds[expr] = old
+
+    @contextmanager
+    def assumed(self, condition: Expr, holds: bool) -> Iterator[None]:
+        """What a comparison with a literal says about its other side."""
+        match condition:
+            case Logic("and", (first, *rest)) if holds:
+                with self.assumed(first, True), self.assumed(_joined(rest), True):
+                    yield
+            case Compare(op, a, Const(value, "index")):
+                limit = int(value)
+                if not holds:
+                    op = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}.get(op, "")
+                lo, hi = _INTERVAL.get(op, (None, None))
+                low = -(2**62) if lo is None else limit + lo
+                high = 2**62 if hi is None else limit + hi
+                with self.known(a, low, high):
+                    yield
+            case _:
+                yield
+
+    def range_of(self, expr: Expr) -> tuple[int, int]:
+        """Bounds of an index expression, from the conditions around and from its form."""
+        lo, hi = self.bounds.get(expr, (-(2**62), 2**62))
+        match expr:
+            case Const(value, _):
+                return int(value), int(value)
+            case Binary("%", _, Const(value, _)):
+                return max(lo, 0), min(hi, int(value) - 1)
+            case Binary("+" | "-" as op, a, Const(value, _)):
+                first, last = self.range_of(a)
+                step = int(value) if op == "+" else -int(value)
+                return max(lo, first + step), min(hi, last + step)
+        return lo, hi
+
+    def bounded(self, expr: Expr) -> bool:
+        """Whether an upper bound of a tile's extent is known, so that scratch can hold it."""
+        return self.range_of(expr)[1] <= 4096
+
+    def scalar(self, expr: Expr) -> str:
+        """An index expression as an i64."""
+        f = self.f
+        match expr:
+            case Const(value, _):
+                return str(int(value))
+            case Var(name):
+                return self.values[name]
+            case Binary(op, a, b):
+                x, y = self.scalar(a), self.scalar(b)
+                operation = {
+                    "+": ir.add,
+                    "-": ir.sub,
+                    "*": ir.mul,
+                    "//": ir.floordiv,
+                    "%": ir.mod,
+                    "min": ir.minimum,
+                    "max": ir.maximum,
+                }[op]
+                return operation(f, x, y)
+            case _:
+                raise InternalError(f"{format_expr(expr)} is no index")
+
+    def holds(self, expr: Expr) -> str:
+        """A condition on indices as an i1."""
+        match expr:
+            case Const(value, "bool"):
+                return "true" if value else "false"
+            case Compare(op, a, b):
+                word = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
+                x, y = self.scalar(a), self.scalar(b)
+                return self.f.let(f"icmp {word[op]} i64 {x}, {y}")
+            case Logic("not", (arg,)):
+                return self.f.let(f"xor i1 {self.holds(arg)}, true")
+            case Logic(op, args):
+                total = self.holds(args[0])
+                for arg in args[1:]:
+                    total = self.f.let(f"{op} i1 {total}, {self.holds(arg)}")
+                return total
+            case _:
+                raise InternalError(f"{format_expr(expr)} is no condition on indices")
+
+
+_INTERVAL: dict[str, tuple[int | None, int | None]] = {
+    "<": (None, -1),
+    "<=": (None, 0),
+    ">": (1, None),
+    ">=": (0, None),
+    "==": (0, 0),
+}
+
+
+def _joined(conditions: Sequence[Expr]) -> Expr:
+    return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
