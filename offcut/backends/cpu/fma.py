@@ -25,12 +25,12 @@ LLVM_TYPE = {"float32": "float", "float64": "double"}
 # Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast
 # fit the registers, and that few rows still give the chains that hide the latency.
 WIDTHS_32 = {
-    **dict.fromkeys((1, 2, 3, 4), (6, 4, 3, 2, 1)),
+    **dict.fromkeys((1, 2, 3, 4), (4, 3, 2, 1)),
     **dict.fromkeys((5, 6, 7, 8, 9), (3, 2, 1)),
     **dict.fromkeys((10, 11, 12, 13, 14), (2, 1)),
 }
 WIDTHS_16 = {
-    **dict.fromkeys((1, 2), (6, 4, 3, 2, 1)),
+    **dict.fromkeys((1, 2), (4, 3, 2, 1)),
     **dict.fromkeys((3, 4), (3, 2, 1)),
     **dict.fromkeys((5, 6), (2, 1)),
 }
