@@ -7,7 +7,7 @@ when each axis' segments are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -18,7 +18,7 @@ from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.segments import loops
-from offcut.partition.strategies import Bounded, Segment, Strategy, segments
+from offcut.partition.strategies import ITER, Bounded, Segment, Strategy, segments
 from offcut.polyhedral import Map, Set, Space, runs, smallest
 
 _DEPTH = 8  # of time vectors: no axis nests deeper
@@ -76,6 +76,9 @@ def _literals(segment: Segment) -> list[dict[str, Expr]]:
     return found
 
 
+_EXTENT = Var("e")
+
+
 @cache
 def check_axis(
     strategy: Strategy, tile: int, heights: tuple[int, ...] | None, ordered: bool
@@ -96,7 +99,7 @@ def check_axis(
         chain = [check_axis(Strategy.LADDER, height, None, ordered) for height in heights]
         chain.append(check_axis(Strategy.MASK, min(heights), None, ordered))
         return tuple(dict.fromkeys(theorem for part in chain for theorem in part))
-    extent = Var("e")
+    extent = _EXTENT
     size = (Size("e"),)
     parts = segments(strategy, extent, tile, heights)
     of = f"{strategy.value} by {tile}"
@@ -107,7 +110,7 @@ def check_axis(
     elif not any(segment.lets for segment in parts):
         cases.append((Space(size), parts))
     else:
-        cases += _literal_cases(extent, tile, parts, of)
+        _check_literals(extent, tile, parts, of)
     for space, closed in cases:
         _check_case(space, closed, of, ordered)
     theorems = [
@@ -120,10 +123,8 @@ def check_axis(
     return tuple(theorems)
 
 
-def _literal_cases(
-    extent: Expr, tile: int, parts: Sequence[Segment], of: str
-) -> Iterator[tuple[Space, tuple[Segment, ...]]]:
-    """A cut with a bounded value, once for each of its literals.
+def _check_literals(extent: Expr, tile: int, parts: Sequence[Segment], of: str) -> None:
+    """A cut with a bounded value, once for each of its literals: runs of equal tiles, end to end.
 
     ``ceil(e / tile)`` becomes a parameter of its own, bounded by e, which spares isl the division.
     """
@@ -143,15 +144,55 @@ def _literal_cases(
         space = Space(sizes, (enough, needed, *facts))
         left = left - space.context
         if not space.context.is_empty():
-            yield space, tuple(_closed(segment, values) for segment in named)
+            _check_runs(space, [_closed(segment, values) for segment in named], of)
     if not left.is_empty():
         raise PartitionError(
             "prove", f"the cut {of} is not bounded", because=f"its literals leave out {left}"
         )
 
 
-def _check_case(space: Space, parts: Sequence[Segment], of: str, ordered: bool) -> None:
-    domain = space.set(("x",), ["0 <= x0 < p0"])
+def _check_runs(space: Space, parts: Sequence[Segment], of: str) -> None:
+    """Runs of equal tiles that lie end to end from 0 to e: each is `_check_run`, moved.
+
+    A run whose count is never positive need not meet the next one.
+    """
+    reached: Expr = ix.const(0)
+    for segment in parts:
+        lo, hi = segment.owned
+        height, count = ix.literal(segment.height), segment.count
+        assert height is not None
+        assert count is not None
+        if segment.when is not None:
+            when = space.condition(segment.when, {})
+            if space.set((), [f"{when} and {space.expr(count, {})} > 0"]).is_empty():
+                continue
+        _check_run(height)
+        moved = ix.sub(segment.start, ix.mul(height, ITER))
+        ends = ix.add(lo, ix.mul(height, count))
+        for one, other in ((lo, reached), (moved, lo), (ends, hi)):
+            apart = f"{space.expr(one, {})} != {space.expr(other, {})}"
+            _refuse("covering", of, space.set((), [apart]))
+        _refuse("covering", of, space.set((), [f"{space.expr(count, {})} < 0"]))
+        reached = hi
+    _refuse("covering", of, space.set((), [f"{space.expr(reached, {})} != p0"]))
+
+
+@cache
+def _check_run(height: int) -> None:
+    """Prove, for every count c, that c tiles of one height own ``0 <= x < c*height``, each x once."""
+    count = Var("c")
+    run = replace(
+        segments(Strategy.EXACT, Var("e"), height)[0],
+        count=count,
+        owned=(ix.const(0), ix.mul(height, count)),
+    )
+    _check_case(Space((Size("c"),)), (run,), f"run by {height}", False, ix.mul(height, count))
+
+
+def _check_case(
+    space: Space, parts: Sequence[Segment], of: str, ordered: bool, extent: Expr = _EXTENT
+) -> None:
+    domain = space.set(("x",), [f"0 <= x0 < {space.expr(extent, {})}"])
     owned = [owned_set(space, segment) for segment in parts]
     times: dict[int, Map] = {}
     for run in runs(space, _loops(parts), lambda _: ("x",), _DEPTH):
@@ -221,11 +262,12 @@ def _refuse(theorem: str, of: str, broken: Set) -> None:
     """Raise, with the smallest witness, unless `broken` is empty."""
     found = smallest(broken)
     if found is not None:
-        (extent, *_), (x,) = found
+        (extent, *_), point = found
+        where = f"the coordinate {point[0]} breaks it" if point else "it breaks"
         raise PartitionError(
             "prove",
             f"the cut {of} is not {theorem}",
-            because=f"with an extent of {extent}, the coordinate {x} breaks it",
+            because=f"with an extent of {extent}, {where}",
         )
 
 

@@ -23,17 +23,21 @@ from offcut.core.tensor import sum as sum_over
 
 LLVM_TYPE = {"float32": "float", "float64": "double"}
 # Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast
-# fit the registers, and that few rows still give the chains that hide the latency.
+# fit the registers, and that few rows still give the chains that hide the latency. One row is bound
+# by reading B, which two streams do faster than four.
 WIDTHS_32 = {
-    **dict.fromkeys((1, 2, 3, 4), (4, 3, 2, 1)),
+    1: (2, 1),
+    **dict.fromkeys((2, 3, 4), (4, 3, 2, 1)),
     **dict.fromkeys((5, 6, 7, 8, 9), (3, 2, 1)),
     **dict.fromkeys((10, 11, 12, 13, 14), (2, 1)),
 }
 WIDTHS_16 = {
-    **dict.fromkeys((1, 2), (4, 3, 2, 1)),
+    1: (2, 1),
+    2: (4, 3, 2, 1),
     **dict.fromkeys((3, 4), (3, 2, 1)),
     **dict.fromkeys((5, 6), (2, 1)),
 }
+UNROLL = 4  # steps of k in the loop of a small tile; half as many in a large one
 PREFETCH_BYTES = 1024
 
 
@@ -48,15 +52,18 @@ class Variant:
 
     unit_depth  A moves by one element per step of k; else by a run-time stride
     panels      B is packed in panels one vector wide; else its rows are at a run-time stride
+    even        the depth is a multiple of `UNROLL`, so that no step is left over
     """
 
     unit_depth: bool
     panels: bool
+    even: bool = False
 
     @property
     def suffix(self) -> str:
         """Part of the symbol's name."""
-        return ("u" if self.unit_depth else "s") + ("p" if self.panels else "r")
+        letters = ("u" if self.unit_depth else "s", "p" if self.panels else "r")
+        return "".join(letters) + ("e" if self.even else "")
 
 
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
@@ -143,7 +150,8 @@ class _Tile:
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}f{self.item * 8}"
         self.count = 0
-        self.unroll = 4 if self.rows * self.vectors <= 8 else 2
+        few = self.rows * self.vectors <= 8
+        self.unroll = UNROLL if few else UNROLL // 2
 
     def temp(self) -> str:
         self.count += 1
@@ -189,17 +197,21 @@ class _Tile:
         yield from self.loop("loop", "begin", "start", self.unroll, "%many", "%a_start", "%b")
         yield "between:"
         yield from self.join("mid", "start", "loop", "begin")
-        yield "  %left = sub i64 %depth, %many"
-        yield "  %any_left = icmp sgt i64 %left, 0"
-        yield "  br i1 %any_left, label %rest, label %done"
-        yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
-        yield "done:"
+        end = "mid"
+        if not self.variant.even:
+            end = "end"
+            yield "  %left = sub i64 %depth, %many"
+            yield "  %any_left = icmp sgt i64 %left, 0"
+            yield "  br i1 %any_left, label %rest, label %done"
+            yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
+            yield "done:"
+            for r, p in self.cells:
+                yield (
+                    f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
+                    f"[ %rest_new{r}_{p}, %rest ]"
+                )
         for r, p in self.cells:
-            yield (
-                f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], [ %rest_new{r}_{p}, %rest ]"
-            )
-        for r, p in self.cells:
-            yield from self.c_access(r, p, f"%end{r}_{p}", "store")
+            yield from self.c_access(r, p, f"%{end}{r}_{p}", "store")
         yield "  ret void"
         yield "}"
 

@@ -230,7 +230,9 @@ class _Block:
             a = self.staged(a, rows, depth)
             rows = low.scalar(self.row_axis.extent)
         b_memory = low.memory[self.b.buffer]
-        variant = fma.Variant(a[2] == str(self.item), b_memory.layout is not None)
+        known_depth = ir.literal(depth)
+        even = known_depth is not None and known_depth % fma.UNROLL == 0
+        variant = fma.Variant(a[2] == str(self.item), b_memory.layout is not None, even)
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
