@@ -1,6 +1,13 @@
 """What a cut costs: hardware descriptions as data, and formulas in the sizes."""
 
-from offcut.costmodel.closed_form import Blocks, Work, pack_seconds, real, rows_seconds
+from offcut.costmodel.closed_form import (
+    Blocks,
+    Work,
+    pack_seconds,
+    real,
+    rows_seconds,
+    unpacked_factor,
+)
 from offcut.costmodel.hardware import Hardware, load, with_caches
 
 __all__ = [
@@ -11,5 +18,6 @@ __all__ = [
     "pack_seconds",
     "real",
     "rows_seconds",
+    "unpacked_factor",
     "with_caches",
 ]

@@ -95,6 +95,16 @@ def rows_seconds(
     return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / hardware.hertz)))
 
 
+def unpacked_factor(work: Work, hardware: Hardware) -> Expr:
+    """Time on the columns' operand as it lies, rows apart, over time on panels of it."""
+    size = ix.mul(ix.mul(work.depth, work.columns), work.item)
+    fits = ix.compare("<=", size, hardware.nearest_bytes)
+    near, far = real(hardware.unpacked_near), real(hardware.unpacked_far)
+    if isinstance(fits, Const):
+        return near if fits.value else far
+    return Select(fits, near, far)
+
+
 def pack_seconds(work: Work, hardware: Hardware) -> Expr:
     """Predicted seconds to copy the columns' operand into panels: each byte is read and written."""
     size = ix.mul(ix.mul(ix.mul(work.depth, work.columns), 2 * work.item), work.repeats)

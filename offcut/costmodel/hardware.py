@@ -19,6 +19,8 @@ class Hardware:
     near_bytes_per_cycle  what a core reads from that cache, in bytes per cycle
     far_bytes_per_cycle   what it streams from behind that cache
     pack_bytes_per_cycle  what it reads while packing an operand
+    unpacked_near         time on an operand whose rows lie apart over time on panels, near
+    unpacked_far          and where it comes from behind the nearest cache
     overlap_loss          of the shorter of computing and streaming, the share that is not hidden
     """
 
@@ -30,6 +32,8 @@ class Hardware:
     near_bytes_per_cycle: float
     far_bytes_per_cycle: float
     pack_bytes_per_cycle: float
+    unpacked_near: float
+    unpacked_far: float
     overlap_loss: float
 
     def rows_in_l1(self, row_bytes: int) -> int:

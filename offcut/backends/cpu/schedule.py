@@ -20,7 +20,15 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, Load, Var, rewrite, variables, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
-from offcut.costmodel import Blocks, Hardware, Work, pack_seconds, real, rows_seconds
+from offcut.costmodel import (
+    Blocks,
+    Hardware,
+    Work,
+    pack_seconds,
+    real,
+    rows_seconds,
+    unpacked_factor,
+)
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
@@ -43,7 +51,6 @@ CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
 GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
 GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
 _DOMINATED = ("balance",)  # beside a packed operand: where rows are many, packing wins
-DIRECT = 1.6  # a step on B's own rows, which lie apart, over one on panels
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 
 
@@ -245,8 +252,12 @@ class _Planner:
             return "direct"
         if buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None:
             return "panels"
-        steps = [coefficient(part, found.columns) for part in load.index]
-        return "direct" if steps[-1] == 1 and not any(steps[:-1]) else "packed"
+        return "direct" if self.beside(load, found.columns) else "packed"
+
+    def beside(self, load: Load, axis: str) -> bool:
+        """Whether the elements that `load` reads along `axis` lie next to each other."""
+        steps = [coefficient(part, axis) for part in load.index]
+        return steps[-1] == 1 and not any(steps[:-1])
 
     def layout(self, lead: Stage, found: Match) -> Panels | None:
         """The panels of a constant that only this sum reads, at its depth and column themselves."""
@@ -402,7 +413,9 @@ class _Planner:
 
         reading = replace(lead, body=rewrite(lead.body, panels))
         cut = AxisCut(axes[-1].name, Strategy.MASK, found.microkernel.panel)
-        outer = tuple(axis.name for axis in axes[:-1])
+        # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
+        along = 1 if self.beside(load, axes[-1].name) else 2
+        outer = tuple(axis.name for axis in axes[:-along])
         return reading, GroupCut((copy,), (cut,), (), outer)
 
     # -- cost --------------------------------------------------------------------------------
@@ -421,22 +434,23 @@ class _Planner:
             repeats=repeats,
             item=ITEM_BYTES[found.packed.dtype],
         )
-        blocks = self.blocks(found, direct=operand.how == "direct")
+        blocks = self.blocks(found)
         runs = _runs(strategy, work.rows, self.tallest(lead, found))
         total = rows_seconds(work, blocks, runs, self.hardware)
         if operand.how == "packed":
-            total = Binary("+", total, pack_seconds(work, self.hardware))
+            return Binary("+", total, pack_seconds(work, self.hardware))
+        if operand.how == "direct":
+            return Binary("*", unpacked_factor(work, self.hardware), total)
         return total
 
-    def blocks(self, found: Match, direct: bool) -> Blocks:
+    def blocks(self, found: Match) -> Blocks:
         """Cycles per term and column by height, of the tile that the column cut takes."""
         kernel = found.microkernel
         step, startup = [0.0], [0.0]
         near = ITEM_BYTES[found.packed.dtype] / self.hardware.near_bytes_per_cycle
         for rows in range(1, kernel.max_rows + 1):
             shape = kernel.tile(rows, kernel.columns_for(rows))
-            slower = DIRECT if direct else 1.0
-            step.append(slower * max(shape.cycles / shape.columns, near))
+            step.append(max(shape.cycles / shape.columns, near))
             startup.append(shape.startup / shape.columns)
         return Blocks(tuple(step), tuple(startup))
 

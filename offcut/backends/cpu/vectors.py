@@ -323,6 +323,14 @@ class Vectors(Scalars):
     def lane_addresses(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
         """The addresses of every lane's element, as <lanes x ptr>."""
         e = self.elements(lanes.width)
+        steps = [coefficient(part, lanes.axis or "") for part in index]
+        if memory.layout is None and None not in steps:
+            step = "0"
+            for factor, stride in zip(steps, memory.strides, strict=True):
+                step = ir.add(self.f, step, ir.mul(self.f, str(factor), stride))
+            offsets = e.binary("*", "index", e.ramp(), e.splat(step, "index"))
+            first = self.address(memory, index)
+            return self.f.let(f"getelementptr i8, ptr {first}, <{lanes.width} x i64> {offsets}")
         total = e.constant(0, "index")
         for axis, part in enumerate(index):
             at = self.lane_index(part, lanes)
