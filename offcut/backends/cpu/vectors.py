@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.elements import STORED, Elements, item_bytes
+from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.scalars import Scalars
 from offcut.core.dtypes import FLOATS, neutral
@@ -123,6 +124,9 @@ class Vectors(Scalars):
         self, tile: Tile, axes: Sequence[TileAxis], body: Sequence[Stmt], written: set[str]
     ) -> None:
         """Loops over `axes` but the last, whose instances become vectors."""
+        if len(axes) == 2 and self.is_transposition(axes, body):
+            self.transposed(tile, axes, body[0])
+            return
         if len(axes) > 1:
             start = self.scalar(axes[0].start)
             end = ir.add(self.f, start, self.active(tile, axes[0]))
@@ -152,6 +156,55 @@ class Vectors(Scalars):
             limit = e.splat(rest, "index")
             mask = e.compare("<", "index", e.ramp(), limit)
             self.instances(body, written, Lanes(width, axis.iter, mask))
+
+    def is_transposition(self, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> bool:
+        """Whether the tile copies what lies along its first axis to lie along its last."""
+        match body:
+            case [Store(buffer, index, Load(source, at, dtype), None)] if buffer in self.memory:
+                down, across = (Lanes(self.width, axis.iter) for axis in axes)
+                whole = self.width * item_bytes(dtype) == self.isa.register_bytes
+                read, written = self.memory[source], self.memory[buffer]
+                turned = self.along(read, at, across) == "apart"
+                turned = turned and self.along(read, at, down) == "next"
+                return whole and turned and self.along(written, index, across) == "next"
+            case _:
+                return False
+
+    def transposed(self, tile: Tile, axes: Sequence[TileAxis], copy: Stmt) -> None:
+        """Copy squares of vectors: read along the first axis, turned in registers, written along the
+        last. A gather would read the same elements one by one.
+        """
+        assert isinstance(copy, Store)
+        assert isinstance(copy.value, Load)
+        f, width, load = self.f, self.width, copy.value
+        e = self.elements(width)
+        bits, kind, dtype = f"<{width} x i1>", e.kind(load.dtype), load.dtype
+        (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
+        first = self.scalar(down.start), self.scalar(across.start)
+        with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
+            inside = [
+                e.compare("<", "index", e.ramp(), e.splat(ir.sub(f, n, at), "index"))
+                for n, at in ((height, k), (count, j))
+            ]
+            rows = []
+            for lane in range(width):
+                at_k, at_j = ir.add(f, first[0], k), ir.add(f, ir.add(f, first[1], j), str(lane))
+                with self.bound(down.iter, at_k), self.bound(across.iter, at_j):
+                    one = f.let(f"extractelement {bits} {inside[1]}, i32 {lane}")
+                    none = f"{bits} zeroinitializer"
+                    mask = f.let(f"select i1 {one}, {bits} {inside[0]}, {none}")
+                    lanes = Lanes(width, down.iter, mask)
+                    rows.append(self.load(load.buffer, load.index, dtype, lanes))
+            step = width // 2
+            while step:
+                rows = _swapped(f, rows, step, kind)
+                step //= 2
+            for row in range(width):
+                at_k, at_j = ir.add(f, ir.add(f, first[0], k), str(row)), ir.add(f, first[1], j)
+                there = f.let(f"extractelement {bits} {inside[0]}, i32 {row}")
+                with f.when(there), self.bound(down.iter, at_k), self.bound(across.iter, at_j):
+                    lanes = Lanes(width, across.iter, inside[1])
+                    self.save(copy.buffer, copy.index, rows[row], lanes)
 
     def elements(self, width: int) -> Elements:
         """Operations on vectors of that many lanes."""
@@ -472,6 +525,22 @@ def limits(where: Expr | None, axis: str) -> Iterator[Expr]:
                 yield from limits(arg, axis)
         case Compare("<", Var(name), hi) if name == axis:
             yield hi
+
+
+def _swapped(f: Function, rows: Sequence[str], step: int, kind: str) -> list[str]:
+    """One step of a transposition: off-diagonal blocks of `step` × `step` elements change places."""
+    width, turned = len(rows), list(rows)
+    for i in range(width):
+        if i & step:
+            continue
+        a, b = rows[i], rows[i + step]
+        upper = [t if not t & step else width + t - step for t in range(width)]
+        lower = [t + step if not t & step else width + t for t in range(width)]
+        for row, order in ((i, upper), (i + step, lower)):
+            indices = ", ".join(f"i32 {t}" for t in order)
+            shuffle = f"shufflevector {kind} {a}, {kind} {b}, <{width} x i32> <{indices}>"
+            turned[row] = f.let(shuffle)
+    return turned
 
 
 def _is_neutral(op: str, value: Expr) -> bool:

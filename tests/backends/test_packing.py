@@ -1,0 +1,45 @@
+"""Operands packed at the call: copies along rows, and turned in registers, at every edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import build
+
+import offcut as oc
+
+# Around one panel and around two, of 16 columns and of 4.
+EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_packed_operand_gives_the_bits_of_one_read_in_place(turned: bool, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    m, n, depth = oc.dim("m", max=64), oc.dim("n", max=64), oc.dim("depth", max=64)
+    a = oc.placeholder((m, depth), dtype, name="A")
+    b = oc.placeholder((n, depth) if turned else (depth, n), dtype, name="B")
+    k = oc.reduce_axis(depth, name="k")
+    element = (lambda j: b[j, k]) if turned else (lambda j: b[k, j])
+    c = oc.compute((m, n), lambda i, j: oc.sum(a[i, k] * element(j), axis=k), name="C")
+    packing = build(c, inputs=[a, b])
+    in_place = build(c, inputs=[a, b], strategy="guard")
+    for columns in EDGES:
+        for terms in EDGES:
+            x = rng.standard_normal((29, terms)).astype(dtype)
+            y = rng.standard_normal((columns, terms) if turned else (terms, columns)).astype(dtype)
+            np.testing.assert_array_equal(packing(x, y), in_place(x, y))
+
+
+def test_a_transposed_copy_is_exact_and_stays_inside_its_result() -> None:
+    n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+    x = oc.placeholder((n, m), name="X")
+    turned = build(oc.compute((m, n), lambda i, j: x[j, i], name="T"), inputs=[x])
+    for rows in EDGES:
+        for columns in EDGES:
+            values = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+            around = np.full((columns + 2, rows + 3), np.nan, np.float32)
+            turned(values, out=around[1:-1, 1 : rows + 1])
+            np.testing.assert_array_equal(around[1:-1, 1 : rows + 1], values.T)
+            around[1:-1, 1 : rows + 1] = np.nan
+            assert np.isnan(around).all()
