@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,26 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return found
     return np.dtype(name)
+
+
+def is_identity(op: str, value: float, dtype: str) -> bool:
+    """Whether reducing by `op` with `value` changes nothing; for a float sum that is -0.0 alone."""
+    if op == "sum" and dtype in FLOATS:
+        return value == 0 and math.copysign(1.0, value) < 0
+    return value == neutral(op, dtype)
+
+
+def identity(op: str, dtype: str) -> int | float:
+    """The value that changes nothing when `op` reduces with it."""
+    return -0.0 if op == "sum" and dtype in FLOATS else neutral(op, dtype)
+
+
+def in_range(value: float, dtype: str) -> bool:
+    """Whether a Python scalar is a value of `dtype`; a float rounds, so any is."""
+    if dtype in FLOATS:
+        return True
+    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
+    return value == value and int(info.min) <= value <= int(info.max)
 
 
 def neutral(op: str, dtype: str) -> int | float:

@@ -13,12 +13,20 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """A literal of element type `dtype`."""
+    """A literal of element type `dtype`; 0.0 and -0.0 are two, NaN is one."""
 
     value: int | float
     dtype: str
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Const):
+            return NotImplemented
+        return (repr(self.value), self.dtype) == (repr(other.value), other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
 
 
 @dataclass(frozen=True, slots=True)

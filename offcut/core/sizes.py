@@ -173,6 +173,8 @@ def assume(*facts: Any) -> Assumption:
             )
         elif not all(isinstance(symbol, Dim) for symbol in fact.free_symbols):
             because = "a fact is about sizes made by dim"
+        elif fact.rel_op == "!=":
+            because = "a call checks <=, <, >=, > and =="
         elif condition_of(fact) is None:
             because = "isl decides quasi-affine facts only: no product of two sizes"
         if because:

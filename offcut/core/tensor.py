@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.dtypes import DTYPES, FLOATS, in_range, numpy_dtype
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -259,6 +261,7 @@ def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
         scalar = b.item() if hasattr(b, "item") else b
         if isinstance(scalar, float) and a.dtype not in FLOATS:
             raise _type_error(op, a, "float")
+        _check_range(scalar, a.dtype)
         other = Value(Const(float(scalar) if a.dtype in FLOATS else int(scalar), a.dtype))
     elif _size_value(b) is not None:
         raise _type_error(op, a, "a size")
@@ -267,6 +270,17 @@ def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
     if other.dtype != a.dtype:
         raise _type_error(op, a, f"{other.dtype} {other}")
     return a, other
+
+
+def _check_range(value: float, dtype: str) -> None:
+    if not in_range(value, dtype):
+        info = np.iinfo(numpy_dtype(dtype))
+        raise DescribeError(
+            "compute",
+            f"cannot take {value} as {dtype}",
+            because=f"{dtype} holds {info.min}…{info.max}",
+            help=('cast(x, "int64") widens, explicitly',),
+        )
 
 
 def _type_error(op: str, a: Value, other: str) -> DescribeError:
@@ -404,6 +418,7 @@ def cast(a: Any, dtype: str) -> Value:
             "cast", f"cannot convert to {dtype!r}", because=f"element types are {', '.join(DTYPES)}"
         )
     if isinstance(a, bool | int | float):
+        _check_range(a, dtype)
         return Value(Const(float(a) if dtype in FLOATS else int(a), dtype))
     value = a if isinstance(a, Value) else _size_value(a)
     if value is None:

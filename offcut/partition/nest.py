@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.computation import Names, Stage, StageAxis
-from offcut.core.dtypes import FLOATS, neutral
+from offcut.core.dtypes import identity, neutral
 from offcut.core.expr import Const, Expr, Logic, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import InternalError
@@ -296,7 +296,5 @@ def _neutral_outside(update: Store, inside: Expr) -> Store:
     """`update` with its term masked: -0.0 leaves every float sum as it is, also -0.0."""
     dtype = dtype_of(update.value)
     assert update.reduce is not None
-    value = neutral(update.reduce, dtype)
-    if update.reduce == "sum" and dtype in FLOATS:
-        value = -0.0
-    return replace(update, value=Select(inside, update.value, Const(value, dtype)))
+    nothing = Const(identity(update.reduce, dtype), dtype)
+    return replace(update, value=Select(inside, update.value, nothing))

@@ -13,12 +13,12 @@ from functools import cache
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
-from offcut.core.expr import Binary, Compare, Expr, Logic, Var, rewrite, substitute
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, rewrite, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.segments import loops
-from offcut.partition.strategies import ITER, Bounded, Segment, Strategy, segments
+from offcut.partition.strategies import Bounded, Segment, Strategy, segments
 from offcut.polyhedral import Map, Set, Space, runs, smallest
 
 _DEPTH = 8  # of time vectors: no axis nests deeper
@@ -76,9 +76,6 @@ def _literals(segment: Segment) -> list[dict[str, Expr]]:
     return found
 
 
-_EXTENT = Var("e")
-
-
 @cache
 def check_axis(
     strategy: Strategy, tile: int, heights: tuple[int, ...] | None, ordered: bool
@@ -90,29 +87,33 @@ def check_axis(
     in bounds   what is executed (in a padded tile: what is kept) lies in ``0 <= x < e``
     ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
 
-    A bounded value is proved literal by literal; that its literals leave out no extent is proved
-    too. A ladder of several heights is a chain: each height splits off its full tiles, and the rest
-    is an axis again, for the next; so each split is proved by itself. ``exact`` is proved for the
-    multiples of its tile; `check_divides` asks whether these are all.
+    Quotients and rests become sizes of their own, bound to e, which spares isl the divisions. A
+    bounded value is proved literal by literal; that its range holds wherever its segment exists, and
+    that its literals leave out no extent, is proved too. ``exact`` is proved for the multiples of its
+    tile; `check_divides` asks whether these are all.
     """
-    if strategy is Strategy.LADDER and heights is not None:
-        chain = [check_axis(Strategy.LADDER, height, None, ordered) for height in heights]
-        chain.append(check_axis(Strategy.MASK, min(heights), None, ordered))
-        return tuple(dict.fromkeys(theorem for part in chain for theorem in part))
-    extent = _EXTENT
-    size = (Size("e"),)
-    parts = segments(strategy, extent, tile, heights)
-    of = f"{strategy.value} by {tile}"
-    promise = Compare("==", ix.mod(extent, tile), ix.const(0))
-    cases: list[tuple[Space, tuple[Segment, ...]]] = []
+    extent, of = Var("e"), f"{strategy.value} by {tile}"
+    quotients = _Quotients()
+    parts = [_mapped(s, quotients.named) for s in segments(strategy, extent, tile, heights)]
+    promise = quotients.named(ix.mod(extent, tile))
+    facts = [*quotients.facts]
     if strategy is Strategy.EXACT:
-        cases.append((Space(size, (promise,)), parts))
-    elif not any(segment.lets for segment in parts):
-        cases.append((Space(size), parts))
+        facts.append(ix.compare("==", promise, 0))
+    whole = Space((Size("e"), *quotients.sizes), tuple(facts))
+    bounded = max(parts, key=lambda segment: sum(let.hi for let in segment.lets))
+    if not bounded.lets:
+        _check_case(whole, parts, of, ordered)
     else:
-        _check_literals(extent, tile, parts, of)
-    for space, closed in cases:
-        _check_case(space, closed, of, ordered)
+        for segment in parts:
+            _check_bounded(whole, segment, of)
+        left = whole.context & Space(whole.sizes, (ix.compare(">", extent, 0),)).context
+        for values in _literals(bounded):
+            fixed = [_equals(let, values) for let in bounded.lets]
+            space = Space(whole.sizes, (*whole.assumptions, *fixed))
+            left = left - space.context
+            if not space.context.is_empty():
+                _check_case(space, [_closed(segment, values) for segment in parts], of, ordered)
+        _refuse("bounded", of, left)
     theorems = [
         Theorem("disjoint", "no coordinate is owned twice", of),
         Theorem("covering", "every coordinate is owned", of),
@@ -123,76 +124,48 @@ def check_axis(
     return tuple(theorems)
 
 
-def _check_literals(extent: Expr, tile: int, parts: Sequence[Segment], of: str) -> None:
-    """A cut with a bounded value, once for each of its literals: runs of equal tiles, end to end.
+class _Quotients:
+    """Names for ``a // c`` and ``a % c``: sizes q and r with ``a == c*q + r`` and ``0 <= r < c``."""
 
-    ``ceil(e / tile)`` becomes a parameter of its own, bounded by e, which spares isl the division.
-    """
-    tiles, count = ix.ceildiv(extent, tile), Var("c")
-    sizes = (Size("e", 1), Size("c", 1))
-    enough = ix.compare("<=", extent, ix.mul(tile, count))
-    needed = ix.compare(">", extent, ix.sub(ix.mul(tile, count), tile))
-    widest = max(parts, key=lambda segment: sum(let.hi for let in segment.lets))
+    def __init__(self) -> None:
+        self.known: dict[tuple[Expr, int], tuple[Expr, Expr]] = {}
+        self.facts: list[Expr] = []
+        self.sizes: list[Size] = []
 
-    def counted(expr: Expr) -> Expr:
-        return rewrite(expr, lambda node: count if node == tiles else None)
+    def named(self, expr: Expr) -> Expr:
+        """`expr` without divisions by literals."""
+        return ix.simplify(rewrite(expr, self._quotient))
 
-    named = tuple(_mapped(segment, counted) for segment in parts)
-    left = Space(sizes, (enough, needed)).context
-    for values in _literals(widest):
-        facts = [_equals(replace(let, value=counted(let.value)), values) for let in widest.lets]
-        space = Space(sizes, (enough, needed, *facts))
-        left = left - space.context
-        if not space.context.is_empty():
-            _check_runs(space, [_closed(segment, values) for segment in named], of)
-    if not left.is_empty():
-        raise PartitionError(
-            "prove", f"the cut {of} is not bounded", because=f"its literals leave out {left}"
-        )
+    def _quotient(self, node: Expr) -> Expr | None:
+        match node:
+            case Binary("//" | "%" as op, a, Const(value, _)):
+                pair = self._pair(ix.simplify(a), int(value))
+                return pair[0] if op == "//" else pair[1]
+            case _:
+                return None
 
-
-def _check_runs(space: Space, parts: Sequence[Segment], of: str) -> None:
-    """Runs of equal tiles that lie end to end from 0 to e: each is `_check_run`, moved.
-
-    A run whose count is never positive need not meet the next one.
-    """
-    reached: Expr = ix.const(0)
-    for segment in parts:
-        lo, hi = segment.owned
-        height, count = ix.literal(segment.height), segment.count
-        assert height is not None
-        assert count is not None
-        if segment.when is not None:
-            when = space.condition(segment.when, {})
-            if space.set((), [f"{when} and {space.expr(count, {})} > 0"]).is_empty():
-                continue
-        _check_run(height)
-        moved = ix.sub(segment.start, ix.mul(height, ITER))
-        ends = ix.add(lo, ix.mul(height, count))
-        for one, other in ((lo, reached), (moved, lo), (ends, hi)):
-            apart = f"{space.expr(one, {})} != {space.expr(other, {})}"
-            _refuse("covering", of, space.set((), [apart]))
-        _refuse("covering", of, space.set((), [f"{space.expr(count, {})} < 0"]))
-        reached = hi
-    _refuse("covering", of, space.set((), [f"{space.expr(reached, {})} != p0"]))
+    def _pair(self, a: Expr, divisor: int) -> tuple[Expr, Expr]:
+        if (a, divisor) not in self.known:
+            number = len(self.known)
+            q, r = Var(f"q{number}"), Var(f"r{number}")
+            self.known[a, divisor] = q, r
+            self.sizes += [Size(q.name), Size(r.name, 0, divisor - 1)]
+            self.facts.append(ix.compare("==", a, ix.add(ix.mul(divisor, q), r)))
+        return self.known[a, divisor]
 
 
-@cache
-def _check_run(height: int) -> None:
-    """Prove, for every count c, that c tiles of one height own ``0 <= x < c*height``, each x once."""
-    count = Var("c")
-    run = replace(
-        segments(Strategy.EXACT, Var("e"), height)[0],
-        count=count,
-        owned=(ix.const(0), ix.mul(height, count)),
-    )
-    _check_case(Space((Size("c"),)), (run,), f"run by {height}", False, ix.mul(height, count))
+def _check_bounded(space: Space, segment: Segment, of: str) -> None:
+    """Wherever the segment exists, its bounded values lie in their ranges."""
+    when = "true" if segment.when is None else space.condition(segment.when, {})
+    for let in segment.lets:
+        assert isinstance(let.value, Binary)
+        a, b = space.expr(let.value.a, {}), space.expr(let.value.b, {})
+        outside = f"({b} <= 0 or {a} < {let.lo}*({b}) or {a} >= {let.hi}*({b}))"
+        _refuse("bounded", of, space.set((), [f"{when} and {outside}"]))
 
 
-def _check_case(
-    space: Space, parts: Sequence[Segment], of: str, ordered: bool, extent: Expr = _EXTENT
-) -> None:
-    domain = space.set(("x",), [f"0 <= x0 < {space.expr(extent, {})}"])
+def _check_case(space: Space, parts: Sequence[Segment], of: str, ordered: bool) -> None:
+    domain = space.set(("x",), ["0 <= x0 < p0"])
     owned = [owned_set(space, segment) for segment in parts]
     times: dict[int, Map] = {}
     for run in runs(space, _loops(parts), lambda _: ("x",), _DEPTH):
@@ -232,7 +205,7 @@ def _closed(segment: Segment, values: dict[str, Expr]) -> Segment:
 
 
 def _mapped(segment: Segment, change: Callable[[Expr], Expr]) -> Segment:
-    """`segment` with `change` applied to every expression but those of its bounded values."""
+    """`segment` with `change` applied to every expression."""
     return replace(
         segment,
         start=change(segment.start),
@@ -240,6 +213,7 @@ def _mapped(segment: Segment, change: Callable[[Expr], Expr]) -> Segment:
         owned=(change(segment.owned[0]), change(segment.owned[1])),
         count=None if segment.count is None else change(segment.count),
         when=None if segment.when is None else change(segment.when),
+        lets=tuple(replace(let, value=change(let.value)) for let in segment.lets),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from offcut.core.computation import Computation, Stage
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import is_identity, neutral
 from offcut.core.expr import (
     Const,
     Expr,
@@ -25,6 +25,7 @@ from offcut.core.expr import (
 )
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Choose, For, Form, If, Let, Program, Stmt, Store, Tile, blocks
+from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.prove import Theorem
 from offcut.polyhedral import (
@@ -64,7 +65,8 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
         for group in computation.groups:
             for stage in group:
                 mine = _only(body, stage.buffer)
-                if any(stmt is not _NOTHING for stmt in mine) or not _is_copy(stage):
+                wanted = not _is_copy(stage) or _is_read(stage.buffer, body)
+                if wanted or any(stmt is not _NOTHING for stmt in mine):
                     check = _Check(computation, space, stage, of)
                     found[stage.buffer] = check.body(mine)
         _check_stages_in_order(computation, found, of)
@@ -90,6 +92,12 @@ def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
 def _is_copy(stage: Stage) -> bool:
     """Whether `stage` packs an operand: an option may do without it."""
     return isinstance(stage.body, Load)
+
+
+def _is_read(buffer: str, body: tuple[Stmt, ...]) -> bool:
+    stores = (stmt for stmt in statements(body) if isinstance(stmt, Store))
+    nodes = (node for store in stores for node in walk(store.value))
+    return any(isinstance(node, Load) and node.buffer == buffer for node in nodes)
 
 
 def _check_bounded(computation: Computation, space: Space, body: tuple[Stmt, ...], of: str) -> None:
@@ -125,7 +133,13 @@ def _check_stages_in_order(computation: Computation, found: dict[str, list[Run]]
                 for run in found[stage.buffer]:
                     mine = [s for s in found[source] if _same_tile(s, run)]
                     later = _place(run) > last
-                    beside = bool(mine) and all(_position(s) < _position(run) for s in mine)
+                    own = all(
+                        node.index == run.store.index
+                        for node in walk(run.store.value)
+                        if isinstance(node, Load) and node.buffer == source
+                    )
+                    above = all(_position(s) < _position(run) for s in mine)
+                    beside = bool(mine) and own and above
                     if not (later and not mine) and not beside:
                         raise PartitionError(
                             "prove",
@@ -202,6 +216,7 @@ class _Check:
         self.check_set(starts, points, "the start of ")
         self.check_set(updates, domain, "")
         self.check_once(updates)
+        self.check_once(starts)
         self.check_order(starts, updates)
 
     def axes_of(self, store: Store) -> list[str]:
@@ -233,11 +248,13 @@ class _Check:
         return tuple(conditions)
 
     def is_neutral(self, value: Expr) -> bool:
-        """Whether adding (maximising, …) this literal changes nothing: -0.0 for a float sum."""
-        stage = self.stage
-        if not isinstance(value, Const) or stage.reducer is None:
-            return False
-        return value.value == neutral(stage.reducer, dtype_of(stage.value))
+        """Whether reducing with this literal changes nothing."""
+        op = self.stage.reducer
+        return (
+            isinstance(value, Const)
+            and op is not None
+            and is_identity(op, value.value, value.dtype)
+        )
 
     def unpacked(self, value: Expr) -> Expr:
         """`value` with reads of packed copies replaced by what they are copies of."""
@@ -293,11 +310,18 @@ class _Check:
                 late = times.lex_gt_map(times) & self.ascending()
                 self.refuse(late.domain(), "%s meets a later term first")
             mine = [run.times for run in starts if (id(run.tile), run.case) == key]
-            if not mine:
-                self.refuse(times.domain(), "%s is added to what was never set")
+            begun = self.nowhere()
+            for start in mine:
+                begun = begun | start.domain()
+            updated = project_last(times, points_left=len(self.points)).domain()
+            self.refuse(updated - begun, "%s is added to what was never set", points=True)
             for start in mine:
                 late = start.lex_gt_map(times) & self.begins()
                 self.refuse(late.domain(), "%s is set after it was added to", points=True)
+
+    def nowhere(self) -> Set:
+        """No point at all."""
+        return Set(f"{self.space.parameters}{{ [{', '.join(self.xs())}] : false }}")
 
     def ascending(self) -> Map:
         """Terms of one point, the one with the lexicographically smaller coordinates first."""

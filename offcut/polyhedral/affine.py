@@ -99,7 +99,7 @@ class Space:
                 return f"({x} {'=' if op == '==' else op} {y})"
             case Logic("not", (arg,)):
                 text = self.condition(arg, axes)
-                return None if text is None else f"not {text}"
+                return None if text is None else f"not ({text})"
             case Logic(op, args):
                 texts = [self.condition(arg, axes) for arg in args]
                 if any(text is None for text in texts):

@@ -15,7 +15,7 @@ from offcut.backends.cpu.elements import STORED, Elements, item_bytes
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.scalars import Scalars
-from offcut.core.dtypes import FLOATS, neutral
+from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -265,7 +265,7 @@ class Vectors(Scalars):
         """``old op term``; a product is contracted into the sum, as microkernels do."""
         e = self.elements(lanes.width)
         match term:
-            case Select(inside, then, Const()) if _is_neutral(op, term.other):
+            case Select(inside, then, Const(value)) if is_identity(op, value, dtype):
                 holds = self.value(inside, lanes, slots)
                 path = holds
                 if lanes.path is not None:
@@ -541,12 +541,3 @@ def _swapped(f: Function, rows: Sequence[str], step: int, kind: str) -> list[str
             shuffle = f"shufflevector {kind} {a}, {kind} {b}, <{width} x i32> <{indices}>"
             turned[row] = f.let(shuffle)
     return turned
-
-
-def _is_neutral(op: str, value: Expr) -> bool:
-    """Whether ``x op value`` is x for every x; for a float sum that is -0.0 alone."""
-    if not isinstance(value, Const):
-        return False
-    if op == "sum":
-        return str(value.value) in ("-0.0", "0")
-    return value.value == neutral(op, value.dtype)
