@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, Var, children, rebuild
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, rebuild
 
 
 def const(value: int) -> Const:
@@ -188,8 +188,3 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
 def literal(expr: Expr) -> int | None:
     """The value of a constant expression, else None."""
     return int(expr.value) if isinstance(expr, Const) else None
-
-
-def var(name: str) -> Var:
-    """A coordinate or a size by its name."""
-    return Var(name)

@@ -175,6 +175,8 @@ def assume(*facts: Any) -> Assumption:
             because = "a fact is about sizes made by dim"
         elif fact.rel_op == "!=":
             because = "a call checks <=, <, >=, > and =="
+        elif any(abs(c) > 2**31 for c in _coefficients(fact)):
+            because = "a call checks it in int64: factors are at most 2**31"
         elif condition_of(fact) is None:
             because = "isl decides quasi-affine facts only: no product of two sizes"
         if because:
@@ -183,6 +185,11 @@ def assume(*facts: Any) -> Assumption:
             )
     _facts.extend(stated)
     return Assumption(stated)
+
+
+def _coefficients(fact: Relational) -> list[Any]:
+    terms = sympy.Add.make_args(sympy.expand(fact.lhs - fact.rhs))
+    return [term.as_coeff_Mul()[0] for term in terms]
 
 
 def facts_about(sizes: Iterable[Dim]) -> tuple[Relational, ...]:

@@ -18,6 +18,7 @@ from offcut.partition.strategies import Segment, Strategy, segments
 from offcut.polyhedral import (
     Space,
     check_extents,
+    check_fits,
     check_in_bounds,
     check_parallel,
     space_of,
@@ -139,11 +140,13 @@ def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
     for one in cuts:
         for stage in one.group:
             check_extents(computation, space, stage)
+            check_fits(computation, stage)
             sets = stage_sets(space, stage)
             check_in_bounds(computation, space, sets)
             check_parallel(sets)
             of = stage.label
             theorems[Theorem("in bounds", "every access lies inside its tensor", of)] = None
+            theorems[Theorem("int64", "index arithmetic stays within 2^62", of)] = None
             theorems[Theorem("order kept", "dependences run along the reduction only", of)] = None
         lead = one.group[0]
         axes = {axis.name: axis for axis in (*lead.axes, *lead.reduce_axes)}
@@ -213,6 +216,14 @@ def _resolve(
     computation: Computation, tile: Mapping[str, int], tail: Mapping[str, str] | str
 ) -> dict[tuple[int, str], _Choice]:
     """(group, axis) -> choice, from the user's names."""
+    for what, given in (("tile", tile), ("tail", tail)):
+        if not isinstance(given, Mapping) and not (what == "tail" and isinstance(given, str)):
+            raise PartitionError(
+                "partition",
+                f"cannot take {what}={given!r}",
+                because="a cut is given by axis",
+                help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
+            )
     tails = dict.fromkeys(tile, tail) if isinstance(tail, str) else dict(tail)
     found: dict[tuple[int, str], _Choice] = {}
     for name in [*tile, *(extra for extra in tails if extra not in tile)]:

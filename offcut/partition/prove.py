@@ -35,13 +35,9 @@ class Theorem:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What isl proved, for every size that the facts allow.
-
-    size_bound   every size is at most this, so that indices fit int64; checked at the call
-    """
+    """What was proved, for every size that the facts allow; a call is checked against the facts."""
 
     theorems: tuple[Theorem, ...]
-    size_bound: int = 2**31 - 1
 
     def __str__(self) -> str:
         width = max(len(theorem.name) for theorem in self.theorems)

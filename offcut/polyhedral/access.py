@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import islpy as isl
 
 from offcut.core.computation import Computation, Stage
-from offcut.core.expr import Expr, Load, Var, loads, variables
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Var,
+    children,
+    dtype_of,
+    loads,
+    variables,
+    walk,
+)
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
 from offcut.errors import InternalError, PartitionError
@@ -137,6 +150,63 @@ def check_extents(computation: Computation, space: Space, stage: Stage) -> None:
             )
 
 
+INDEX_LIMIT = 2**62  # of every intermediate value: the generated code computes in int64
+
+
+def check_fits(computation: Computation, stage: Stage) -> None:
+    """Refuse `stage` unless all its index arithmetic stays within 2^62, for all sizes.
+
+    Theorem: the interval of every subexpression, over the facts of the sizes and the extents of the
+    axes, lies in ``[-2^62, 2^62]``; so int64 computes what isl decided over the integers.
+    """
+    ranges = {size.name: (size.min, size.max) for size in computation.sizes}
+    for axis in (*stage.axes, *stage.reduce_axes):
+        low, high = _interval(axis.extent, ranges, stage)
+        ranges[axis.name] = (min(0, low), max(0, high - 1))
+    for node in walk(stage.value):
+        if dtype_of(node) == "index":
+            _interval(node, ranges, stage)
+
+
+def _interval(expr: Expr, ranges: dict[str, tuple[int, int]], stage: Stage) -> tuple[int, int]:
+    """Bounds of an index expression."""
+    match expr:
+        case Const(value, _):
+            low = high = int(value)
+        case Var(name):
+            low, high = ranges[name]
+        case Binary(op, a, b):
+            x, y = _interval(a, ranges, stage), _interval(b, ranges, stage)
+            if op == "%":
+                low, high = 0, y[1]
+            else:
+                ends = [_APPLY[op](p, q) for p in x for q in y]
+                low, high = min(ends), max(ends)
+        case _:
+            below = [_interval(child, ranges, stage) for child in children(expr)]
+            high = max((max(abs(low), abs(high)) for low, high in below), default=0)
+            low = -high
+    if max(abs(low), abs(high)) > INDEX_LIMIT:
+        raise PartitionError(
+            "represent",
+            f"cannot compute {format_expr(expr)} in int64",
+            at=stage.label,
+            because=f"it reaches {high if high > INDEX_LIMIT else low}, past 2**62",
+            help=("give the sizes a smaller max", "use smaller factors"),
+        )
+    return low, high
+
+
+_APPLY: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": lambda a, b: a // b if b else 0,
+    "min": min,
+    "max": max,
+}
+
+
 def check_parallel(sets: StageSets) -> None:
     """Refuse a stage whose instances at different points write one element.
 
@@ -159,11 +229,6 @@ def _describe(
     ]
     at = ", ".join(f"{name} = {value}" for name, value in zip(names, point, strict=True))
     return (f"with {', '.join(given)}, " if given else "") + (f"the instance {at}" if at else "it")
-
-
-def depends_on(load: Load, axis: str) -> bool:
-    """Whether the element that `load` reads changes along `axis`."""
-    return any(coefficient(part, axis) != 0 for part in load.index)
 
 
 def coefficient(part: Expr, axis: str) -> int | None:

@@ -7,6 +7,7 @@ import pytest
 from compiled import build
 
 import offcut as oc
+from offcut.core.dtypes import numpy_dtype
 
 # Around one panel and around two, of 16 columns and of 4.
 EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
@@ -43,3 +44,31 @@ def test_a_transposed_copy_is_exact_and_stays_inside_its_result() -> None:
             np.testing.assert_array_equal(around[1:-1, 1 : rows + 1], values.T)
             around[1:-1, 1 : rows + 1] = np.nan
             assert np.isnan(around).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float32"])
+@pytest.mark.parametrize("extent", [1, 15, 17, 33, 49, 97])
+def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, dtype: str) -> None:
+    x = oc.placeholder((extent,), dtype, name="X")
+    double = build(oc.compute((extent,), lambda j: x[j] + x[j]), inputs=[x], strategy="mask")
+    ones = np.ones(extent, np.float32)
+    around = np.full(extent + 40, 7).astype(numpy_dtype(dtype))
+    double(ones.astype(numpy_dtype(dtype)), out=around[20 : 20 + extent])
+    expected = np.concatenate([np.full(20, 7), 2 * ones, np.full(20, 7)])
+    np.testing.assert_array_equal(around.astype(np.float32), expected)
+
+
+@pytest.mark.parametrize("tail", ["balance", "shift", "cut"])
+@pytest.mark.parametrize("inner", ["guard", "pad", "mask"])
+def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner: str) -> None:
+    rng = np.random.default_rng(2)
+    size = oc.dim("size", max=200)
+    a = oc.placeholder((size, 31), name="A")
+    b = oc.placeholder((31, 8), name="B")
+    k = oc.reduce_axis(31, name="k")
+    c = oc.compute((8, size), lambda j, i: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
+    kernel = build(c, inputs=[a, b], strategy={"i": tail, "k": inner})
+    y = rng.standard_normal((31, 8), dtype=np.float32)
+    for columns in (0, 1, 15, 17, 31, 33, 97):
+        x = rng.standard_normal((columns, 31), dtype=np.float32)
+        np.testing.assert_allclose(kernel(x, y), (x @ y).T, rtol=1e-4, atol=1e-4)

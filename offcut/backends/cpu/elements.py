@@ -175,6 +175,8 @@ class Elements:
         if old == new:
             return a
         before, after = self.kind(old), self.kind(new)
+        if old == "float64" and new in SMALL_FLOATS:
+            return self.rounded(self._to_odd(a), new)
         if old in FLOATS and new in FLOATS:
             wide = a
             if before != after:
@@ -197,6 +199,20 @@ class Elements:
             return a
         word = "trunc" if wide_bits < narrow else "zext" if old in ("uint8", "bool") else "sext"
         return self.f.let(f"{word} {before} {a} to {after}")
+
+    def _to_odd(self, a: str) -> str:
+        """float64 as float32, an inexact one with its last bit set, so that it may be rounded again."""
+        f64, f32, i32 = (f"<{self.lanes} x {t}>" for t in ("double", "float", "i32"))
+        mask = f"<{self.lanes} x i1>"
+        near = self.f.let(f"fptrunc {f64} {a} to {f32}")
+        back = self.f.let(f"fpext {f32} {near} to {f64}")
+        bits = self.f.let(f"bitcast {f32} {near} to {i32}")
+        size, was = self.unary("abs", "float64", back), self.unary("abs", "float64", a)
+        up = self.f.let(f"fcmp ogt {f64} {size}, {was}")
+        cut = self.f.let(f"select {mask} {up}, {i32} {self._op('sub', bits, 1)}, {i32} {bits}")
+        inexact = self.f.let(f"fcmp one {f64} {back}, {a}")
+        odd = self.f.let(f"select {mask} {inexact}, {i32} {self._op('or', cut, 1)}, {i32} {bits}")
+        return self.f.let(f"bitcast {i32} {odd} to {f32}")
 
     def _bits(self, dtype: str) -> int:
         return int(STORED[dtype][1:])

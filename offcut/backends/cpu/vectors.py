@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import gcd
 
 from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.elements import STORED, Elements, item_bytes
@@ -30,7 +31,9 @@ from offcut.core.expr import (
     Var,
     dtype_of,
     variables,
+    walk,
 )
+from offcut.core.index import linear
 from offcut.core.printer import format_expr
 from offcut.core.program import For, If, Panels, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
@@ -59,6 +62,7 @@ class Memory:
 class Lanes:
     """The vector being computed: `width` instances along `axis` from its coordinate on.
 
+    multiple   what the first lane's coordinate is known to be a multiple of
     mask   lanes that are in the tile, at least the first; None: all
     path   of these, the ones whose `where` branch is taken; None: all
     """
@@ -67,6 +71,7 @@ class Lanes:
     axis: str | None
     mask: str | None = None
     path: str | None = None
+    multiple: int = 1
 
 
 class Vectors(Scalars):
@@ -138,6 +143,7 @@ class Vectors(Scalars):
             return
         axis, width = axes[0], self.width
         start, count = self.scalar(axis.start), self.active(tile, axis)
+        multiple = gcd(_multiple_of(axis.start), width)
         known = ir.literal(count)
         if known is not None and known < width:
             width = 1 if known == 1 else width
@@ -146,22 +152,27 @@ class Vectors(Scalars):
             with self.f.loop("0", full, width) as now:
                 at = ir.add(self.f, start, now)
                 with self.bound(axis.iter, at):
-                    self.instances(body, written, Lanes(width, axis.iter))
+                    self.instances(body, written, Lanes(width, axis.iter, multiple=multiple))
         if known is not None and known % width == 0:
             return
         rest = ir.sub(self.f, count, full)
         some = self.f.let(f"icmp sgt i64 {rest}, 0")
         with self.f.when(some), self.bound(axis.iter, ir.add(self.f, start, full)):
             e = self.elements(width)
-            limit = e.splat(rest, "index")
+            # A literal mask of one lane would become a store that is wider than a 16-bit element.
+            hidden = self.f.let(f'call i64 asm "", "=r,0"(i64 {rest})')
+            limit = e.splat(hidden, "index")
             mask = e.compare("<", "index", e.ramp(), limit)
-            self.instances(body, written, Lanes(width, axis.iter, mask))
+            self.instances(body, written, Lanes(width, axis.iter, mask, multiple=multiple))
 
     def is_transposition(self, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> bool:
         """Whether the tile copies what lies along its first axis to lie along its last."""
         match body:
             case [Store(buffer, index, Load(source, at, dtype), None)] if buffer in self.memory:
-                down, across = (Lanes(self.width, axis.iter) for axis in axes)
+                down, across = (
+                    Lanes(self.width, axis.iter, multiple=gcd(_multiple_of(axis.start), self.width))
+                    for axis in axes
+                )
                 whole = self.width * item_bytes(dtype) == self.isa.register_bytes
                 read, written = self.memory[source], self.memory[buffer]
                 turned = self.along(read, at, across) == "apart"
@@ -203,7 +214,8 @@ class Vectors(Scalars):
                 at_k, at_j = ir.add(f, ir.add(f, first[0], k), str(row)), ir.add(f, first[1], j)
                 there = f.let(f"extractelement {bits} {inside[0]}, i32 {row}")
                 with f.when(there), self.bound(down.iter, at_k), self.bound(across.iter, at_j):
-                    lanes = Lanes(width, across.iter, inside[1])
+                    multiple = gcd(_multiple_of(across.start), width)
+                    lanes = Lanes(width, across.iter, inside[1], multiple=multiple)
                     self.save(copy.buffer, copy.index, rows[row], lanes)
 
     def elements(self, width: int) -> Elements:
@@ -346,6 +358,16 @@ class Vectors(Scalars):
     def lane_index(self, expr: Expr, lanes: Lanes) -> str:
         """An index expression for every lane, as <lanes x i64>."""
         e = self.elements(lanes.width)
+        match expr:
+            case Unary(op, a):
+                return e.unary(op, "index", self.lane_index(a, lanes))
+            case Select(condition, then, other):
+                holds = self.value(condition, lanes, {})
+                x, y = self.lane_index(then, lanes), self.lane_index(other, lanes)
+                return e.select(holds, x, y, "index")
+            case Binary(op, a, b) if any(isinstance(n, Unary | Select) for n in walk(expr)):
+                x, y = self.lane_index(a, lanes), self.lane_index(b, lanes)
+                return e.binary(op, "index", x, y)
         if lanes.axis is None or lanes.axis not in variables(expr):
             return e.splat(self.scalar(expr), "index")
         match expr:
@@ -417,7 +439,7 @@ class Vectors(Scalars):
         if memory.layout is None:
             return "next" if memory.strides[-1] == str(item_bytes(memory.dtype)) else "apart"
         on_columns = moving[0] == memory.layout.columns
-        whole = memory.layout.width % lanes.width == 0
+        whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
         return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
 
     def mask_of(self, lanes: Lanes) -> str | None:
@@ -515,6 +537,12 @@ class Vectors(Scalars):
 
 
 _SUFFIX = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}
+
+
+def _multiple_of(expr: Expr) -> int:
+    """A number that divides an index expression, from its form; 0 for 0."""
+    form = linear(expr)
+    return gcd(form.const, *(factor for _, factor in form.terms))
 
 
 def limits(where: Expr | None, axis: str) -> Iterator[Expr]:
