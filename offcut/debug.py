@@ -1,7 +1,6 @@
 """`OFFCUT_DEBUG`: how much offcut says of what it does, on the standard error stream.
 
-Levels: 1 passes and times, 2 schedule, copies, predicted and measured, 3 IR after each changing
-pass, 4 generated code, 5 every rewrite with its rule, 6 assembly.
+Levels: 1 passes and times, 2 copies of inputs, 3 the loop program, 4 LLVM IR.
 """
 
 from __future__ import annotations

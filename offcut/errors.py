@@ -6,6 +6,8 @@ A bare `assert` is for facts the type checker cannot see, never for user input.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class OffcutError(Exception):
     """Base of the errors a user can cause and can fix.
@@ -26,12 +28,20 @@ class OffcutError(Exception):
         self.op, self.refused, self.at = op, refused, at
         self.because, self.help = because, help
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {"at": self.at, "because": self.because, "help": self.help}
+        return _rebuilt, (type(self), self.op, self.refused, fields)
+
     def __str__(self) -> str:
         rows = [("at", self.at)] if self.at else []
         rows += [("because", self.because), *(("help", text) for text in self.help)]
         return f"{self.op}: {self.refused}" + "".join(
             f"\n  {label:<8} {text}" for label, text in rows
         )
+
+
+def _rebuilt(kind: type[OffcutError], op: str, refused: str, rest: dict[str, Any]) -> OffcutError:
+    return kind(op, refused, **rest)
 
 
 class DescribeError(OffcutError):
@@ -57,7 +67,6 @@ class CallError(OffcutError):
 class InternalError(Exception):
     """A bug in offcut, never the user's: please report it."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}\n  this is a bug in offcut; `python -m offcut.report` writes what to send"
-        )
+    def __str__(self) -> str:
+        what = super().__str__()
+        return f"{what}\n  this is a bug in offcut; `python -m offcut.report` writes what to send"

@@ -26,9 +26,10 @@ from offcut.backends.plan import Plan, plan_at
 from offcut.backends.signature import signature_of
 from offcut.core.computation import Computation, computation
 from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
-from offcut.core.tensor import Tensor
+from offcut.core.sizes import assume, facts_about
+from offcut.core.tensor import Tensor, sizes_of, tensors_of
 from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.partition import Partition, cut
+from offcut.partition import Partition, cut, strategy_named
 
 Strategies = str | Mapping[str, str]
 
@@ -93,7 +94,10 @@ def compile(
                 because="a strategy is a name, or names by axis",
                 help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
             )
-        strategy = dict(strategy)
+        strategy = {
+            str(axis): strategy_named(choice, at=f"axis {axis}", op="compile").value
+            for axis, choice in strategy.items()
+        }
     return _kernel(outputs, given, constants_of(given, constants, "compile"), strategy)
 
 
@@ -118,9 +122,10 @@ class Kernel:
     ) -> None:
         self._request, self._described, self._host = request, described, host
         self._code, self._constants = code, constants
+        self._promises = facts_about(sizes_of((*request[1], *tensors_of(request[0]))))
         self.signature = signature
 
-    def plan(self, **sizes: int) -> Plan:
+    def plan(self, /, **sizes: int) -> Plan:
         """What a call of these sizes runs, and why: pieces, and the cost of what competed.
 
         Raises CallError for a size that is missing or not allowed.
@@ -177,7 +182,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         outputs, inputs, strategy = self._request
-        return _kernel, (outputs, inputs, self._constants, strategy)
+        return _restored, (outputs, inputs, self._constants, strategy, self._promises)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -198,6 +203,18 @@ def _kernel(
     host = isa.host()
     code = build(described, signature, host, strategy)
     return _bound((outputs, inputs, strategy), described, signature, host, code, arrays)
+
+
+def _restored(
+    outputs: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
+    arrays: dict[str, Array],
+    strategy: Strategies,
+    promises: tuple[Any, ...],
+) -> Kernel:
+    """A pickled kernel, under the promises that it was compiled under."""
+    with assume(*promises):
+        return _kernel(outputs, inputs, arrays, strategy)
 
 
 def _bound(

@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Reduce, Var, rewrite, substitute, walk
 from offcut.core.program import Buffer, Kind, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
-from offcut.core.tensor import Axis, Tensor, size_var, sizes_of
+from offcut.core.tensor import Axis, Tensor, size_var, sizes_of, tensors_of
 from offcut.errors import DescribeError
 
 # Words of the loop syntax; a size, an axis or a tensor of such a name gets an underscore.
@@ -117,7 +117,7 @@ def computation(
 
     Raises DescribeError when an input is missing, is no placeholder, or two tensors share a name.
     """
-    order = _in_dependence_order(outputs)
+    order = list(tensors_of(outputs))
     placeholders = [tensor for tensor in order if tensor.definition is None]
     given = list(placeholders if inputs is None else inputs)
     _check_inputs(order, placeholders, given)
@@ -159,22 +159,6 @@ def computation(
         labels=tuple((t.name, buffer_names[t.name]) for t in tensors),
         groups=groups,
     )
-
-
-def _in_dependence_order(outputs: Sequence[Tensor]) -> list[Tensor]:
-    order: dict[Tensor, None] = {}
-    pending = [(tensor, False) for tensor in reversed(outputs)]
-    while pending:
-        tensor, ready = pending.pop()
-        if tensor in order:
-            continue
-        reads = tensor.definition.reads if tensor.definition is not None else ()
-        if ready or not reads:
-            order[tensor] = None
-        else:
-            pending.append((tensor, True))
-            pending += [(read, False) for read in reversed(reads)]
-    return list(order)
 
 
 def _check_inputs(order: list[Tensor], placeholders: list[Tensor], given: list[Tensor]) -> None:

@@ -50,7 +50,7 @@ def identity(op: str, dtype: str) -> int | float:
 def in_range(value: float, dtype: str) -> bool:
     """Whether a Python scalar is a value of `dtype`; a float rounds, so any is."""
     if dtype in FLOATS:
-        return True
+        return not isinstance(value, int) or abs(value) < 2**1023
     info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
     return value == value and int(info.min) <= value <= int(info.max)
 

@@ -91,6 +91,8 @@ class _Statements:
             raise reader.refuse("cannot name the program here", "its header is the first line")
         reader.advance()
         self.name = reader.raw("a name")
+        if not all(part.isidentifier() for part in self.name.split(".")):
+            raise reader.refuse(f"cannot name a program {self.name!r}", "a name is an identifier")
 
     def size(self, reader: Reader) -> None:
         reader.advance()

@@ -46,6 +46,11 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
             because="inputs are a list of placeholders",
             help=("inputs=[A, W]",),
         )
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor) or tensor.definition is not None:
+            raise DescribeError(
+                op, f"cannot take {tensor!r} as an input", because="an input is a placeholder"
+            )
     return tuple(inputs)
 
 
@@ -85,7 +90,7 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 f"cannot take a constant for {name!r}",
                 because=f"the inputs are {', '.join(named) or 'none'}",
             )
-        tensor, array = named[name], np.asarray(value)
+        tensor, array = named[name], _array(name, value, op)
         if array.dtype != numpy_dtype(tensor.dtype) or array.ndim != len(tensor.shape):
             raise DescribeError(
                 op,
@@ -95,6 +100,23 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
             )
         arrays[name] = np.array(array, order="C")
     return arrays
+
+
+def _array(name: str, value: Any, op: str) -> Array:
+    because = "it is a masked array" if isinstance(value, np.ma.MaskedArray) else ""
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        because = f"numpy says of it: {str(error).splitlines()[0]}"
+    if because:
+        raise DescribeError(
+            op,
+            f"cannot take this {type(value).__name__} as a constant",
+            at=name,
+            because=because,
+            help=("a numpy array of the placeholder's element type",),
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def sizes_fixed_by(

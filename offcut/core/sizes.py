@@ -118,6 +118,13 @@ def dim(name: str, min: int = 0, max: int = MAX_SIZE, multiple_of: int = 1) -> D
             because="a size is known by an ASCII identifier",
             help=('dim("n")',),
         )
+    if name == "out":
+        raise DescribeError(
+            "dim",
+            "cannot name a size 'out'",
+            because="out= of a call says where the result goes",
+            help=('dim("n")',),
+        )
     for label, value in (("min", min), ("max", max), ("multiple_of", multiple_of)):
         if not isinstance(value, int) or isinstance(value, bool):
             raise DescribeError(
@@ -152,7 +159,8 @@ class Assumption:
 
     def __exit__(self, *_: object) -> None:
         for fact in self.facts:
-            _facts.remove(fact)
+            if fact in _facts:
+                _facts.remove(fact)
 
 
 def assume(*facts: Any) -> Assumption:

@@ -137,6 +137,20 @@ class Value:
     def __floordiv__(self, other: Any) -> Value:
         return _arithmetic("//", self, other)
 
+    def __rfloordiv__(self, other: Any) -> Value:
+        return _arithmetic("//", other, self)
+
+    def __rmod__(self, other: Any) -> Value:
+        return _arithmetic("%", other, self)
+
+    def __abs__(self) -> Value:
+        return absolute(self)
+
+    def __pow__(self, other: Any) -> Value:
+        raise DescribeError(
+            "compute", f"cannot take {self} ** {other}", because="there is no power", help=("x*x",)
+        )
+
     def __mod__(self, other: Any) -> Value:
         return _arithmetic("%", self, other)
 
@@ -258,7 +272,7 @@ def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
             raise _type_error(op, a, type(b).__name__)
         other = size
     elif isinstance(b, int) or (a.dtype in FLOATS and isinstance(b, float)) or hasattr(b, "item"):
-        scalar = b.item() if hasattr(b, "item") else b
+        scalar = _python_scalar(op, a, b)
         if isinstance(scalar, float) and a.dtype not in FLOATS:
             raise _type_error(op, a, "float")
         _check_range(scalar, a.dtype)
@@ -272,12 +286,23 @@ def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
     return a, other
 
 
+def _python_scalar(op: str, a: Value, b: Any) -> int | float:
+    """A Python number, or a numpy scalar as one."""
+    if hasattr(b, "item") and getattr(b, "ndim", 1) == 0:
+        b = b.item()
+    if not isinstance(b, int | float):
+        raise _type_error(op, a, type(b).__name__)
+    return b
+
+
 def _check_range(value: float, dtype: str) -> None:
     if not in_range(value, dtype):
-        info = np.iinfo(numpy_dtype(dtype))
+        info = np.iinfo(numpy_dtype(dtype)) if dtype not in FLOATS else np.finfo("float64")
         raise DescribeError(
             "compute",
-            f"cannot take {value} as {dtype}",
+            f"cannot take a scalar of {len(str(value))} digits as {dtype}"
+            if len(str(value)) > 40
+            else f"cannot take {value} as {dtype}",
             because=f"{dtype} holds {info.min}…{info.max}",
             help=('cast(x, "int64") widens, explicitly',),
         )
@@ -557,16 +582,35 @@ def compute(
     return _define(name, extents, own, value)
 
 
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
 def _axis_names(
     fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int
 ) -> tuple[str, ...]:
+    if not callable(fn):
+        raise DescribeError(
+            "compute",
+            f"cannot compute with {fn!r}",
+            at=f"tensor {name}",
+            because="it is not a function of the axes",
+            help=("compute((n,), lambda i: A[i] + 1.0)",),
+        )
+    if axes is not None and (isinstance(axes, str) or not isinstance(axes, Sequence)):
+        raise DescribeError(
+            "compute",
+            f"cannot take axes={axes!r}",
+            at=f"tensor {name}",
+            because="axes are a tuple of names",
+            help=('axes=("i", "j")',),
+        )
     parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
-    if axes is None and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+    if axes is None and any(p.kind not in _POSITIONAL for p in parameters):
         raise DescribeError(
             "compute",
             "cannot name the axes",
             at=f"tensor {name}",
-            because="the function takes *args",
+            because="the function's parameters are not all plain names",
             help=('axes=("i", "j")',),
         )
     names = tuple(axes) if axes is not None else tuple(p.name for p in parameters)
@@ -659,6 +703,23 @@ def _tensor(
     read = dict.fromkeys(node.buffer for node in walk(body) if isinstance(node, Load))
     reads = tuple(tensors[buffer] for buffer in read)
     return Tensor(name, extents, dtype_of(body), Compute(own, reduced, body, reads, sizes))
+
+
+def tensors_of(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """`outputs` and all that they read, each after what it reads."""
+    order: dict[Tensor, None] = {}
+    pending = [(tensor, False) for tensor in reversed(outputs)]
+    while pending:
+        tensor, ready = pending.pop()
+        if tensor in order:
+            continue
+        reads = tensor.definition.reads if tensor.definition is not None else ()
+        if ready or not reads:
+            order[tensor] = None
+        else:
+            pending.append((tensor, True))
+            pending += [(read, False) for read in reversed(reads)]
+    return tuple(order)
 
 
 def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:

@@ -82,6 +82,8 @@ def sizes_of(text: str, points: int | None) -> SweptSizes:
     if not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", body):
         raise refused(f"{body!r} is neither a range nor a list of whole numbers")
     numbers = [int(number) for number in re.split("[,:]", body)]
+    if max(numbers) > 2**31 - 1:
+        raise refused("a size is at most 2**31 - 1")
     if ":" not in body:
         values: Sequence[int] = sorted(set(numbers))
     else:

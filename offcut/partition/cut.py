@@ -237,12 +237,12 @@ def _resolve(
                 help=(f'tile={{"{name}": 16}}',),
             )
         size = tile[name]
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
             raise PartitionError(
                 "partition",
                 f"cannot cut {name} by {size!r}",
                 at=f"axis {name}",
-                because="a tile is a positive int: isl decides no symbolic tile size",
+                because="a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
             )
         if home in found:
             raise PartitionError(

@@ -101,9 +101,10 @@ def segments(
 ) -> tuple[Segment, ...]:
     """The segments of an axis; those that a constant extent leaves empty are left out.
 
-    heights   the heights that exist, for `ladder`; None: every height up to `tile`
+    heights   the heights that exist, for `ladder`; None: every height up to `tile`. A cut is given
+              them as a tuple that is empty for None
     """
-    found = _SEGMENTS[strategy](extent, tile, tuple(heights or range(1, tile + 1)))
+    found = _SEGMENTS[strategy](extent, tile, tuple(heights or ()))
     return tuple(segment for segment in found if not _is_empty(segment))
 
 
@@ -232,8 +233,7 @@ def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, .
     """Full tiles, then the rest: exactly, or by the largest heights that fit, in turn."""
     found = [_body(extent, tile)]
     rest, left = _rest(extent, tile), ix.mod(extent, tile)
-    below = sorted((h for h in heights if h < tile), reverse=True)
-    if below == list(range(tile - 1, 0, -1)):
+    if not heights:
         exact = Segment(
             role=Role.TAIL,
             form=Form.FULL,
@@ -244,6 +244,7 @@ def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, .
             when=ix.compare(">", left, 0),
         )
         return (*found, exact) if tile > 1 else tuple(found)
+    below = sorted((h for h in heights if h < tile), reverse=True)
     for height in below:
         count = ix.floordiv(left, height)
         end = ix.add(rest, ix.mul(height, count))

@@ -225,6 +225,12 @@ def empty_like_kind(like: View | None, shape: tuple[int, ...], dtype: str) -> ob
     return np.empty(shape, numpy_dtype(dtype))
 
 
+def is_torch(array: object) -> bool:
+    """Whether `array` is a torch tensor, of a subclass too."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
 def as_kind(like: View | None, original: object, result: object) -> object:
     """The computed `result` as an array of the package that `original` (seen as `like`) is from.
 
@@ -292,7 +298,7 @@ def _numpy_view(array: Array) -> View:
 
 
 def _dlpack_view(array: Any, at: str, op: str) -> View:
-    kind = type(array).__module__.partition(".")[0]
+    kind = "torch" if is_torch(array) else type(array).__module__.partition(".")[0]
     if getattr(array, "requires_grad", False) is True:
         raise CallError(
             op,
@@ -301,7 +307,7 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
             because="a compiled kernel records no gradient",
             help=(f"{at}.detach()",),
         )
-    if kind == "torch" and array.is_neg():
+    if hasattr(array, "is_neg") and array.is_neg():
         raise CallError(
             op,
             f"{at} is negated lazily",
@@ -340,7 +346,14 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
         strides = _contiguous(shape)
     elif shape and shape[-1] == 1:
         strides[-1] = 1
-    address = tensor.data + tensor.byte_offset
+    if not tensor.data and 0 not in shape:
+        raise CallError(
+            op,
+            f"{at} has no memory",
+            at=at,
+            because=f"this {type(array).__name__} describes an array without holding its elements",
+        )
+    address = (tensor.data or 0) + tensor.byte_offset
     aligned = address % max(tensor.bits * tensor.lanes // 8, 1) == 0
     return View(
         address=address,

@@ -28,7 +28,9 @@ def folder() -> Path | None:
     chosen = os.environ.get("OFFCUT_CACHE", "")
     if chosen == "off":
         return None
-    return _private(Path(chosen) if chosen else Path(platformdirs.user_cache_dir("offcut")))
+    return _private(
+        Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("offcut"))
+    )
 
 
 @cache

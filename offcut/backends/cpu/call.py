@@ -9,6 +9,7 @@ that a call changes, so calls may run in several threads and after a fork.
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +18,11 @@ from typing import Any, NoReturn
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.cpu import arrays, entry
 from offcut.backends.cpu.arrays import View
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.errors import CallError, InternalError
 
 _ALIGNMENT = 64  # bytes, of the workspace
+_TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
 _ELSEWHERE = "leave out= away, or give it memory of its own"
 
 
@@ -74,7 +77,7 @@ class SlowPath:
             return kwargs["out"]
         like = call.inputs[0] if call.inputs else None
         results = [
-            arrays.empty_like_kind(like, shape, output.dtype)
+            self._allocated(like, shape, output.dtype)
             for shape, output in zip(call.shapes, signature.outputs, strict=True)
         ]
         views = [
@@ -85,6 +88,16 @@ class SlowPath:
         given = tuple(arrays.as_kind(like, args[0] if args else None, each) for each in results)
         return given if len(given) > 1 else given[0]
 
+    def _allocated(self, like: View | None, shape: tuple[int, ...], dtype: str) -> object:
+        try:
+            return arrays.empty_like_kind(like, shape, dtype)
+        except (MemoryError, ValueError, RuntimeError) as error:
+            raise CallError(
+                self.signature.name,
+                f"cannot allocate a result of shape {_tuple(shape)}",
+                because=f"it takes {math.prod(shape) * ITEM_BYTES[dtype]:,} bytes",
+            ) from error
+
     def _run(self, inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]) -> None:
         views = (*inputs, *outs)
         addresses = [*(view.address for view in views), *self.constants]
@@ -94,7 +107,16 @@ class SlowPath:
         strides = (ctypes.c_int64 * max(len(steps), 1))(*steps)
         extents = (ctypes.c_int64 * max(len(values), 1))(*values)
         needed = _WORKSPACE(self.workspace)(extents)
-        scratch = ctypes.create_string_buffer(needed + _ALIGNMENT) if needed > 0 else None
+        try:
+            scratch = ctypes.create_string_buffer(needed + _ALIGNMENT) if needed > 0 else None
+        except (MemoryError, OverflowError) as error:
+            raise CallError(
+                self.signature.name,
+                "cannot allocate scratch",
+                because=f"intermediate tensors take {needed:,} bytes"
+                + ("" if needed < _TOO_MUCH else " or more")
+                + f" with {', '.join(f'{name} = {size}' for name, size in sizes.items())}",
+            ) from error
         base = ctypes.addressof(scratch) if scratch is not None else 0
         aligned = base + -base % _ALIGNMENT
         status = _ENTRY(self.entry)(pointers, extents, strides, aligned or None)

@@ -37,7 +37,13 @@ class Isa:
         return self.register_bytes // ITEM_BYTES[dtype]
 
 
-AVX512 = Isa("avx512", 64, 32, True, frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq"}))
+AVX512 = Isa(
+    "avx512",
+    64,
+    32,
+    True,
+    frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq", "avx2", "fma"}),
+)
 AVX2 = Isa("avx2", 32, 16, True, frozenset({"avx2", "fma"}))
 PORTABLE = Isa("portable", 16, 16, False, frozenset())
 ISAS = (AVX512, AVX2, PORTABLE)
@@ -66,6 +72,9 @@ def host() -> Host:
     return _host(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
 
 
+_BASELINE = frozenset({"sse", "sse2", "fxsr", "mmx", "cmov", "cx8", "64bit"})
+
+
 @cache
 def _host(hidden_text: str) -> Host:
     hidden = frozenset(filter(None, (part.strip() for part in hidden_text.split(","))))
@@ -77,6 +86,13 @@ def _host(hidden_text: str) -> Host:
             "OFFCUT_HIDE_FEATURES",
             f"cannot hide {', '.join(sorted(unknown))}",
             because="no instruction set that offcut uses, and no feature of this host, has that name",
+            help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
+        )
+    if hidden & _BASELINE:
+        raise TargetError(
+            "OFFCUT_HIDE_FEATURES",
+            f"cannot hide {', '.join(sorted(hidden & _BASELINE))}",
+            because="every 64-bit x86 processor has it, and so has all code for one",
             help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
         )
     # Without a base feature LLVM may not use what is built on it.
