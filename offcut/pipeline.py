@@ -21,8 +21,9 @@ from offcut.backends.cpu.build import Code, build, lowered, plan, tile_modules
 from offcut.backends.cpu.call import make_callable
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.jit import assembly
-from offcut.backends.cpu.schedule import Schedule, microkernels
+from offcut.backends.cpu.schedule import microkernels
 from offcut.backends.plan import Plan, plan_at
+from offcut.backends.schedule import Schedule
 from offcut.backends.signature import signature_of
 from offcut.core.computation import Computation, computation
 from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
-from offcut.backends.cpu.schedule import Choice, Schedule
+from offcut.backends.schedule import Choice, Schedule
 from offcut.core.expr import Binary, Expr
 from offcut.core.interpreter import evaluate
 from offcut.errors import CallError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.core.computation import Computation
-from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
 from offcut.core.program import Kind
@@ -70,9 +70,7 @@ def _unchecked(expr: Expr, tensor: str) -> DescribeError:
 
 
 def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
-    text = format_expr(fact)
-    for name, user in users.items():
-        text = text if name == user else text.replace(name, user)
+    text = format_expr(substitute(fact, {name: Var(user) for name, user in users.items()}))
     if isinstance(fact, Const):
         return None
     assert isinstance(fact, Compare)

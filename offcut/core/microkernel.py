@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from offcut.core.tensor import Tensor
 
@@ -44,7 +43,6 @@ class Microkernel:
     packed: str
     panel: int
     features: frozenset[str] = frozenset()
-    attributes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def max_rows(self) -> int:

@@ -596,7 +596,7 @@ def _axis_names(
             because="it is not a function of the axes",
             help=("compute((n,), lambda i: A[i] + 1.0)",),
         )
-    if axes is not None and (isinstance(axes, str) or not isinstance(axes, Sequence)):
+    if axes is not None and not isinstance(axes, Sequence):
         raise DescribeError(
             "compute",
             f"cannot take axes={axes!r}",

@@ -116,10 +116,15 @@ def cut_group(
 
 
 def _cover(found: Match | None) -> Cover:
-    """The microkernel's name wherever one of its tiles holds every tile of these heights."""
+    """The microkernel's name wherever one of its tiles holds every tile of these heights, and it has
+    a predicate on every axis with lanes that are off.
+    """
 
-    def cover(heights: Mapping[str, tuple[int, int]]) -> str | None:
+    def cover(heights: Mapping[str, tuple[int, int]], masked: frozenset[str]) -> str | None:
         if found is None or found.columns not in (None, *heights):
+            return None
+        axes = {found.rows: found.microkernel.rows, found.columns: found.microkernel.columns}
+        if any(axes.get(axis) not in (None, *found.microkernel.predicates) for axis in masked):
             return None
         low, high = heights.get(found.rows, (1, 1)) if found.rows is not None else (1, 1)
         kernel = found.microkernel

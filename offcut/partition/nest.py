@@ -54,8 +54,8 @@ class Region:
 
 UNBOUNDED = (0, 2**31)  # the heights of an axis that lies inside the tile with its whole extent
 
-# (axis, heights inclusive) of a tile -> the name of the microkernel that covers it, or None
-Cover = Callable[[Mapping[str, tuple[int, int]]], str | None]
+# heights (inclusive) of a tile by axis, axes with lanes that are off -> the name of the microkernel that covers it, or None
+Cover = Callable[[Mapping[str, tuple[int, int]], frozenset[str]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,8 @@ class _Builder:
         forms = {segment.form for _, segment in at.parts}
         form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
         heights = dict(at.heights) | {axis.iter: UNBOUNDED for axis in whole}
-        microkernel = self.cover(heights)
+        masked = frozenset(axis for axis, segment in at.parts if segment.form is Form.MASK)
+        microkernel = self.cover(heights, masked)
         self.regions[Region(at.parts, microkernel)] = None
         where = None
         if at.where:

@@ -33,12 +33,13 @@ from offcut.polyhedral import (
     Run,
     Set,
     Space,
-    project_last,
+    over_points,
     runs,
     smallest,
     space_of,
     stage_sets,
     unbounded,
+    up_to,
     where_equal,
 )
 
@@ -285,8 +286,8 @@ class _Check:
                 continue
             times = run.times.intersect_domain(run.owned)
             if run.outer:
-                times = project_last(times, times_left=run.outer)
-            times = project_last(times, points_left=len(self.points))
+                times = up_to(times, run.outer)
+            times = over_points(times, len(self.points))
             tiles[run.outer] = tiles[run.outer] | times if run.outer in tiles else times
         seen = None
         for times in tiles.values():
@@ -313,7 +314,7 @@ class _Check:
             begun = self.nowhere()
             for start in mine:
                 begun = begun | start.domain()
-            updated = project_last(times, points_left=len(self.points)).domain()
+            updated = over_points(times, len(self.points)).domain()
             self.refuse(updated - begun, "%s is added to what was never set", points=True)
             for start in mine:
                 late = start.lex_gt_map(times) & self.begins()

@@ -12,7 +12,15 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.instances import Run, Unbounded, project_last, runs, unbounded, where_equal
+from offcut.polyhedral.instances import (
+    Run,
+    Unbounded,
+    over_points,
+    runs,
+    unbounded,
+    up_to,
+    where_equal,
+)
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
@@ -28,11 +36,12 @@ __all__ = [
     "check_in_bounds",
     "check_parallel",
     "coefficient",
-    "project_last",
+    "over_points",
     "runs",
     "smallest",
     "space_of",
     "stage_sets",
     "unbounded",
+    "up_to",
     "where_equal",
 ]

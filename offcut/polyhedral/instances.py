@@ -266,12 +266,11 @@ def _not_affine(expr: Expr) -> PartitionError:
     )
 
 
-def project_last(
-    times: isl.Map, points_left: int | None = None, times_left: int | None = None
-) -> isl.Map:
-    """`times` without the last coordinates, or without the last entries of time."""
-    if points_left is not None:
-        n = times.dim(isl.dim_type.in_) - points_left
-        return times.project_out(isl.dim_type.in_, points_left, n)
-    assert times_left is not None
-    return times.project_out(isl.dim_type.out, times_left, times.dim(isl.dim_type.out) - times_left)
+def over_points(times: isl.Map, points: int) -> isl.Map:
+    """`times` by the first coordinates of an instance, the others left out."""
+    return times.project_out(isl.dim_type.in_, points, times.dim(isl.dim_type.in_) - points)
+
+
+def up_to(times: isl.Map, entries: int) -> isl.Map:
+    """`times` with the first entries only."""
+    return times.project_out(isl.dim_type.out, entries, times.dim(isl.dim_type.out) - entries)

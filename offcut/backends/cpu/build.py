@@ -16,7 +16,8 @@ from offcut.backends.cpu import fma, jit
 from offcut.backends.cpu.entry import fast_entry_ir
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.lower import Lowered, lower
-from offcut.backends.cpu.schedule import Schedule, microkernels, schedule
+from offcut.backends.cpu.schedule import microkernels, schedule
+from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
 from offcut.core.computation import Computation
 from offcut.core.expr import Expr

@@ -248,17 +248,15 @@ class _Tile:
         for step in range(unroll):
             last = step == unroll - 1
             yield from self.step(label, step, last, now, a_now, b_now)
-            if not self.variant.unit_depth or not self.variant.panels:
-                a_now, b_now = dict(a_now), b_now
-                if not self.variant.unit_depth and not last:
-                    for g in a_now:
-                        new = self.temp()
-                        yield f"  {new} = getelementptr i8, ptr {a_now[g]}, i64 %a_step"
-                        a_now[g] = new
-                if not self.variant.panels and not last:
+            if not self.variant.unit_depth and not last:
+                for g in a_now:
                     new = self.temp()
-                    yield f"  {new} = getelementptr i8, ptr {b_now}, i64 %b_step"
-                    b_now = new
+                    yield f"  {new} = getelementptr i8, ptr {a_now[g]}, i64 %a_step"
+                    a_now[g] = new
+            if not self.variant.panels and not last:
+                new = self.temp()
+                yield f"  {new} = getelementptr i8, ptr {b_now}, i64 %b_step"
+                b_now = new
         a_step = str(unroll * self.item) if self.variant.unit_depth else "%a_step"
         for g in range(0, self.rows, 4):
             yield f"  %{label}_a_next{g} = getelementptr i8, ptr {a_now[g]}, i64 {a_step}"

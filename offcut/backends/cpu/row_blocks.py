@@ -325,7 +325,8 @@ class _Call:
             vectors = -(-left // lanes)
             width = max(w for w in common if w <= vectors)
             covered = min(left, width * lanes)
-            self.call(self.moved(c, done), self.b_at(b, done), width, covered, b)
+            last = covered - (width - 1) * lanes
+            self.write(self.moved(c, done), self.b_at(b, done), width, str(last), b)
             left, done = left - covered, done + covered
 
     def moved(self, c: str, columns: int) -> str:
@@ -363,17 +364,10 @@ class _Call:
         with _many(low, [(name, now)] if name is not None else []):
             at_c = low.address(low.memory[block.store.buffer], block.store.index)
             at_b = low.address(b, block.b.index)
-            self.call_dynamic(at_c, at_b, count, b)
+            self.write(at_c, at_b, 1, count, b)
         f.do(f"store i64 {ir.add(f, now, count)}, ptr {counter}")
         f.do(f"br label {head}")
         f.start(done)
-
-    def call(self, c: str, b: str, width: int, columns: int, memory: Memory) -> None:
-        last = columns - (width - 1) * self.block.lanes
-        self.write(c, b, width, str(last), memory)
-
-    def call_dynamic(self, c: str, b: str, columns: str, memory: Memory) -> None:
-        self.write(c, b, 1, columns, memory)
 
     def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
         block, low = self.block, self.low

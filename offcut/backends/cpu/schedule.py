@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from offcut.backends.cpu import fma
 from offcut.backends.cpu.isa import Isa
+from offcut.backends.schedule import Choice, Schedule
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import ITEM_BYTES
@@ -35,7 +36,6 @@ from offcut.partition import (
     GroupCut,
     Match,
     Partition,
-    Piece,
     Strategy,
     all_matches,
     axis_named,
@@ -50,32 +50,7 @@ from offcut.polyhedral import coefficient, space_of
 CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
 GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
 GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
-_DOMINATED = ("balance",)  # beside a packed operand: where rows are many, packing wins
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One way to run a group.
-
-    cost   predicted seconds, a float64 expression in the sizes
-    """
-
-    label: str
-    pieces: tuple[Piece, ...]
-    cost: Expr
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A computation as the CPU runs it.
-
-    partition  the loop program, the pieces of every choice, and the certificate
-    choices    by group, the ways that compete at run time; one where nothing competes
-    """
-
-    partition: Partition
-    choices: tuple[tuple[Choice, ...], ...]
 
 
 def microkernels(isa: Isa) -> tuple[Microkernel, ...]:
@@ -186,8 +161,11 @@ class _Planner:
             return [self.plain(position, group, reduce_cuts)]
         ways: list[_Way] = []
         for operand in operands:
-            ways += self.matched(position, group, operand, reduce_cuts)
-        return ways if len(operands) == 1 else [way for way in ways if way.label not in _DOMINATED]
+            candidates: tuple[Strategy, ...] = CANDIDATES
+            if len(operands) > 1 and operand.how == "direct":
+                candidates = (Strategy.LADDER,)  # where rows are many, packing wins
+            ways += self.matched(position, group, operand, reduce_cuts, candidates)
+        return ways
 
     def plain(
         self, position: int, group: tuple[Stage, ...], reduce_cuts: tuple[AxisCut, ...]
@@ -287,6 +265,7 @@ class _Planner:
         group: tuple[Stage, ...],
         operand: _Operand,
         reduce_cuts: tuple[AxisCut, ...],
+        candidates: Sequence[Strategy],
     ) -> list[_Way]:
         lead, found = group[0], operand.found
         before: tuple[GroupCut, ...] = ()
@@ -315,7 +294,7 @@ class _Planner:
         outer = tuple(a.name for a in lead.axes if a.name not in cut and a.name not in asked)
         columns = self.column_cut(lead, found, asked)
         ways = []
-        for strategy in self.row_strategies(found, asked):
+        for strategy in self.row_strategies(found, asked, candidates):
             rows = () if strategy is None else (self.row_cut(lead, found, strategy),)
             cuts = (*others, *rows, *columns)
             one = GroupCut(group, cuts, reduce_cuts, outer, found)
@@ -326,7 +305,7 @@ class _Planner:
         return ways
 
     def row_strategies(
-        self, found: Match, asked: Mapping[str, Strategy]
+        self, found: Match, asked: Mapping[str, Strategy], candidates: Sequence[Strategy]
     ) -> Sequence[Strategy | None]:
         if found.rows is None:
             return (None,)
@@ -334,7 +313,7 @@ class _Planner:
             return (asked[found.rows],)
         if self.named is not None:
             return (self.named,)
-        return CANDIDATES if self.auto else (Strategy.LADDER,)
+        return candidates if self.auto else (Strategy.LADDER,)
 
     def row_cut(self, lead: Stage, found: Match, strategy: Strategy) -> AxisCut:
         assert found.rows is not None
