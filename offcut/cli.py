@@ -141,8 +141,8 @@ def sweep_command(
             text,
             context.meta["extents"],
             sizes,
-            strategies=_names(strategies),
-            against=_names(against),
+            strategies=_names(strategies, "--strategies", some=True),
+            against=_names(against, "--against", some=False),
             points=None if every else points,
             budget=budget,
             pack=pack,
@@ -152,8 +152,11 @@ def sweep_command(
         raise typer.Exit(1)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(text: str, option: str, some: bool) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if some and not names:
+        raise DescribeError("sweep", "cannot measure nothing", at=option, because="it names none")
+    return names
 
 
 def _measure(

@@ -411,4 +411,14 @@ def parse(text: str) -> Program:
 
     Raises ParseError, with line and column, for any other text.
     """
-    return _Statements(lines_of(text)).program()
+    if not isinstance(text, str):
+        raise ParseError("parse", f"cannot read {text!r}", because="a program is read from text")
+    lines = lines_of(text)
+    if not lines:
+        raise ParseError(
+            "parse",
+            "cannot read a program",
+            because="the text says nothing",
+            help=("str(partition) is such a text",),
+        )
+    return _Statements(lines).program()

@@ -293,5 +293,16 @@ def make_problem(
 
 
 def draw(letters: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
-    """Standard normal float32 values in the shape that `letters` have at `sizes`."""
-    return rng.standard_normal(tuple(sizes[letter] for letter in letters), dtype=np.float32)
+    """Standard normal float32 values in the shape that `letters` have at `sizes`.
+
+    Raises DescribeError where they are more than memory holds.
+    """
+    shape = tuple(sizes[letter] for letter in letters)
+    try:
+        return rng.standard_normal(shape, dtype=np.float32)
+    except (MemoryError, ValueError) as error:
+        raise DescribeError(
+            "sweep",
+            f"cannot hold an operand of shape {shape}",
+            because=f"it takes {4 * math.prod(shape):,} bytes",
+        ) from error
