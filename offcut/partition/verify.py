@@ -66,7 +66,7 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
         for group in computation.groups:
             for stage in group:
                 mine = _only(body, stage.buffer)
-                wanted = not _is_copy(stage) or _is_read(stage.buffer, body)
+                wanted = not _is_copy(computation, stage) or _is_read(stage.buffer, body)
                 if wanted or any(stmt is not _NOTHING for stmt in mine):
                     check = _Check(computation, space, stage, of)
                     found[stage.buffer] = check.body(mine)
@@ -90,9 +90,10 @@ def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
     return found
 
 
-def _is_copy(stage: Stage) -> bool:
-    """Whether `stage` packs an operand: an option may do without it."""
-    return isinstance(stage.body, Load)
+def _is_copy(computation: Computation, stage: Stage) -> bool:
+    """Whether `stage` packs an operand, and nobody described it: an option may do without it."""
+    described = any(buffer == stage.buffer for _, buffer in computation.labels)
+    return isinstance(stage.body, Load) and not described
 
 
 def _is_read(buffer: str, body: tuple[Stmt, ...]) -> bool:
@@ -172,7 +173,10 @@ class _Check:
         self.points = [axis.name for axis in stage.axes]
         self.instances = [*self.points, *(axis.name for axis in stage.reduce_axes)]
         self.copies = {
-            one.buffer: one for group in computation.groups for one in group if _is_copy(one)
+            one.buffer: one
+            for group in computation.groups
+            for one in group
+            if _is_copy(computation, one)
         }
 
     def body(self, mine: tuple[Stmt, ...]) -> list[Run]:

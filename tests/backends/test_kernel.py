@@ -141,6 +141,25 @@ def test_a_pickled_kernel_comes_back_from_the_cache(
         assert same_bits(pickle.loads(pickle.dumps(again))(x), kernel(x))
 
 
+def test_a_pickled_kernel_keeps_the_promises_it_was_compiled_under() -> None:
+    size = oc.dim("size", max=64)
+    P = oc.placeholder((size,), name="P")
+    Y = oc.compute((size,), lambda i: P[i] + 1.0, name="Y")
+    with oc.assume(size % 4 == 0):
+        kernel = build(Y, inputs=[P])
+    again = pickle.loads(pickle.dumps(kernel))
+    assert (again.signature, again.source()) == (kernel.signature, kernel.source())
+    assert again(np.ones(8, "float32")).tolist() == [2.0] * 8
+    assert pickle.loads(pickle.dumps(again)).signature == kernel.signature
+    with pytest.raises(oc.CallError) as wanted:
+        kernel(np.ones(6, "float32"))
+    with pytest.raises(oc.CallError) as refused:
+        again(np.ones(6, "float32"))
+    assert str(refused.value) == str(wanted.value)
+    assert "assume(size % 4 == 0)" in refused.value.because
+    assert build(Y, inputs=[P])(np.ones(6, "float32")).tolist() == [2.0] * 6
+
+
 def test_a_kernel_lives_as_long_as_its_results_need() -> None:
     kernel = build(DENSE.result, inputs=DENSE.inputs, constants={"B": W.copy()}, strategy="cut")
     call = kernel.__call__
@@ -193,6 +212,25 @@ def test_a_kernel_names_its_inputs_and_sizes(
     assert repr(plain["cut"]) == "<kernel C(A, B) for any m, k, n>"
     fixed = build(DENSE.result, inputs=DENSE.inputs, constants={"A": floats("a", 3, DEPTH)})
     assert repr(fixed) == "<kernel C(B) for any call>"
+
+
+def test_a_size_may_be_named_self() -> None:
+    size, other = oc.dim("self", max=64), oc.dim("other", max=64)
+    P = oc.placeholder((size,), name="P")
+    Y = oc.compute((size, other), lambda i, j: P[i] + oc.cast(j, "float32"), name="Y")
+    kernel = build(Y, inputs=[P])
+    assert repr(kernel) == "<kernel Y(P) for any self, other>"
+    assert kernel.plan(self=2, other=3).pieces
+    x = np.ones(2, "float32")
+    assert kernel(x, other=3).tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert kernel(x, self=2, other=3).tolist() == [[1, 2, 3], [1, 2, 3]]
+    with pytest.raises(oc.CallError) as refused:
+        kernel(x, self=4, other=3)
+    assert str(refused.value) == (
+        "Y: P disagrees on self\n"
+        "  at       P\n"
+        "  because  axis 0 of P is 2, but self = 4 by the keyword"
+    )
 
 
 def test_the_source_has_three_forms(packed: dict[str, Kernel]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import Array, agreed, build, floats, poisoned
+from compiled import Array, agreed, build, floats, poisoned, same_bits
 from scipy import special
 
 import offcut as oc
@@ -349,6 +349,62 @@ def test_casts_between_all_types_are_numpys() -> None:
         results = build(outputs, inputs=[P])(x)
         for to, result in zip(names, results, strict=True):
             np.testing.assert_array_equal(result, x.astype(numpy_dtype(to)), err_msg=to)
+
+
+def test_coordinates_are_computed_with_before_they_are_converted() -> None:
+    kernel = build(
+        (
+            pointwise(lambda i, j: oc.cast(oc.absolute(i - j), "float32"), "distance"),
+            pointwise(lambda i, j: oc.cast(oc.where(i < 1, i, j), "float32"), "chosen"),
+        ),
+        inputs=[],
+    )
+    for rows, columns in ((1, 1), (3, 5), (5, 17), (15, 16)):
+        i, j = np.indices((rows, columns))
+        distance, chosen = kernel(m=rows, n=columns)
+        np.testing.assert_array_equal(distance, abs(i - j))
+        np.testing.assert_array_equal(chosen, np.where(i < 1, i, j))
+
+
+def test_a_condition_denied_twice_holds() -> None:
+    kernel = build(
+        (
+            pointwise(lambda i, j: oc.where(~(~(i > 0)), X[i - 1, j], 0.0), "above"),
+            pointwise(lambda i, j: oc.where(~((i < 1) | ~(j > 0)), X[i - 1, j - 1], 0.0), "corner"),
+        ),
+        inputs=[X],
+    )
+    for rows, columns in ((1, 1), (3, 5), (14, 17)):
+        x = floats("x", rows, columns)
+        above, corner = kernel(x)
+        np.testing.assert_array_equal(above, np.pad(x, ((1, 0), (0, 0)))[:-1])
+        np.testing.assert_array_equal(corner, np.pad(x, ((1, 0), (1, 0)))[:-1, :-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_float64_is_rounded_once(dtype: str) -> None:
+    D = oc.placeholder((n,), "float64", name="D")
+    kernel = build(oc.compute((n,), lambda i: oc.cast(D[i], dtype), name="Z"), inputs=[D])
+    generator = np.random.default_rng(9)
+    near = 1 + 2.0 ** -np.arange(7, 14) + 2.0**-40  # just above halfway, for some
+    edges = [1e300, -1e300, np.inf, -np.inf, 65504, 65520, 65519.99, 6e-8, 3e-8, 2.9e-8, 0.0, -0.0]
+    spread = generator.standard_normal(200) * 10.0 ** generator.integers(-9, 5, 200)
+    x = np.concatenate([near, -near, edges, spread])
+    exact = x
+    if dtype == "bfloat16":  # ml_dtypes rounds by way of float32, twice: 8 bits of each first
+        fraction, exponent = np.frexp(x)
+        exact = np.ldexp(np.rint(fraction * 256), exponent - 8)
+    with np.errstate(over="ignore", under="ignore"):
+        expected = exact.astype(numpy_dtype(dtype))
+    assert same_bits(kernel(x), expected)
+
+
+def test_both_zeros_are_kept_in_one_program() -> None:
+    kernel = build(
+        pointwise(lambda i, j: oc.where(X[i, j] > 0.0, 0.0, oc.cast(-0.0, "float32"))), inputs=[X]
+    )
+    x = floats("x", 5, 33)
+    np.testing.assert_array_equal(np.signbit(kernel(x)), ~(x > 0))
 
 
 LAYOUTS: Mapping[str, Callable[[Array], Array]] = {

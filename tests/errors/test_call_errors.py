@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from compiled import build
 from numpy.lib.stride_tricks import as_strided
 
+import offcut as oc
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.backends.cpu.call import bind
 from offcut.errors import CallError
@@ -544,6 +546,10 @@ def test_a_call_beside_the_refused_ones_is_accepted(case):
     assert [view.shape for view in call.inputs] == [array.shape for array in args]
 
 
+def subclassed(tensor):
+    return tensor.as_subclass(type("Sub", (type(tensor),), {}))
+
+
 TORCH_CASES = {
     "element type": (
         lambda torch: ((torch.zeros(3, 16).double(), B), {}),
@@ -576,6 +582,22 @@ add: x is negated lazily
   at       x
   because  its memory holds the values before the sign is applied
   help     x.resolve_neg()""",
+    ),
+    "of a subclass, negated lazily": (
+        lambda torch: ((subclassed(torch.zeros(3, 16, dtype=torch.complex64).conj().imag), B), {}),
+        """\
+add: x is negated lazily
+  at       x
+  because  its memory holds the values before the sign is applied
+  help     x.resolve_neg()""",
+    ),
+    "of a subclass, of another type": (
+        lambda torch: ((subclassed(torch.zeros(3, 16).double()), B), {}),
+        """\
+add: x has the wrong element type
+  at       x
+  because  x is float64, the kernel was compiled for float32
+  help     x.to(torch.float32)""",
     ),
     "sparse": (
         lambda torch: ((torch.zeros(3, 16).to_sparse(), B), {}),
@@ -611,3 +633,35 @@ def test_a_torch_tensor_that_does_not_fit_is_refused_with_its_reason(case):
     with pytest.raises(CallError) as refused:
         bind(ADD, args, kwargs)
     assert str(refused.value) == text
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_a_tensor_without_memory_is_refused():
+    torch = pytest.importorskip("torch", reason="torch is not installed: its tensors are not tried")
+    fake = torch._subclasses.FakeTensorMode().from_tensor(torch.zeros(3, 16))
+    with pytest.raises(CallError) as refused:
+        bind(ADD, (fake, B), {})
+    assert (
+        str(refused.value)
+        == """\
+add: x has no memory
+  at       x
+  because  this FakeTensor describes an array without holding its elements"""
+    )
+    assert bind(ADD, (subclassed(torch.zeros(3, 16)), B), {}).sizes
+
+
+def test_a_result_too_large_to_allocate_is_refused_with_its_bytes():
+    n, m = oc.dim("n"), oc.dim("m")
+    P = oc.placeholder((n,), name="P")
+    Y = oc.compute((n, m), lambda i, j: P[i] + oc.cast(j, "float32"), name="Y")
+    kernel = build(Y, inputs=[P], strategy="guard")
+    with pytest.raises(CallError) as refused:
+        kernel(f32(2**20), m=2**31 - 1)
+    assert (
+        str(refused.value)
+        == """\
+Y: cannot allocate a result of shape (1048576, 2147483647)
+  because  it takes 9,007,199,250,546,688 bytes"""
+    )
+    assert kernel(f32(2), m=3).tolist() == [[0, 1, 2], [0, 1, 2]]

@@ -11,6 +11,7 @@ from compiled import build
 
 import offcut as oc
 from offcut.core.tensor import Tensor
+from offcut.partition import Strategy
 from offcut.pipeline import Kernel
 
 n, m = oc.dim("n", min=1, max=64), oc.dim("m", max=64)
@@ -28,6 +29,12 @@ b = np.ones((8, 12), "float32")
 def row(extent: Any, fn: Callable[[Any], Any] | None = None) -> Tensor:
     X = oc.placeholder((extent,), name="X")
     return oc.compute((extent,), fn or (lambda i: X[i] + 1.0), name="Y")
+
+
+def hiding(features: str) -> Kernel:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFCUT_HIDE_FEATURES", features)
+        return oc.compile(C)
 
 
 def under(fact: Any, output: Tensor) -> Kernel:
@@ -72,6 +79,29 @@ compile: cannot compute 'D'
 compile: cannot compute without B
   because  inputs lists A
   help     inputs=[A, B]""",
+    ),
+    "an input that is no tensor": (
+        lambda: oc.compile(C, inputs=[1]),  # type: ignore[list-item]
+        """\
+compile: cannot take 1 as an input
+  because  an input is a placeholder""",
+    ),
+    "a ragged constant": (
+        lambda: oc.compile(C, inputs=[A, B], constants={"B": [[1.0], [1.0, 2.0]]}),
+        """\
+compile: cannot take this list as a constant
+  at       B
+  because  numpy says of it: setting an array element with a sequence. The requested array has an \
+inhomogeneous shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.
+  help     a numpy array of the placeholder's element type""",
+    ),
+    "a masked constant": (
+        lambda: oc.compile(C, inputs=[A, B], constants={"B": np.ma.masked_array(b)}),
+        """\
+compile: cannot take this MaskedArray as a constant
+  at       B
+  because  it is a masked array
+  help     a numpy array of the placeholder's element type""",
     ),
     "a constant that is no input": (
         lambda: oc.compile(C, inputs=[A, B], constants={"W": b}),
@@ -207,6 +237,14 @@ partition: cannot partition for target='tpu'
   because  there is no such target
   help     target="cpu\"""",
     ),
+    "a feature of every processor hidden": (
+        lambda: hiding("sse2"),
+        """\
+OFFCUT_HIDE_FEATURES: cannot hide sse2
+  because  every 64-bit x86 processor has it, and so has all code for one
+  help     OFFCUT_HIDE_FEATURES=avx512f
+  help     OFFCUT_HIDE_FEATURES=avx512f,avx2""",
+    ),
     "two threads": (
         lambda: oc.compile(C, threads=2),
         """\
@@ -238,6 +276,23 @@ compile: cannot take strategy='roundup'
   at       axis i
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+    ),
+    "a strategy that is a number": (
+        lambda: oc.compile(C, strategy={"i": 3}),  # type: ignore[dict-item]
+        """\
+compile: cannot take strategy=3
+  at       axis i
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+    ),
+    "index arithmetic that int64 may not hold": (
+        lambda: oc.compile(row(n, lambda i: oc.where(i * 2**61 < 2**61, A[i, 0], 0.0))),
+        """\
+represent: cannot compute 2305843009213693952*i in int64
+  at       Y
+  because  it reaches 145268109580462718976, past 2**62
+  help     give the sizes a smaller max
+  help     use smaller factors""",
     ),
     "an axis that is not there": (
         lambda: oc.compile(C, strategy={"row": "shift"}),
@@ -350,6 +405,9 @@ def test_what_lies_beside_each_refusal_is_accepted() -> None:
     assert kernel.with_constants({"B": 2 * b}).plan(n=1).pieces
     assert build(F).plan(even=8).pieces
     assert build(D, constants={"V": np.arange(9, dtype="float32")})().tolist() == [0, 2, 4, 6]
+    assert build(F, constants={"E": np.arange(4, dtype=">f4")})().tolist() == [0, 1, 2, 3]
+    by_enum = build(F, strategy={"i": Strategy.SHIFT})
+    assert by_enum.source() == build(F, strategy={"i": "shift"}).source()
     assert build(row((n + 3) // 4))(np.ones(1, "float32"), n=3).tolist() == [2.0]
     assert under(n <= m, two())(np.ones(2, "float32"), np.ones(3, "float32")).sum() == 12
     assert build(C, target="cpu", threads=1, strategy={"i": "shift", "C.j": "cut"}).plan(n=3).pieces

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import sympy
 
@@ -16,6 +18,8 @@ from offcut.errors import DescribeError
 n, m = dim("n", max=64), dim("m", max=64)
 A = oc.placeholder((n, m), name="A")
 F = oc.placeholder((n,), "int32", "F")
+G = oc.placeholder((n,), "int8", "G")
+H = oc.placeholder((n,), "float64", "H")
 k = oc.reduce_axis(m, "k")
 
 
@@ -53,6 +57,14 @@ SIZES = [
         (
             "dim: cannot name a size 3\n"
             "  because  a size is known by an ASCII identifier\n"
+            '  help     dim("n")'
+        ),
+    ),
+    (
+        lambda: dim("out"),
+        (
+            "dim: cannot name a size 'out'\n"
+            "  because  out= of a call says where the result goes\n"
             '  help     dim("n")'
         ),
     ),
@@ -133,6 +145,30 @@ PROMISES = [
         (
             "assume: cannot promise False\n"
             "  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(sympy.Ne(n, m)),
+        (
+            "assume: cannot promise Ne(n, m)\n"
+            "  because  a call checks <=, <, >=, > and ==\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(n >= m * 2**62),
+        (
+            "assume: cannot promise n >= 4611686018427387904*m\n"
+            "  because  a call checks it in int64: factors are at most 2**31\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(n <= 2**31 + 1),
+        (
+            "assume: cannot promise n <= 2147483649\n"
+            "  because  a call checks it in int64: factors are at most 2**31\n"
             "  help     assume(n <= m)"
         ),
     ),
@@ -393,6 +429,10 @@ VALUES = [
         ),
     ),
     (
+        lambda: row(lambda i: A[i, 0] ** 2),
+        ("compute: cannot take A[i, 0] ** 2\n  because  there is no power\n  help     x*x"),
+    ),
+    (
         lambda: row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0)),
         (
             "compute: cannot take and of 1\n"
@@ -505,6 +545,111 @@ def test_a_reduction_is_over_reduction_axes_outermost(
     refused(describe, text)
 
 
+LITERALS = [
+    (
+        lambda: row(lambda i: G[i] + 300),
+        (
+            "compute: cannot take 300 as int8\n"
+            "  because  int8 holds -128…127\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: G[i] % 256),
+        (
+            "compute: cannot take 256 as int8\n"
+            "  because  int8 holds -128…127\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: G[i] + np.int64(300)),
+        (
+            "compute: cannot take 300 as int8\n"
+            "  because  int8 holds -128…127\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.where(G[i] < 128, A[i, 0], 0.0)),
+        (
+            "compute: cannot take 128 as int8\n"
+            "  because  int8 holds -128…127\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: F[i] * 2**31),
+        (
+            "compute: cannot take 2147483648 as int32\n"
+            "  because  int32 holds -2147483648…2147483647\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(-1, "uint8"),
+        (
+            "compute: cannot take -1 as uint8\n"
+            "  because  uint8 holds 0…255\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(math.nan, "int32"),
+        (
+            "compute: cannot take nan as int32\n"
+            "  because  int32 holds -2147483648…2147483647\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(math.inf, "int64"),
+        (
+            "compute: cannot take inf as int64\n"
+            "  because  int64 holds -9223372036854775808…9223372036854775807\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(-math.inf, "int8"),
+        (
+            "compute: cannot take -inf as int8\n"
+            "  because  int8 holds -128…127\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(10**400, "int64"),
+        (
+            "compute: cannot take a scalar of 401 digits as int64\n"
+            "  because  int64 holds -9223372036854775808…9223372036854775807\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(10**400, "float64"),
+        (
+            "compute: cannot take a scalar of 401 digits as float64\n"
+            "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: H[i] + 10**400),
+        (
+            "compute: cannot take a scalar of 401 digits as float64\n"
+            "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
+            '  help     cast(x, "int64") widens, explicitly'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("describe", "text"), LITERALS, ids=shown)
+def test_a_literal_is_a_value_of_its_element_type(describe: Callable[[], Any], text: str) -> None:
+    refused(describe, text)
+
+
 TENSORS = [
     (
         lambda: row(lambda i: A[i, 0], name=""),
@@ -553,7 +698,34 @@ TENSORS = [
         (
             "compute: cannot name the axes\n"
             "  at       tensor C\n"
-            "  because  the function takes *args\n"
+            "  because  the function's parameters are not all plain names\n"
+            '  help     axes=("i", "j")'
+        ),
+    ),
+    (
+        lambda: row(lambda *, i: A[i, 0]),
+        (
+            "compute: cannot name the axes\n"
+            "  at       tensor C\n"
+            "  because  the function's parameters are not all plain names\n"
+            '  help     axes=("i", "j")'
+        ),
+    ),
+    (
+        lambda: row(3),  # type: ignore[arg-type]
+        (
+            "compute: cannot compute with 3\n"
+            "  at       tensor C\n"
+            "  because  it is not a function of the axes\n"
+            "  help     compute((n,), lambda i: A[i] + 1.0)"
+        ),
+    ),
+    (
+        lambda: block(lambda *ix: A[ix], axes=3),
+        (
+            "compute: cannot take axes=3\n"
+            "  at       tensor C\n"
+            "  because  axes are a tuple of names\n"
             '  help     axes=("i", "j")'
         ),
     ),
@@ -677,6 +849,13 @@ def test_what_lies_beside_each_refusal_is_accepted() -> None:
     row(lambda i: A[i, 0] * oc.cast(n, "float32"))
     row(lambda i: A[i // 2 % 3, 0] / 2)
     row(lambda i: oc.cast(i, "float32"))
+    row(lambda i: (G[i] + 127) % np.int64(-128 + 255) // 2)
+    row(lambda i: oc.cast(G[i], "int64") + (2**63 - 1))
+    row(lambda i: abs(H[i]) + 10**300 + math.inf + oc.cast(math.nan, "float64"))
+    dim("output")
+    dim("self")
+    with assume(n <= m * 2**31):
+        pass
     block(lambda *ix: A[ix], axes=("i", "j"))
     assert oc.compute((), lambda: oc.sum(F[k], axis=k)).dtype == "int32"
     row(lambda i: oc.sum(A[i, k], axis=k) / oc.max(A[i, k], axis=k))
@@ -688,6 +867,17 @@ def test_an_unused_promise_ends_with_its_block() -> None:
     C = oc.compute((x,), lambda i: oc.cast(i, "float32"))
     with assume(x % 8 == 0):
         assert len(computation([C]).assumptions) == 1
+    assert computation([C]).assumptions == ()
+
+
+def test_a_promise_may_be_made_twice_and_ends_each_time() -> None:
+    x = dim("x", max=64)
+    C = oc.compute((x,), lambda i: oc.cast(i, "float32"))
+    s = assume(x % 8 == 0)
+    with s:
+        pass
+    with s:
+        pass
     assert computation([C]).assumptions == ()
 
 

@@ -447,6 +447,20 @@ parse: cannot name the program here
   at       line 2, column 1: program late
   because  its header is the first line""",
     ),
+    "the name of a program has punctuation": (
+        "program a-b",
+        """\
+parse: cannot name a program 'a-b'
+  at       line 1, column 12: program a-b
+  because  a name is an identifier""",
+    ),
+    "the name of a program has a part that is empty": (
+        "program a..b",
+        """\
+parse: cannot name a program 'a..b'
+  at       line 1, column 13: program a..b
+  because  a name is an identifier""",
+    ),
     "an assumption reads a buffer": (
         "input A: float32[4]\nassume A[0] < 1.0",
         """\
@@ -473,5 +487,23 @@ def test_a_declaration_is_refused_where(what: str) -> None:
     assert str(refused.value) == refusal
 
 
+@pytest.mark.parametrize("text", ["", "\n # nothing\n"])
+def test_a_text_that_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parse(text)
+    assert str(refused.value) == (
+        "parse: cannot read a program\n"
+        "  because  the text says nothing\n"
+        "  help     str(partition) is such a text"
+    )
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(ParseError) as refused:
+        parse(3)  # type: ignore[arg-type]
+    assert str(refused.value) == ("parse: cannot read 3\n  because  a program is read from text")
+
+
 def test_what_the_refused_texts_begin_with_is_accepted() -> None:
     parse(HEAD)
+    assert parse("program a.b_1\n" + HEAD).name == "a.b_1"

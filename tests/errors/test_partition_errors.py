@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import offcut
 from offcut.core import tensor as oc
 from offcut.core.computation import computation
 from offcut.core.sizes import assume, dim
@@ -185,16 +186,42 @@ partition: cannot treat the tail of j
     assert cut_of(tail={}).loops == cut_of(tail={"i": "cut"}).loops
 
 
-@pytest.mark.parametrize("tile", [0, -2, True, 8.0, "8", None, n])
-def test_a_tile_is_a_positive_int(tile: Any) -> None:
+@pytest.mark.parametrize("tile", [0, -2, True, 8.0, "8", None, n, 2**31, 2**40])
+def test_a_tile_is_an_int_from_1_to_the_greatest_size(tile: Any) -> None:
     refused(
         lambda: cut_of(tile={"i": tile}),
         f"""\
 partition: cannot cut i by {tile!r}
   at       axis i
-  because  a tile is a positive int: isl decides no symbolic tile size""",
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
     )
     assert cut_of(tile={"i": 1}).prove()
+    assert cut_of(tile={"i": 2**31 - 1}, tail="guard").prove()
+
+
+@pytest.mark.parametrize("given", [{"tile": 8}, {"tile": "i"}, {"tail": 3}, {"tail": None}])
+def test_a_cut_is_given_by_axis(given: dict[str, Any]) -> None:
+    ((what, value),) = given.items()
+    refused(
+        lambda: offcut.partition(total(), **{"tile": {"i": 8}, **given}),
+        f"""\
+partition: cannot take {what}={value!r}
+  because  a cut is given by axis
+  help     tile={{"i": 14, "j": 32}}, tail={{"i": "balance", "j": "mask"}}""",
+    )
+
+
+def test_index_arithmetic_that_int64_may_not_hold_is_refused() -> None:
+    refused(
+        lambda: cut_of(row(lambda i: oc.where(i * 2**61 < 3 * 2**61, A[i, 0], 0.0))),
+        """\
+represent: cannot compute 2305843009213693952*i in int64
+  at       C
+  because  it reaches 145268109580462718976, past 2**62
+  help     give the sizes a smaller max
+  help     use smaller factors""",
+    )
+    assert cut_of(row(lambda i: oc.where(i * 2**56 < 3 * 2**56, A[i, 0], 0.0))).prove()
 
 
 OUTSIDE = [

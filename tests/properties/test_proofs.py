@@ -18,12 +18,23 @@ from conftest import edge_sizes
 
 from offcut.core import index as ix
 from offcut.core import tensor as oc
-from offcut.core.computation import Computation, computation
-from offcut.core.expr import Compare, Expr
+from offcut.core.computation import Computation, Stage, StageAxis, computation
+from offcut.core.expr import Compare, Expr, Load, Var
 from offcut.core.interpreter import run
 from offcut.core.parser import parse
 from offcut.core.printer import format_stmt
-from offcut.core.program import Choose, For, If, Let, Program, Stmt, Store, Tile
+from offcut.core.program import (
+    Buffer,
+    Choose,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+)
 from offcut.core.sizes import dim
 from offcut.errors import InternalError, PartitionError
 from offcut.partition import Partition, Strategy, check_program, cut
@@ -107,7 +118,7 @@ def mutated(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
 
 def results(program: Program) -> list[Any]:
     """The result at each edge size, or the fault that ends it."""
-    found = []
+    found: list[Any] = []
     rng = np.random.default_rng(7)
     for n in edge_sizes(TILE):
         given = {"A": rng.standard_normal((n, 5)), "B": rng.standard_normal((5, 4))}
@@ -216,6 +227,65 @@ def test_a_term_outside_the_loop_of_its_reduction_is_refused() -> None:
         check_program(p.computation, mutant(p, "C[i, j] = 0.0", "C[i, j] += A[i, 0] * B[0, j]"))
 
 
+def refusal(c: Computation, program: Program) -> str:
+    with pytest.raises(PartitionError) as refused:
+        check_program(c, program)
+    return str(refused.value)
+
+
+def test_a_tile_that_starts_a_finished_sum_again_is_refused() -> None:
+    p = partition(i="cut")
+    again = """
+tile i in 0 +: n, j in 0 +: 4
+  C[i, j] = 0.0"""
+    assert refusal(p.computation, parse(str(p) + again)) == (
+        "prove: the emitted program does not run what was described\n"
+        "  at       C\n"
+        "  because  with n = 1, the instance i = 0, j = 0 of C is in two tiles"
+    )
+
+
+def test_a_follower_that_reads_another_point_of_its_tile_is_refused() -> None:
+    p = partition(fused=True, i="cut")
+    assert check_program(p.computation, p.loops)
+    elsewhere = mutant(p, "C[i, j] = C_sum[i, j] + 1.0", "C[i, j] = C_sum[i, 3 - j] + 1.0")
+    assert refusal(p.computation, elsewhere) == (
+        "prove: the emitted program does not run what was described\n"
+        "  at       C\n"
+        "  because  C[i, j] = C_sum[i, 3 - j] + 1.0 is not what C computes, C_sum[i, j] + 1.0"
+    )
+
+
+def test_a_copy_that_is_described_is_proved() -> None:
+    n = dim("n", max=64)
+    P = oc.placeholder((n,), "float64", "P")
+    V = oc.compute((n,), lambda i: P[i], name="V")
+    p = cut(computation([oc.compute((n,), lambda i: V[n - 1 - i] + 1.0, name="W")]), {}, {}, [])
+    assert check_program(p.computation, p.loops)
+
+
+def test_a_packed_copy_that_is_read_and_never_made_is_refused() -> None:
+    p = partition(i="cut")
+    r, c = (StageAxis(name, ix.const(extent), name) for name, extent in (("r", 5), ("c", 4)))
+    copy = Stage("P", "P", (r, c), (), Load("B", (Var("r"), Var("c")), "float64"))
+    local = Buffer("P", "float64", (r.extent, c.extent), Kind.LOCAL)
+    packing = replace(
+        p.computation,
+        buffers=(*p.computation.buffers, local),
+        groups=((copy,), *p.computation.groups),
+    )
+    reading = str(p).replace("* B[k, j]", "* P[k, j]")
+    head, body = reading.split("for i_tile", 1)
+    without = head + "local P: float64[5, 4]\n"
+    made = "tile r in 0 +: 5, c in 0 +: 4\n  P[r, c] = B[r, c]\n"
+    assert check_program(packing, parse(without + made + "for i_tile" + body))
+    assert refusal(packing, parse(without + "for i_tile" + body)) == (
+        "prove: the emitted program does not run what was described\n"
+        "  at       C\n"
+        "  because  with n = 0, the instance r = 0, c = 0 of P is never run"
+    )
+
+
 @pytest.mark.parametrize("tile", [1, 2, 3, 8, 14])
 @pytest.mark.parametrize(
     "strategy", [s for s in Strategy if s is not Strategy.BALANCE], ids=lambda s: s.value
@@ -243,6 +313,7 @@ def test_a_certificate_says_what_was_proved_and_of_what() -> None:
         str(partition(i="shift", k="pad").prove())
         == """\
 in bounds        every access lies inside its tensor  (C)
+int64            index arithmetic stays within 2^62  (C)
 order kept       dependences run along the reduction only  (C)
 disjoint         no coordinate is owned twice  (shift by 3)
 covering         every coordinate is owned  (shift by 3)

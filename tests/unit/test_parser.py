@@ -174,8 +174,8 @@ def test_indentation_comments_and_blank_lines_are_free() -> None:
     assert loop.body[0].other == (Store("C", (Var("i"),), Const(2, "float32")),)
 
 
-def test_an_empty_text_is_an_empty_program() -> None:
-    assert parse("") == parse("\n # nothing\n") == Program("program", (), (), (), ())
+def test_a_header_alone_is_an_empty_program() -> None:
+    assert parse("program nothing") == Program("nothing", (), (), (), ())
 
 
 def test_an_else_belongs_to_the_if_of_its_level() -> None:

@@ -57,7 +57,7 @@ class SlowPath:
     constants: tuple[int, ...] = ()
     owners: tuple[object, ...] = ()
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Check the arguments, run the kernel, return the result: `out` where it is given."""
         signature, name = self.signature, self.signature.name
         call = bind(signature, args, kwargs)
@@ -356,7 +356,7 @@ def _check_relation(
     origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)
     raise CallError(
         signature.name,
-        f"{' and '.join(names)} break an assumption",
+        f"{' and '.join(names)} {'breaks' if len(names) == 1 else 'break'} an assumption",
         at=names[0] if names else "",
         because=f"{origin}, and the kernel was compiled under assume({relation.text})",
     )

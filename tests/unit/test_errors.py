@@ -1,0 +1,46 @@
+"""Errors as objects: one process raises what another prints."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from offcut import errors
+from offcut.errors import InternalError, OffcutError
+
+KINDS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, OffcutError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_refusal_comes_back_from_a_pickle_with_its_text(kind: type[OffcutError]) -> None:
+    for error in (
+        kind("dim", "cannot name it", because="it has no name"),
+        kind("dim", "cannot name it", at="size n", because="it has no name", help=("n", "m")),
+    ):
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(again) is kind
+            assert str(again) == str(error)
+            assert vars(again) == vars(error)
+
+
+def test_a_refusal_says_what_where_why_and_what_else() -> None:
+    error = OffcutError("dim", "cannot name it", at="size n", because="it is long", help=("n", "m"))
+    assert str(error) == (
+        "dim: cannot name it\n  at       size n\n  because  it is long\n  help     n\n  help     m"
+    )
+
+
+def test_a_bug_of_offcut_comes_back_from_a_pickle_with_its_text() -> None:
+    error = InternalError("a tile of no height")
+    for again in (pickle.loads(pickle.dumps(error)), pickle.loads(pickle.dumps(copy.copy(error)))):
+        assert type(again) is InternalError
+        assert str(again) == (
+            "a tile of no height\n"
+            "  this is a bug in offcut; `python -m offcut.report` writes what to send"
+        )
