@@ -418,6 +418,7 @@ def parse(text: str) -> Program:
         raise ParseError(
             "parse",
             "cannot read a program",
+            at="line 1",
             because="the text says nothing",
             help=("str(partition) is such a text",),
         )
