@@ -493,6 +493,7 @@ def test_a_text_that_says_nothing_is_refused(text: str) -> None:
         parse(text)
     assert str(refused.value) == (
         "parse: cannot read a program\n"
+        "  at       line 1\n"
         "  because  the text says nothing\n"
         "  help     str(partition) is such a text"
     )
