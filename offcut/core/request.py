@@ -103,7 +103,7 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
 
 
 def _array(name: str, value: Any, op: str) -> Array:
-    because = "it is a masked array" if isinstance(value, np.ma.MaskedArray) else ""
+    because = "it is a masked array" if type(value).__module__.startswith("numpy.ma") else ""
     try:
         array = np.asarray(value)
     except Exception as error:

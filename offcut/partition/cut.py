@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from offcut.core import index as ix
 from offcut.core.computation import Computation, Names, Stage, StageAxis
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
@@ -175,8 +176,14 @@ def _prove_axis(
     by_height = [(tile, heights) for _, tile, heights in asked.by_height]
     alone = [(asked.tile, asked.heights)]
     found: list[Theorem] = []
+    size = ix.literal(axis.extent)
+    windows = [size]
+    if asked.group is not None and (size is None or size > asked.group):
+        found += check_axis(Strategy.LADDER, asked.group, None, reduced, size)
+        windows = [None] if size is None else [asked.group, size % asked.group]
     for tile, heights in by_height or alone:
-        found += check_axis(asked.strategy, tile, heights, reduced)
+        for window in windows:
+            found += check_axis(asked.strategy, tile, heights, reduced, window)
         if asked.strategy is Strategy.EXACT:
             found.append(check_divides(space, names, axis.extent, tile, at=at))
     if asked.strategy is Strategy.SHIFT:

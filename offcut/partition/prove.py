@@ -74,9 +74,15 @@ def _literals(segment: Segment) -> list[dict[str, Expr]]:
 
 @cache
 def check_axis(
-    strategy: Strategy, tile: int, heights: tuple[int, ...] | None, ordered: bool
+    strategy: Strategy,
+    tile: int,
+    heights: tuple[int, ...] | None,
+    ordered: bool,
+    size: int | None = None,
 ) -> tuple[Theorem, ...]:
-    """Prove a cut of ``0 <= x < e`` for every extent e, read back from the loops that it makes.
+    """Prove a cut of ``0 <= x < e``, read back from the loops that it makes.
+
+    size   the extent e where it is a literal; None: the proof is for every e
 
     disjoint    each x is owned by one segment, and its segment runs it in one tile
     covering    the owned sets together are ``0 <= x < e``, and each segment runs what it owns
@@ -88,17 +94,20 @@ def check_axis(
     that its literals leave out no extent, is proved too. ``exact`` is proved for the multiples of its
     tile; `check_divides` asks whether these are all.
     """
-    extent, of = Var("e"), f"{strategy.value} by {tile}"
+    extent: Expr = Var("e") if size is None else ix.const(size)
+    of = f"{strategy.value} by {tile}"
     quotients = _Quotients()
     parts = [_mapped(s, quotients.named) for s in segments(strategy, extent, tile, heights)]
-    promise = quotients.named(ix.mod(extent, tile))
-    facts = [*quotients.facts]
+    facts = []
     if strategy is Strategy.EXACT:
-        facts.append(ix.compare("==", promise, 0))
-    whole = Space((Size("e"), *quotients.sizes), tuple(facts))
-    bounded = max(parts, key=lambda segment: sum(let.hi for let in segment.lets))
-    if not bounded.lets:
-        _check_case(whole, parts, of, ordered)
+        facts.append(ix.compare("==", quotients.named(ix.mod(extent, tile)), 0))
+    facts += quotients.facts
+    e = Size("e") if size is None else Size("e", size, size)
+    whole = Space((e, *quotients.sizes), tuple(facts))
+    bounded = max(parts, key=lambda s: sum(let.hi for let in s.lets), default=None)
+    if bounded is None or not bounded.lets:
+        if parts:
+            _check_case(whole, parts, of, ordered)
     else:
         for segment in parts:
             _check_bounded(whole, segment, of)

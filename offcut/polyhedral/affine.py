@@ -16,6 +16,7 @@ import islpy as isl
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
 from offcut.core.index import linear
 from offcut.core.program import Size
+from offcut.core.sizes import MAX_SIZE
 
 Set = isl.Set
 Map = isl.Map
@@ -58,7 +59,9 @@ class Space:
         parts = []
         for size in self.sizes:
             p = self._names[size.name]
-            parts.append(f"{size.min} <= {p} <= {size.max}")
+            # Without the largest size there is: what holds for more sizes holds for these.
+            upper = f" <= {size.max}" if size.max < MAX_SIZE else ""
+            parts.append(f"{size.min} <= {p}{upper}")
             if size.multiple_of != 1:
                 parts.append(f"{p} mod {size.multiple_of} = 0")
         known = (self.condition(fact, {}) for fact in self.assumptions)
