@@ -72,3 +72,17 @@ def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner
     for columns in (0, 1, 15, 17, 31, 33, 97):
         x = rng.standard_normal((columns, 31), dtype=np.float32)
         np.testing.assert_allclose(kernel(x, y), (x @ y).T, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
+    rng = np.random.default_rng(3)
+    a, b = oc.dim("a", max=40), oc.dim("b", max=40)
+    x = oc.placeholder((a, b, 5), name="X")
+    w = oc.placeholder((5, 7), name="W")
+    k = oc.reduce_axis(5, name="k")
+    y = oc.compute((a, b, 7), lambda i, j, n: oc.sum(x[i, j, k] * w[k, n], axis=k), name="Y")
+    kernel = build(y, inputs=[x, w], strategy={"i": "pad", "j": "balance"})
+    v = rng.standard_normal((5, 7), dtype=np.float32)
+    for rows in (0, 1, 9, 17):
+        u = rng.standard_normal((rows, 15, 5), dtype=np.float32)
+        np.testing.assert_allclose(kernel(u, v), u @ v, rtol=1e-4, atol=1e-4)

@@ -226,7 +226,7 @@ class _Block:
         rows = "1" if self.row_axis is None else low.active(tile, self.row_axis)
         columns = "1" if self.column_axis is None else low.active(tile, self.column_axis)
         a = (low.address(low.memory[self.a.buffer], self.a.index), *self.steps(self.a))
-        if padded and self.row_axis is not None:
+        if padded and self.row_axis is not None and any(limits(tile.where, self.row_axis.iter)):
             a = self.staged(a, rows, depth)
             rows = low.scalar(self.row_axis.extent)
         b_memory = low.memory[self.b.buffer]
