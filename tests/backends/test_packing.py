@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from compiled import build
@@ -86,3 +88,27 @@ def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
     for rows in (0, 1, 9, 17):
         u = rng.standard_normal((rows, 15, 5), dtype=np.float32)
         np.testing.assert_allclose(kernel(u, v), u @ v, rtol=1e-4, atol=1e-4)
+
+
+def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
+    rng = np.random.default_rng(4)
+    a, b, m, n = (oc.dim(name, max=64) for name in "abmn")
+    x = oc.placeholder((a, b, m, 5), "float64", name="X")
+    w = oc.placeholder((5, n), "float64", name="W")
+    bias = oc.placeholder((n,), "float64", name="B")
+    k = oc.reduce_axis(5, name="k")
+    h = oc.compute(
+        (a, b, m, n), lambda i, j, r, c: oc.sum(x[i, j, r, k] * w[k, c], axis=k), name="H"
+    )
+    y = oc.compute((a, b, m, n), lambda i, j, r, c: h[i, j, r, c] + bias[c], name="Y")
+    kernel = build(y, inputs=[x, w, bias], strategy={"i": "ladder", "j": "ladder", "r": "shift"})
+    arrays = [rng.standard_normal(shape) for shape in [(9, 10, 15, 5), (5, 33), (33,)]]
+    results: list[np.ndarray] = []
+    before = threading.stack_size(128 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: results.append(kernel(*arrays)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    np.testing.assert_allclose(results[0], arrays[0] @ arrays[1] + arrays[2], rtol=1e-12)

@@ -21,7 +21,7 @@ from offcut.backends.cpu.elements import item_bytes
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.row_blocks import lower_by_blocks
-from offcut.backends.cpu.vectors import Lanes, Memory, Vectors
+from offcut.backends.cpu.vectors import TILE_SCRATCH, Lanes, Memory, Vectors
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.microkernel import Microkernel
@@ -39,6 +39,7 @@ from offcut.core.program import (
     Tile,
 )
 
+STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
 
 
@@ -74,6 +75,7 @@ class _Lowering(Vectors):
         self.buffers()
         self.block(self.program.body)
         self.f.do("ret i32 0")
+        self.place_tile_scratch()
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
         entry = f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
         sections = [entry, self.workspace(), self.work(), *self.functions.values()]
@@ -139,6 +141,13 @@ class _Lowering(Vectors):
                 step = ir.mul(self.f, step, extents[axis])
         origins = ("0",) * len(strides)
         return Memory(base, buffer.dtype, tuple(strides), origins, layout, panels)
+
+    def place_tile_scratch(self) -> None:
+        """Small scratch lies on the stack, a large one in the workspace: a caller's stack may be short."""
+        if self.tile_bytes > STACK_BYTES:
+            self.scratch.append((TILE_SCRATCH, ix.const(self.tile_bytes)))
+        elif self.tile_bytes:
+            self.f.slots.append(f"  {TILE_SCRATCH} = alloca [{self.tile_bytes} x i8], align 64")
 
     def with_scratch(self) -> str:
         """The entry's text, with the parts of the workspace laid out before all else."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.elements import STORED, item_bytes
-from offcut.backends.cpu.vectors import Lanes, Memory, Vectors, limits
+from offcut.backends.cpu.vectors import TILE_SCRATCH, Lanes, Memory, Vectors, limits
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.microkernel import Microkernel
@@ -146,14 +146,14 @@ class _KernelTile:
             strides[name] = step
             extent = low.range_of(self.axes[name].extent)[1]
             step *= max(extent, 1)
-        slot = self.f.slot(f"[{max(step, 64)} x i8]", 64)
+        low.tile_bytes = max(low.tile_bytes, step)
         point = _point(self.tile, buffer)
         parts = tuple(str(strides.get(name, 0)) for name in point)
         origins = tuple(
             low.scalar(self.axes[name].start) if name in self.axes else low.values[name]
             for name in point
         )
-        return {buffer: Memory(slot, info.dtype, parts, origins)}
+        return {buffer: Memory(TILE_SCRATCH, info.dtype, parts, origins)}
 
     def copy_out(self, buffer: str, memory: Mapping[str, Memory]) -> None:
         """Store what a padded tile owns of the sum."""

@@ -74,6 +74,9 @@ class Lanes:
     multiple: int = 1
 
 
+TILE_SCRATCH = "%tile_scratch"
+
+
 class Vectors(Scalars):
     """Lowers tiles by vectors.
 
@@ -82,6 +85,7 @@ class Vectors(Scalars):
     tables     constant tables of the module, by name
     functions  definitions of exp, tanh, erf that the module needs
     scratch    (name, bytes) of the parts of the workspace
+    tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
@@ -92,6 +96,7 @@ class Vectors(Scalars):
         self.tables: dict[str, str] = {}
         self.functions: dict[str, str] = {}
         self.scratch: list[tuple[str, Expr]] = []
+        self.tile_bytes = 0
         self.width = isa.lanes("float32")
 
     def scratch_of(self, size: Expr) -> str:
