@@ -22,8 +22,8 @@ from offcut.errors import DescribeError
 RESERVED = frozenset(
     (
         *("program", "size", "assume", "multiple_of", "index", "bool"),
-        *("input", "constant", "output", "local", "private"),
-        *("for", "in", "if", "else", "let", "tile", "where", "choose", "option", "costs"),
+        *("input", "constant", "output", "inout", "local", "private"),
+        *("for", "in", "if", "else", "let", "tile", "alloc", "where", "choose", "option", "costs"),
         *("and", "or", "not", "true", "false", "inf", "nan"),
         *("min", "max", "exp", "tanh", "erf", "sqrt", "abs", "log", "sum"),
         *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"),

@@ -46,7 +46,7 @@ UNNAMEABLE = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "if",
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
-    r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|[-+*/%<>()\[\],:=@])"
+    r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|-=|[-+*/%<>()\[\],:=@])"
     r"|(?P<other>[^\s#])"
 )
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT = range(6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, rebuild
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
 
 
 def const(value: int) -> Const:
@@ -172,6 +172,13 @@ def simplify(expr: Expr) -> Expr:
             return _extreme(op, *parts)
         case _:
             return rebuild(expr, parts)
+
+
+def folded(expr: Expr) -> Expr:
+    """`expr`, of any type, with the index expressions inside it in the canonical form."""
+    if dtype_of(expr) == "index":
+        return simplify(expr)
+    return rebuild(expr, tuple(map(folded, children(expr))))
 
 
 def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:

@@ -40,6 +40,7 @@ from offcut.core.expr import (
 )
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
+    Alloc,
     Buffer,
     Choose,
     For,
@@ -60,6 +61,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Chooser: TypeAlias = str | Callable[[Choose], str]
 
 _GIVEN = (Kind.INPUT, Kind.CONSTANT)
+_RESULTS = (Kind.OUTPUT, Kind.INOUT)
 _POISON_BYTE = 0xA5
 _MAX_LANES = 1 << 22  # a larger tile runs in slices of its first axis
 
@@ -104,8 +106,8 @@ def run(
 ) -> dict[str, Array]:
     """The outputs of `program`, by name.
 
-    inputs   one array for every input and constant buffer, of exactly its element type and shape;
-             the layout of a constant is ignored
+    inputs   one array for every input, constant and inout buffer, of exactly its element type and
+             shape; the layout of a constant is ignored, and none is changed
     sizes    the sizes that no shape determines; others may be given too, and must agree
     choose   the label of the option to run wherever a `choose` offers it, or a function from a
              `Choose` to a label; the cheapest option runs where this decides nothing
@@ -121,11 +123,12 @@ def run(
     with np.errstate(all="ignore"):
         machine = _Machine(program, arrays, known, choose)
         machine.block(program.body, _lane(known))
-    return {b.name: machine.memory[b.name] for b in program.buffers if b.kind is Kind.OUTPUT}
+    return {b.name: machine.memory[b.name] for b in program.buffers if b.kind in _RESULTS}
 
 
 def _arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in _GIVEN}
+    given = (*_GIVEN, Kind.INOUT)
+    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in given}
     listed = (f"inputs: {', '.join(wanted) or 'none'}",)
     for name in inputs:
         if name not in wanted:
@@ -157,6 +160,8 @@ def _arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, 
                 at=_declared(buffer),
                 because=f"it has {len(buffer.shape)} axes, not {array.ndim}",
             )
+        if buffer.kind is Kind.INOUT:
+            arrays[name] = array.copy()
     return arrays
 
 
@@ -338,6 +343,7 @@ class _Machine:
         self.program, self.choose = program, choose
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.memory = dict(arrays)
+        self.origins: dict[str, tuple[int, ...]] = {}
         self.running: Stmt | None = None
         for name, buffer in self.buffers.items():
             if name not in arrays:
@@ -388,6 +394,8 @@ class _Machine:
                 self.block(body, lanes.let(name, bound))
             case Tile():
                 self.tile(stmt, lanes)
+            case Alloc():
+                self.window(stmt, lanes)
             case Store():
                 self.store(stmt, lanes)
             case Choose(options):
@@ -403,6 +411,25 @@ class _Machine:
             at = np.asarray(step, np.int64)
             here = lanes if alike else lanes.where((lo <= at) & (at < hi))
             self.block(stmt.body, here.let(stmt.iter, at))
+
+    def window(self, stmt: Alloc, lanes: _Lanes) -> None:
+        """Run the body of `stmt` with poisoned memory of its own for its buffer."""
+        buffer = self.buffers.get(stmt.buffer)
+        alone = lanes.shape == () and buffer is not None and buffer.kind is Kind.LOCAL
+        if buffer is None or not alone or len(stmt.axes) != len(buffer.shape):
+            raise self.broken(
+                f"no window of {stmt.buffer} can be here", lanes, (0,) * len(lanes.shape)
+            )
+        origin = tuple(int(self.value(start, lanes)) for start, _ in stmt.axes)
+        shape = tuple(max(0, int(self.value(extent, lanes))) for _, extent in stmt.axes)
+        kept, around = self.memory[buffer.name], self.origins.get(buffer.name)
+        self.memory[buffer.name] = _poisoned(shape, buffer.dtype)
+        self.origins[buffer.name] = origin
+        self.block(stmt.body, lanes)
+        self.memory[buffer.name] = kept
+        del self.origins[buffer.name]
+        if around is not None:
+            self.origins[buffer.name] = around
 
     def tile(self, stmt: Tile, lanes: _Lanes) -> None:
         starts = [self.value(axis.start, lanes) for axis in stmt.axes]
@@ -568,6 +595,8 @@ class _Machine:
             what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
             raise self.broken(what, lanes, (0,) * len(lanes.shape))
         parts = [self.value(part, lanes) for part in index]
+        if name in self.origins:
+            parts = [p - o for p, o in zip(parts, self.origins[name], strict=True)]
         axes = range(len(parts))
         inside = tuple(self.inside(name, parts[k], whole.shape[k], lanes, parts) for k in axes)
         copy = (lanes.own or {}).get(name)

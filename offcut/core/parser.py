@@ -7,13 +7,17 @@ the expressions of a line.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from offcut.core import index as ix
 from offcut.core.dtypes import DTYPES
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Unary, Var
 from offcut.core.expr_parser import UNNAMEABLE, Line, Reader, lines_of
 from offcut.core.program import (
+    Alloc,
     Buffer,
     Choose,
+    Execution,
     For,
     Form,
     If,
@@ -28,16 +32,28 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
+    substituted,
 )
 from offcut.errors import ParseError
 
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
+_EXECUTIONS = {execution.value: execution for execution in Execution}
 _KINDS = {kind.value: kind for kind in Kind}
 _READ_ONLY = (Kind.INPUT, Kind.CONSTANT)
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BLOCKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What follows a loop or a tile: at most one word of each kind, and names by what they name."""
+
+    role: Role | None
+    form: Form | None
+    execution: Execution | None
+    texts: Mapping[str, str]
 
 
 class _Statements:
@@ -139,8 +155,18 @@ class _Statements:
         reader.advance()
         extents = reader.listed(reader.expect("["), "]")
         shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
-        layout = self.panels(reader, len(shape)) if reader.accept("@") else None
-        self.buffers[name] = Buffer(name, dtype, shape, kind, layout)
+        layout, scope = None, None
+        while reader.accept("@"):
+            if layout is None and reader.at("panels"):
+                layout = self.panels(reader, len(shape))
+            elif scope is None:
+                reader.expect("scope")
+                bracket = reader.expect("(")
+                scope = reader.raw("the name of a memory", ")")
+                reader.close(bracket, ")")
+            else:
+                raise reader.expected("the end of the line")
+        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope)
 
     def panels(self, reader: Reader, rank: int) -> Panels:
         column = reader.token.start
@@ -226,6 +252,8 @@ class _Statements:
                 return self.let(reader, names)
             case "tile":
                 return self.tile(reader, names)
+            case "alloc":
+                return self.alloc(reader, names)
             case "choose":
                 return self.choose(reader, names)
             case word if word in self.declarations():
@@ -236,7 +264,7 @@ class _Statements:
                 raise reader.refuse(
                     "cannot read this line",
                     f"no statement begins with `{first.text}`",
-                    "for, if … else, let, tile, choose, or buffer[index] = value",
+                    "for, if … else, let, tile, alloc, choose, or buffer[index] = value",
                 )
 
     def new_name(self, reader: Reader, names: frozenset[str]) -> str:
@@ -256,8 +284,30 @@ class _Statements:
         lo = reader.index()
         reader.expect(":")
         hi = reader.index()
-        role, _, _ = self.marks(reader, "a for", _ROLES, {}, False)
-        return For(name, lo, hi, self.block(names | {name}), role)
+        step = self.step(reader) if reader.accept(":") else 1
+        marks = self.marks(reader, "a for", {**_ROLES, **_EXECUTIONS}, ("bind",))
+        body = self.block(names | {name})
+        if step != 1:
+            count = ix.ceildiv(ix.sub(hi, lo), step)
+            at = ix.add(lo, ix.mul(step, Var(name)))
+            lo, hi, body = ix.const(0), count, substituted(body, {name: at})
+        return For(
+            name,
+            lo,
+            hi,
+            body,
+            marks.role or Role.WHOLE,
+            marks.execution or Execution.SERIAL,
+            marks.texts.get("bind"),
+        )
+
+    def step(self, reader: Reader) -> int:
+        column, step = reader.token.start, reader.integer()
+        if step < 1:
+            raise reader.refuse(
+                f"cannot step by {step}", "a loop ascends", "for i in 0:n:4", column=column
+            )
+        return step
 
     def condition(self, reader: Reader, names: frozenset[str]) -> If:
         reader.advance()
@@ -298,43 +348,81 @@ class _Statements:
         inner = names | {axis.iter for axis in axes}
         reader.names = inner
         where = reader.condition() if reader.accept("where") else None
-        role, form, microkernel = self.marks(reader, "a tile", _ROLES, _FORMS, True)
-        return Tile(tuple(axes), self.block(inner), where, form, role, microkernel)
+        marks = self.marks(reader, "a tile", {**_ROLES, **_FORMS}, ("microkernel",))
+        return Tile(
+            tuple(axes),
+            self.block(inner),
+            where,
+            marks.form or Form.FULL,
+            marks.role or Role.WHOLE,
+            marks.texts.get("microkernel"),
+        )
+
+    def alloc(self, reader: Reader, names: frozenset[str]) -> Alloc:
+        reader.advance()
+        token = reader.advance()
+        buffer = reader.buffer(token)
+        if buffer.kind is not Kind.LOCAL:
+            raise reader.refuse(
+                f"cannot take a window of `{buffer.name}`",
+                f"it is declared {buffer.kind.value}",
+                "local buffers live in a window: alloc AL[8*ko +: 8, 0 +: n]",
+                column=token.start,
+            )
+        bracket = reader.expect("[")
+        axes: list[tuple[Expr, Expr]] = []
+        while not reader.at("]"):
+            start = reader.index()
+            reader.expect("+:")
+            axes.append((start, reader.index()))
+            if not reader.accept(","):
+                break
+        reader.close(bracket, "]")
+        reader.finish()
+        if len(axes) != len(buffer.shape):
+            raise reader.refuse(
+                f"cannot take a window of {len(axes)} axes",
+                f"{buffer.name} has {len(buffer.shape)}",
+                column=token.start,
+            )
+        return Alloc(buffer.name, tuple(axes), self.block(names))
 
     def marks(
         self,
         reader: Reader,
         what: str,
-        roles: Mapping[str, Role],
-        forms: Mapping[str, Form],
-        covered: bool,
-    ) -> tuple[Role, Form, str | None]:
+        words: Mapping[str, Role | Form | Execution],
+        named: tuple[str, ...],
+    ) -> _Marks:
         """``@body @mask @microkernel(name)``, each kind at most once, to the end of the line."""
-        role: Role | None = None
-        form: Form | None = None
-        microkernel: str | None = None
+        found: dict[type, Role | Form | Execution] = {}
+        texts: dict[str, str] = {}
         while reader.token.kind != "end":
             reader.expect("@")
-            mark = reader.token
-            if mark.text in roles and role is None:
-                role = roles[reader.advance().text]
-            elif mark.text in forms and form is None:
-                form = forms[reader.advance().text]
-            elif mark.text == "microkernel" and covered and microkernel is None:
+            mark = reader.token.text
+            word = words.get(mark)
+            if word is not None and type(word) not in found:
+                reader.advance()
+                found[type(word)] = word
+            elif mark in named and mark not in texts:
                 reader.advance()
                 bracket = reader.expect("(")
-                microkernel = reader.raw("the name of a microkernel", ")")
+                texts[mark] = reader.raw("a name", ")")
                 reader.close(bracket, ")")
             else:
-                known = [*roles, *forms, *(["microkernel(…)"] if covered else [])]
-                repeated = mark.text in (*roles, *forms, "microkernel")
-                repeated = repeated and any(k.startswith(mark.text) for k in known)
+                known = [*words, *(f"{name}(…)" for name in named)]
                 raise reader.refuse(
-                    f"cannot mark {what} with @{mark.text}",
-                    "it has such a mark already" if repeated else "there is no such mark",
+                    f"cannot mark {what} with @{mark}",
+                    "it has such a mark already"
+                    if mark in words or mark in named
+                    else "there is no such mark",
                     f"marks of {what}: {', '.join('@' + k for k in known)}",
                 )
-        return role or Role.WHOLE, form or Form.FULL, microkernel
+        role, form, execution = (found.get(kind) for kind in (Role, Form, Execution))
+        assert role is None or isinstance(role, Role)
+        assert form is None or isinstance(form, Form)
+        assert execution is None or isinstance(execution, Execution)
+        return _Marks(role, form, execution, texts)
 
     def store(self, reader: Reader) -> Store:
         token = reader.advance()
@@ -343,7 +431,7 @@ class _Statements:
             raise reader.refuse(
                 f"cannot write `{buffer.name}`",
                 f"it is declared {buffer.kind.value}, which is read only",
-                "output, local and private buffers are written",
+                "output, inout, local and private buffers are written",
                 column=token.start,
             )
         parts = reader.subscript(buffer)
@@ -351,14 +439,18 @@ class _Statements:
         reduce = self.assignment(reader)
         value = reader.typed(reader.expression(), buffer.dtype, f"an element of {buffer.name}")
         reader.finish()
+        if reduce == "less":
+            return Store(buffer.name, index, Unary("neg", value), "sum")
         return Store(buffer.name, index, value, reduce)
 
     def assignment(self, reader: Reader) -> str | None:
-        """``=`` or a reduce mark: ``+=``, ``max=``, ``min=``."""
+        """``=`` or a reduce mark: ``+=``, ``max=``, ``min=``; ``-=`` adds what is negated."""
         if reader.accept("="):
             return None
         if reader.accept("+="):
             return "sum"
+        if reader.accept("-="):
+            return "less"
         if reader.token.text in ("max", "min") and reader.following().text == "=":
             op = reader.advance().text
             reader.advance()

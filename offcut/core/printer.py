@@ -20,8 +20,10 @@ from offcut.core.expr import (
     Var,
 )
 from offcut.core.program import (
+    Alloc,
     Buffer,
     Choose,
+    Execution,
     For,
     Form,
     If,
@@ -127,6 +129,8 @@ def _buffer(buffer: Buffer) -> str:
     if buffer.layout is not None:
         p = buffer.layout
         layout = f" @panels({p.rows}, {p.columns}, {p.width})"
+    if buffer.scope is not None:
+        layout += f" @scope({buffer.scope})"
     return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"
 
 
@@ -137,8 +141,12 @@ def _marks(*marks: str | None) -> str:
 def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
     deeper = indent + "  "
     match stmt:
-        case For(name, lo, hi, body, role):
-            mark = _marks(None if role is Role.WHOLE else role.value)
+        case For(name, lo, hi, body, role, execution, bound):
+            mark = _marks(
+                None if role is Role.WHOLE else role.value,
+                None if execution is Execution.SERIAL else execution.value,
+                bound and f"bind({bound})",
+            )
             yield f"{indent}for {name} in {format_expr(lo)}:{format_expr(hi)}{mark}"
             yield from _block(body, deeper)
         case If(condition, then, other):
@@ -162,6 +170,10 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
                 microkernel and f"microkernel({microkernel})",
             )
             yield f"{indent}tile {rectangle}{only}{marks}"
+            yield from _block(body, deeper)
+        case Alloc(buffer, axes, body):
+            window = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in axes)
+            yield f"{indent}alloc {buffer}[{window}]"
             yield from _block(body, deeper)
         case Store(buffer, index, value, reduce):
             yield f"{indent}{buffer}[{_list(index)}] {ASSIGN[reduce]} {format_expr(value)}"

@@ -7,12 +7,13 @@ never edits one in place. `printer.py` says how a program looks, `parser.py` rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
-from offcut.core.expr import Expr
+from offcut.core import index as ix
+from offcut.core.expr import Expr, substitute
 
 
 class Role(Enum):
@@ -21,6 +22,15 @@ class Role(Enum):
     WHOLE = "whole"  # not separated
     BODY = "body"  # full tiles only: no guard
     TAIL = "tail"  # what the full tiles leave over
+
+
+class Execution(Enum):
+    """How the iterations of a loop may run; any of them means what ``serial`` means."""
+
+    SERIAL = "serial"  # one after the other, ascending
+    PARALLEL = "parallel"  # on several threads
+    VECTOR = "vectorize"  # as lanes of vectors
+    UNROLL = "unroll"  # written out one after the other
 
 
 class Form(Enum):
@@ -34,13 +44,19 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for iter in lo:hi``, unit step, half open, empty when ``hi <= lo``, in ascending order."""
+    """``for iter in lo:hi``, unit step, half open, empty when ``hi <= lo``, in ascending order.
+
+    execution  how its iterations may run
+    bound      the hardware index that runs them, such as ``blockIdx.x``; None: a loop
+    """
 
     iter: str
     lo: Expr
     hi: Expr
     body: tuple[Stmt, ...]
     role: Role = Role.WHOLE
+    execution: Execution = Execution.SERIAL
+    bound: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,19 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Alloc:
+    """``alloc buffer[start +: extent, …]`` around `body`, where the buffer holds that window only.
+
+    axes   (start, extent) per axis of the buffer. Indices stay those of the whole buffer; what the
+           window held before the block, and what it holds after, is undefined
+    """
+
+    buffer: str
+    axes: tuple[tuple[Expr, Expr], ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """``buffer[index] = value``, or with `reduce`: ``+=`` (sum), ``max=``, ``min=``."""
 
@@ -120,7 +149,7 @@ class Choose:
     options: tuple[Option, ...]
 
 
-Stmt: TypeAlias = For | If | Let | Tile | Store | Choose
+Stmt: TypeAlias = For | If | Let | Tile | Alloc | Store | Choose
 
 
 class Kind(Enum):
@@ -129,6 +158,7 @@ class Kind(Enum):
     INPUT = "input"  # the caller's, read only
     CONSTANT = "constant"  # known when compiled, read only, packed as its layout says
     OUTPUT = "output"  # the caller's, written
+    INOUT = "inout"  # the caller's, read and updated; the result is an array of its own
     LOCAL = "local"  # scratch of one call
     PRIVATE = "private"  # each tile has its own: never seen by another instance
 
@@ -148,13 +178,17 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """``kind name: dtype[shape]``; `layout` None means strided."""
+    """``kind name: dtype[shape]``; `layout` None means strided.
+
+    scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
+    """
 
     name: str
     dtype: str
     shape: tuple[Expr, ...]
     kind: Kind
     layout: Panels | None = None
+    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +218,25 @@ class Program:
         """The buffer of that name."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
+    @property
+    def results(self) -> tuple[Buffer, ...]:
+        """What a call gives back, in order: outputs, and what it updated."""
+        return tuple(b for b in self.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT))
+
+    def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
+        """The result of the reference interpreter on numpy arrays; a tuple where there are several.
+
+        inputs   an array for each input, constant and inout buffer; none of them is changed
+        sizes    those that no shape determines
+
+        Raises CallError where an input or a size does not fit.
+        """
+        from offcut.core.interpreter import run
+
+        found = run(self, inputs, sizes)
+        results = tuple(found[buffer.name] for buffer in self.results)
+        return results[0] if len(results) == 1 else results
+
     def __str__(self) -> str:
         from offcut.core.printer import format_program
 
@@ -193,7 +246,7 @@ class Program:
 def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
     """The statement lists inside `stmt`, in printing order."""
     match stmt:
-        case For() | Let() | Tile():
+        case For() | Let() | Tile() | Alloc():
             return (stmt.body,)
         case If(_, then, other):
             return (then, other)
@@ -211,3 +264,43 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield stmt
         for block in blocks(stmt):
             yield from walk(block)
+
+
+def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
+
+    def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(mapped(inner, change) for inner in body)
+
+    match stmt:
+        case For():
+            return replace(stmt, lo=change(stmt.lo), hi=change(stmt.hi), body=inside(stmt.body))
+        case If(condition, then, other):
+            return If(change(condition), inside(then), inside(other))
+        case Let():
+            return replace(stmt, value=change(stmt.value), body=inside(stmt.body))
+        case Tile():
+            axes = tuple(TileAxis(a.iter, change(a.start), change(a.extent)) for a in stmt.axes)
+            where = None if stmt.where is None else change(stmt.where)
+            return replace(stmt, axes=axes, where=where, body=inside(stmt.body))
+        case Alloc():
+            window = tuple((change(start), change(extent)) for start, extent in stmt.axes)
+            return replace(stmt, axes=window, body=inside(stmt.body))
+        case Store():
+            return replace(stmt, index=tuple(map(change, stmt.index)), value=change(stmt.value))
+        case Choose(options):
+            return Choose(tuple(Option(o.label, change(o.cost), inside(o.body)) for o in options))
+        case _:
+            assert_never(stmt)
+
+
+def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
+    """`body` with the coordinates in `values` replaced, and index arithmetic folded again.
+
+    No statement inside may bind one of these names, or a name that a value mentions.
+    """
+
+    def change(expr: Expr) -> Expr:
+        return ix.folded(substitute(expr, values))
+
+    return tuple(mapped(stmt, change) for stmt in body)

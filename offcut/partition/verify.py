@@ -24,7 +24,19 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import Choose, For, Form, If, Let, Program, Stmt, Store, Tile, blocks
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+)
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.prove import Theorem
@@ -381,7 +393,7 @@ def _only(body: tuple[Stmt, ...], buffer: str) -> tuple[Stmt, ...]:
                 then, other = _only(stmt.then, buffer), _only(stmt.other, buffer)
                 some = any(s is not _NOTHING for s in (*then, *other))
                 kept.append(replace(stmt, then=then, other=other) if some else _NOTHING)
-            case For() | Let() | Tile():
+            case For() | Let() | Tile() | Alloc():
                 inner = _only(stmt.body, buffer)
                 some = any(s is not _NOTHING for s in inner)
                 kept.append(replace(stmt, body=inner) if some else _NOTHING)

@@ -16,7 +16,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, substitute
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, Choose, For, Form, If, Let, Stmt, Store, Tile
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Space
 
@@ -180,6 +180,8 @@ class _Reader:
                         inner = replace(inner, conditions=(*inner.conditions, text))
                     inner = replace(inner, owned=(*inner.owned, text))
                 yield from self.block(body, replace(inner, tile=stmt, outer=len(scope.time)))
+            case Alloc(_, _, body):
+                yield from self.block(body, scope)
             case Store():
                 kept = [self.condition(inside, scope) for inside in self.kept_where(stmt)]
                 yield self.run(stmt, replace(scope, owned=(*scope.owned, *kept)))

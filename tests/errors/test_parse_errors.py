@@ -86,7 +86,7 @@ parse: cannot use `A` here
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail""",
+  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @bind(…)""",
     ),
     "a for has a mark of tiles": (
         "for i in 0:n  @mask",
@@ -94,7 +94,7 @@ parse: cannot mark a for with @bdy
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail""",
+  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @bind(…)""",
     ),
     "a mark is repeated": (
         "tile i in 0 +: 4  @body  @tail",
@@ -149,7 +149,7 @@ parse: cannot read this literal
 parse: cannot write `A`
   at       line 5, column 1: A[0, 0] = 1.0
   because  it is declared input, which is read only
-  help     output, local and private buffers are written""",
+  help     output, inout, local and private buffers are written""",
     ),
     "the reduce mark is unknown": (
         "C[0] -= 1.0",
@@ -318,7 +318,7 @@ parse: cannot place this local
 parse: cannot read this line
   at       line 5, column 1: else
   because  no statement begins with `else`
-  help     for, if … else, let, tile, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
     ),
     "an option has no costs": (
         "choose\n  option cut",
@@ -350,7 +350,7 @@ parse: cannot read this line
 parse: cannot read this line
   at       line 5, column 1: print C
   because  no statement begins with `print`
-  help     for, if … else, let, tile, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
     ),
     "a character is unknown": (
         "C[0] = 1.0 & 2.0",

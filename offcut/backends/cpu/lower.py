@@ -26,6 +26,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import (
+    Alloc,
     Buffer,
     Choose,
     For,
@@ -233,6 +234,8 @@ class _Lowering(Vectors):
                 self.tile(stmt)
             case Store():
                 self.tile(Tile((), (stmt,)))
+            case Alloc():
+                self.block(stmt.body)
             case Choose(options):
                 self.choose(options)
             case _:
