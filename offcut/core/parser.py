@@ -455,7 +455,7 @@ class _Statements:
             op = reader.advance().text
             reader.advance()
             return op
-        raise reader.expected("=, +=, max= or min=")
+        raise reader.expected("=, +=, -=, max= or min=")
 
     def choose(self, reader: Reader, names: frozenset[str]) -> Choose:
         reader.advance()

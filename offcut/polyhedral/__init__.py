@@ -12,6 +12,7 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
+from offcut.polyhedral.dependences import Dependence, Statement, carried_by, dependences, statements
 from offcut.polyhedral.instances import (
     Run,
     Unbounded,
@@ -25,22 +26,27 @@ from offcut.polyhedral.witness import smallest
 
 __all__ = [
     "Access",
+    "Dependence",
     "Map",
     "Run",
     "Set",
     "Space",
     "StageSets",
+    "Statement",
     "Unbounded",
+    "carried_by",
     "check_extents",
     "check_fits",
     "check_in_bounds",
     "check_parallel",
     "coefficient",
+    "dependences",
     "over_points",
     "runs",
     "smallest",
     "space_of",
     "stage_sets",
+    "statements",
     "unbounded",
     "up_to",
     "where_equal",

@@ -152,12 +152,12 @@ parse: cannot write `A`
   help     output, inout, local and private buffers are written""",
     ),
     "the reduce mark is unknown": (
-        "C[0] -= 1.0",
+        "C[0] *= 1.0",
         """\
 parse: cannot read this line
-  at       line 5, column 6: C[0] -= 1.0
-  because  found `-`
-  help     =, +=, max= or min= is expected here""",
+  at       line 5, column 6: C[0] *= 1.0
+  because  found `*`
+  help     =, +=, -=, max= or min= is expected here""",
     ),
     "a block does not belong to a statement": (
         "C[0] = 1.0\n  C[1] = 1.0",

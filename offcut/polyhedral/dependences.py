@@ -1,0 +1,214 @@
+"""Dependences of a loop program: which statement instances must keep their order, and which loop
+carries them.
+
+Two accesses of one element, at least one of them a write, make a dependence from the instance that
+runs first to the one that runs later: *flow* (a write, then a read), *anti* (a read, then a write),
+*output* (two writes). A loop *carries* it where the two instances agree on all loops further out
+and differ on this one. A loop that carries none is parallel.
+
+A condition that is not quasi-affine is taken as true, and an index that is not as any element:
+there may be fewer dependences than these, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import islpy as isl
+
+from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
+from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
+from offcut.polyhedral.affine import Space, coordinates
+from offcut.polyhedral.witness import smallest
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A store, and the loops around it.
+
+    path        positions in the blocks around it, from `Program.body` down; a loop is one entry
+    loops       the iterators of these loops, outermost first, each with the path of its node
+    conditions  what encloses it: bounds and guards over the iterators
+    """
+
+    store: Store
+    path: tuple[int, ...]
+    loops: tuple[tuple[str, tuple[int, ...]], ...]
+    conditions: tuple[Expr, ...]
+
+    @property
+    def iterators(self) -> tuple[str, ...]:
+        """The names of the loops around it, outermost first."""
+        return tuple(name for name, _ in self.loops)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """``source -> target``, carried by the loop at `path`.
+
+    kind       flow, anti or output
+    reduction  whether both are updates of one declared reduction, which add up in any order
+    relation   isl map from source to target instances, over the sizes
+    """
+
+    kind: str
+    source: Statement
+    target: Statement
+    path: tuple[int, ...]
+    reduction: bool
+    relation: isl.Map
+
+    @cached_property
+    def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The smallest sizes at which it exists, and the two instances."""
+        found = smallest(self.relation.wrap().flatten())
+        assert found is not None
+        sizes, point = found
+        rank = len(self.source.loops)
+        return sizes, point[:rank], point[rank:]
+
+
+def statements(program: Program) -> tuple[Statement, ...]:
+    """Every store of `program`, in the order of the text."""
+    return tuple(_statements(program.body, Statement(Store("", (), Var("")), (), (), ())))
+
+
+def _statements(body: Sequence[Stmt], at: Statement) -> Iterator[Statement]:
+    for position, stmt in enumerate(body):
+        here = replace(at, path=(*at.path, position))
+        match stmt:
+            case For(name, lo, hi, inner):
+                yield from _statements(inner, _inside(here, name, lo, hi))
+            case Tile():
+                inside = here
+                for axis in stmt.axes:
+                    end = Var(axis.iter)
+                    inside = replace(inside, loops=(*inside.loops, (axis.iter, here.path)))
+                    bounds = _between(axis.start, end, Binary("+", axis.start, axis.extent))
+                    inside = replace(inside, conditions=(*inside.conditions, *bounds))
+                if stmt.where is not None:
+                    inside = replace(inside, conditions=(*inside.conditions, stmt.where))
+                yield from _statements(stmt.body, inside)
+            case If(condition, then, other):
+                yes = replace(here, conditions=(*here.conditions, condition))
+                no = replace(here, conditions=(*here.conditions, Logic("not", (condition,))))
+                yield from _statements(then, replace(yes, path=(*here.path, 0)))
+                yield from _statements(other, replace(no, path=(*here.path, 1)))
+            case Alloc() | Let():
+                yield from _statements(stmt.body, here)
+            case Choose(options):
+                for number, option in enumerate(options):
+                    inside = replace(here, path=(*here.path, number))
+                    yield from _statements(option.body, inside)
+            case Store():
+                yield replace(here, store=stmt)
+
+
+def _inside(at: Statement, name: str, lo: Expr, hi: Expr) -> Statement:
+    return replace(
+        at,
+        loops=(*at.loops, (name, at.path)),
+        conditions=(*at.conditions, *_between(lo, Var(name), hi)),
+    )
+
+
+def _between(lo: Expr, x: Expr, hi: Expr) -> tuple[Expr, Expr]:
+    return Compare("<=", lo, x), Compare("<", x, hi)
+
+
+def dependences(program: Program) -> Iterator[Dependence]:
+    """Every dependence of `program` that a loop carries, by pairs of accesses, one for each loop."""
+    space = Space(program.sizes, program.assumptions)
+    found = [(one, _accesses(space, one)) for one in statements(program)]
+    for (one, mine), (other, theirs) in product(found, found):
+        for (a, a_writes), (b, b_writes) in product(mine, theirs):
+            if a.buffer != b.buffer or not (a_writes or b_writes):
+                continue
+            same = a.relation.apply_range(b.relation.reverse())
+            if same.is_empty():
+                continue
+            kind = "output" if a_writes and b_writes else "flow" if a_writes else "anti"
+            reduction = a.accumulates and b.accumulates and one.store == other.store
+            for level, path in _common(one, other):
+                carried = same & _carried(space, one, other, level)
+                if not carried.is_empty():
+                    yield Dependence(kind, one, other, path, reduction, carried)
+
+
+def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
+    """The dependences that each loop carries, by the path of the loop; none: it is parallel."""
+    found: dict[tuple[int, ...], list[Dependence]] = {}
+    for one in statements(program):
+        for _, path in one.loops:
+            found.setdefault(path, [])
+    for dependence in dependences(program):
+        found[dependence.path].append(dependence)
+    return found
+
+
+def _common(one: Statement, other: Statement) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """(level, path) of the loops that enclose both."""
+    for level, (mine, theirs) in enumerate(zip(one.loops, other.loops, strict=False)):
+        if mine != theirs:
+            return
+        yield level, mine[1]
+
+
+@dataclass(frozen=True)
+class _Access:
+    buffer: str
+    relation: isl.Map
+    accumulates: bool
+
+
+def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
+    """(access, whether it writes) of a statement; the target of an update is read too."""
+    store = one.store
+    at = coordinates(one.iterators)
+    known = [space.condition(condition, at) for condition in one.conditions]
+    domain = space.set(one.iterators, [text for text in known if text is not None])
+    found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
+    found[store.buffer, store.index, (), True] = True
+    if store.reduce is not None:
+        found[store.buffer, store.index, (), False] = True
+    for load, path in [*loads(store.value), *_guards(one)]:
+        found.setdefault((load.buffer, load.index, path, False), False)
+    accesses = []
+    for (buffer, index, path, writes), accumulates in found.items():
+        relation = _relation(space, len(one.loops), index, path, at).intersect_domain(domain)
+        updates = accumulates and store.reduce is not None
+        accesses.append((_Access(buffer, relation, updates), writes))
+    return accesses
+
+
+def _guards(one: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    for condition in one.conditions:
+        yield from loads(condition)
+
+
+def _relation(
+    space: Space, rank: int, index: Sequence[Expr], path: Sequence[Expr], at: dict[str, str]
+) -> isl.Map:
+    xs = ", ".join(f"x{k}" for k in range(rank))
+    outs, equal = [], []
+    for k, part in enumerate(index):
+        outs.append(f"e{k}")
+        text = space.expr(part, at)
+        if text is not None:
+            equal.append(f"e{k} = {text}")
+    known = (space.condition(condition, at) for condition in path)
+    where = " and ".join([*equal, *(text for text in known if text is not None)]) or "true"
+    return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
+
+
+def _carried(space: Space, one: Statement, other: Statement, level: int) -> isl.Map:
+    """Pairs that agree on the loops before `level`, the first one earlier on it."""
+    first = [f"a{k}" for k in range(len(one.loops))]
+    second = [f"b{k}" for k in range(len(other.loops))]
+    equal = [f"a{k} = b{k}" for k in range(level)]
+    order = " and ".join([*equal, f"a{level} < b{level}"])
+    head = f"{space.parameters}{{ [{', '.join(first)}] -> [{', '.join(second)}]"
+    return isl.Map(f"{head} : {order} }}")
