@@ -13,6 +13,7 @@ from offcut.polyhedral.access import (
 )
 from offcut.polyhedral.affine import Map, Set, Space
 from offcut.polyhedral.dependences import Dependence, Statement, carried_by, dependences, statements
+from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import (
     Run,
     Unbounded,
@@ -27,6 +28,7 @@ from offcut.polyhedral.witness import smallest
 __all__ = [
     "Access",
     "Dependence",
+    "Facts",
     "Map",
     "Run",
     "Set",
