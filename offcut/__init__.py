@@ -7,11 +7,17 @@ are loaded when first used, so that ``import offcut`` itself costs nothing.
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offcut.core.intrinsic import decl_tensor_intrin as decl_tensor_intrin
+    from offcut.core.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.core.parser import parse as parse
     from offcut.core.program import Program as Program
+    from offcut.core.recurrence import recurrence as recurrence
+    from offcut.core.recurrence import update as update
     from offcut.core.sizes import assume as assume
     from offcut.core.sizes import dim as dim
     from offcut.core.tensor import absolute as absolute
@@ -39,10 +45,13 @@ if TYPE_CHECKING:
     from offcut.pipeline import Kernel as Kernel
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
+    from offcut.schedule import create_schedule as create_schedule
 
 _HOME = {
+    "offcut.core.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.core.parser": ("parse",),
     "offcut.core.program": ("Program",),
+    "offcut.core.recurrence": ("recurrence", "update"),
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.core.tensor": (
         *("absolute", "cast", "compute", "erf", "exp", "max", "maximum", "min", "minimum"),
@@ -53,6 +62,7 @@ _HOME = {
         *("ParseError", "PartitionError", "TargetError"),
     ),
     "offcut.pipeline": ("Kernel", "compile", "partition"),
+    "offcut.schedule": ("create_schedule",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -71,3 +81,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*globals(), *_MODULE_OF]
+
+
+class _Face(ModuleType):
+    """This module; ``offcut.partition`` is the function, also once the package of that name is loaded."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _MODULE_OF or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -17,47 +17,78 @@ from typing import Any
 
 from offcut.backends.base import Signature
 from offcut.backends.cpu import isa
-from offcut.backends.cpu.build import Code, build, lowered, plan, tile_modules
+from offcut.backends.cpu.build import (
+    Code,
+    build,
+    build_program,
+    contraction_in,
+    lowered,
+    lowered_program,
+    plan,
+    plan_program,
+    tile_modules,
+)
 from offcut.backends.cpu.call import make_callable
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.jit import assembly
+from offcut.backends.cpu.lower import Lowered
 from offcut.backends.cpu.schedule import microkernels
-from offcut.backends.plan import Plan, plan_at
+from offcut.backends.cpu.vectorize import Vectorized
+from offcut.backends.plan import Plan, check_sizes, plan_at
 from offcut.backends.schedule import Schedule
 from offcut.backends.signature import signature_of
+from offcut.core.binding import bind_constants
 from offcut.core.computation import Computation, computation
+from offcut.core.program import Program
 from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
 from offcut.core.sizes import assume, facts_about
 from offcut.core.tensor import Tensor, sizes_of, tensors_of
 from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.partition import Partition, cut, strategy_named
+from offcut.partition import (
+    COPIES,
+    Partition,
+    Tiles,
+    checked_request,
+    cut,
+    cut_program,
+    strategy_named,
+)
 
 Strategies = str | Mapping[str, str]
 
 
 def partition(
-    output: Tensor | Sequence[Tensor],
-    tile: Mapping[str, int],
+    output: Tensor | Sequence[Tensor] | Program,
+    tile: Mapping[str, Tiles] | None = None,
     tail: Mapping[str, str] | str = "cut",
     target: str = "cpu",
     inputs: Sequence[Tensor] | None = None,
+    copies: int = COPIES,
 ) -> Partition:
-    """`output` with the axes named in `tile` cut, and proved; no other axis is cut.
+    """`output` with its conditions separated and the axes named in `tile` cut, and proved.
 
-    tile    the largest tile by axis, in iterations; ``C.j`` where several tensors have a ``j``
-    tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder, balance
+    output  a tensor, several, or a loop program (`parse`, `recurrence`)
+    tile    the largest tile by axis, in iterations, or one for each level of tiles, outermost
+            first; ``C.j`` where several tensors have a ``j``; no other axis is cut
+    tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder,
+            balance, even, residue, version, mix
     target  whose microkernels may cover the pieces
+    copies  stores of the result per store of `output`, at most: what conditions may cost in code
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     _check_target(target, "partition")
+    kernels = microkernels(isa.host().isa)
+    asked = {} if tile is None else tile
+    if isinstance(output, Program):
+        return cut_program(output, checked_request(asked, tail), kernels, copies=copies)
     outputs = outputs_of(output, "partition")
     described = computation(outputs, inputs_of(inputs, outputs, "partition"))
-    return cut(described, tile, tail, microkernels(isa.host().isa))
+    return cut(described, asked, tail, kernels, copies=copies)
 
 
 def compile(
-    output: Tensor | Sequence[Tensor],
+    output: Tensor | Sequence[Tensor] | Program,
     inputs: Sequence[Tensor] | None = None,
     constants: Mapping[str, Any] | None = None,
     target: str = "cpu",
@@ -65,7 +96,11 @@ def compile(
     threads: int = 1,
     reassociate: bool = True,
 ) -> Kernel:
-    """A kernel that computes `output` at every allowed size.
+    """A kernel that computes `output`, or runs a loop program, at every allowed size.
+
+    A program's inputs are those that it declares, what it updates among them: a call takes such an
+    array, leaves it as it is, and gives back a new one; where ``out=`` is the array itself, it is
+    updated in place.
 
     inputs       placeholders in call order; by default in the order in which they are read
     constants    arrays by placeholder name: copied and packed now, not passed at the call
@@ -85,6 +120,9 @@ def compile(
             because="kernels of the target cpu run on the calling thread",
             help=("threads=1; a kernel may be called from several threads at once",),
         )
+    if isinstance(output, Program):
+        _check_program_request(inputs, strategy)
+        return _kernel_of_program(output, dict(constants or {}))
     outputs = outputs_of(output, "compile")
     given = inputs_of(inputs, outputs, "compile")
     if not isinstance(strategy, str):
@@ -136,7 +174,7 @@ class Kernel:
     def source(self, form: str = "loops") -> str:
         """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
         if form == "loops":
-            return str(self._schedule.partition)
+            return str(self.loops)
         if form not in ("llvm", "asm"):
             raise DescribeError(
                 "source",
@@ -144,12 +182,21 @@ class Kernel:
                 because="there is no such form",
                 help=('"loops"', '"llvm"', '"asm"'),
             )
-        low = lowered(self._described, self.signature, self._schedule, self._host)
+        low, loops = self._modules()
         tiles = tile_modules(low, self._host)
         if form == "llvm":
             return "\n\n".join([low.text, *tiles])
         parts = [assembly(text, self._host, passes=False) for text in tiles]
-        return "\n\n".join([assembly(low.text, self._host, passes=True), *parts])
+        return "\n\n".join([assembly(low.text, self._host, passes=True, loops=loops), *parts])
+
+    @property
+    def loops(self) -> Program:
+        """The loop program that runs."""
+        return self._schedule.partition.loops
+
+    def _modules(self) -> tuple[Lowered, bool]:
+        """LLVM IR, and whether its loops are left to LLVM's passes."""
+        return lowered(self._described, self.signature, self._schedule, self._host), False
 
     @property
     def partition(self) -> Partition:
@@ -191,6 +238,106 @@ class Kernel:
         return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
 
 
+class ProgramKernel(Kernel):
+    """A compiled loop program, called as any other kernel.
+
+    One that is a computation with a contraction in it is cut as that; any other runs in its loops.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        bound: Program,
+        described: Computation | None,
+        signature: Signature,
+        host: isa.Host,
+        code: Code,
+        constants: dict[str, Array],
+    ) -> None:
+        self._program, self._bound, self._raised = program, bound, described
+        self.signature, self._host, self._code, self._constants = signature, host, code, constants
+
+    @cached_property
+    def _vectorized(self) -> Vectorized:
+        return plan_program(self._bound, self._host)
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        if self._raised is None:
+            raise PartitionError(
+                "partition",
+                f"cannot show the cut of {self.signature.name}",
+                because="a program that is no computation runs in the loops that it has",
+                help=("oc.partition(program, tile={…}) cuts them",),
+            )
+        return plan(self._raised, self._host, "auto")
+
+    def plan(self, /, **sizes: int) -> Plan:
+        """What a call of these sizes runs, and why: pieces, or what became of each loop.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        if self._raised is not None:
+            return super().plan(**sizes)
+        check_sizes(self.signature, sizes)
+        return Plan(self.signature.name, dict(sizes), (), (), None, self._vectorized.notes)
+
+    @property
+    def loops(self) -> Program:
+        """The loop program that runs."""
+        return super().loops if self._raised is not None else self._vectorized.program
+
+    def _modules(self) -> tuple[Lowered, bool]:
+        if self._raised is None:
+            return lowered_program(self._vectorized, self.signature, self._host), True
+        return lowered(self._raised, self.signature, self._schedule, self._host), False
+
+    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
+        """The same program with other constants."""
+        if set(constants) != set(self._constants):
+            raise DescribeError(
+                "with_constants",
+                f"cannot take constants for {', '.join(constants) or 'nothing'}",
+                because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
+            )
+        return _kernel_of_program(self._program, dict(constants))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _kernel_of_program, (self._program, self._constants)
+
+
+def _kernel_of_program(program: Program, constants: dict[str, Any]) -> Kernel:
+    """The passes of a loop program, one after the other."""
+    bound, arrays = bind_constants(program, constants, "compile")
+    signature, host = signature_of(bound), isa.host()
+    described = contraction_in(bound, host)
+    if described is not None:
+        code = build(described, signature, host, "auto")
+    else:
+        code = build_program(bound, signature, host)
+    call = _callable(signature, code, arrays)
+    made: Kernel = type("ProgramKernel", (ProgramKernel,), {"__call__": call})(
+        program, bound, described, signature, host, code, arrays
+    )
+    return made
+
+
+def _check_program_request(inputs: Any, strategy: Any) -> None:
+    if inputs is not None:
+        raise DescribeError(
+            "compile",
+            "cannot take inputs= with a program",
+            because="a program declares its inputs, in call order",
+        )
+    if strategy != "auto":
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={strategy!r} with a program",
+            because="a program runs in the loops that it has",
+            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+        )
+
+
 def _kernel(
     outputs: tuple[Tensor, ...],
     inputs: tuple[Tensor, ...],
@@ -228,8 +375,18 @@ def _bound(
 ) -> Kernel:
     """A kernel whose class calls the generated code directly: no Python frame in between."""
     labels = {name: label for label, name in described.labels}
-    packed = [pack(arrays[labels[name]], layout) for name, layout in code.layouts]
-    call = make_callable(
+    named = {name: arrays[labels[name]] for name, _ in code.layouts}
+    call = _callable(signature, code, named)
+    made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
+        request, described, signature, host, code, arrays
+    )
+    return made
+
+
+def _callable(signature: Signature, code: Code, arrays: Mapping[str, Array]) -> Any:
+    """What runs `code`, with the constants packed as it reads them."""
+    packed = [pack(arrays[name], layout) for name, layout in code.layouts]
+    return make_callable(
         signature,
         code.loaded.address("offcut_entry"),
         code.loaded.address("offcut_workspace"),
@@ -237,10 +394,6 @@ def _bound(
         [(one.address, one.owner) for one in packed],
         owner=code.loaded,
     )
-    made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, described, signature, host, code, arrays
-    )
-    return made
 
 
 def _check_target(target: str, op: str) -> None:

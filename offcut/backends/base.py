@@ -8,7 +8,7 @@ Every kernel has one stable C entry, whatever its back end::
     pointers   inputs, then outputs, then packed constants
     sizes      the symbolic sizes in the order of `Signature.sizes`
     strides    of inputs, then outputs, every axis in turn, in elements
-    status     0: done
+    status     0: done; else it would have left an array, and has left the results unfinished
 """
 
 from __future__ import annotations
@@ -79,10 +79,15 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call of a compiled kernel takes and gives; constants are not part of it."""
+    """What a call of a compiled kernel takes and gives; constants are not part of it.
+
+    updated   (input, output), by position: the output begins as a copy of the input, and the two may
+              be one array
+    """
 
     name: str
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     sizes: tuple[SizeFacts, ...]
     relations: tuple[Relation, ...] = ()
+    updated: tuple[tuple[int, int], ...] = ()

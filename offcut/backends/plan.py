@@ -13,7 +13,7 @@ from offcut.backends.base import Signature
 from offcut.backends.schedule import Choice, Schedule
 from offcut.core.expr import Binary, Expr
 from offcut.core.interpreter import evaluate
-from offcut.errors import CallError
+from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 
 
@@ -49,16 +49,27 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pieces that run at fixed sizes, and the ways that were considered."""
+    """The pieces that run at fixed sizes, and the ways that were considered.
+
+    notes   how the loops of a program run, and why; a program that is no computation has no pieces
+    """
 
     kernel: str
     sizes: dict[str, int]
     pieces: tuple[PlannedPiece, ...]
     considered: tuple[Considered, ...]
-    partition: Partition = field(repr=False, compare=False)
+    partition: Partition | None = field(repr=False, compare=False)
+    notes: tuple[str, ...] = ()
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw the tiles that run; needs the extra ``plot``. `path` is where to write a picture."""
+        if self.partition is None:
+            raise DescribeError(
+                "plot",
+                f"cannot draw {self.kernel}",
+                because="it runs as loops, without pieces",
+                help=("oc.partition(program, tile={…}).plot()",),
+            )
         return self.partition.plot(path, **self.sizes)
 
     @property
@@ -94,6 +105,7 @@ class Plan:
                 }
                 for one in self.considered
             ],
+            "notes": list(self.notes),
         }
 
     def rows(self) -> list[list[str]]:
@@ -115,13 +127,18 @@ class Plan:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        lines = [f"{self.kernel}({sizes}), predicted {_time(self.seconds)}", *_table(self.rows())]
+        lines = [f"{self.kernel}({sizes})", *self.notes]
+        if self.partition is not None:
+            lines[0] += f", predicted {_time(self.seconds)}"
+            lines[1:] = _table(self.rows())
         for one in self.considered:
             mark = "chosen" if one.chosen else "not chosen"
             lines.append(f"{one.stage}: {one.label}, predicted {_time(one.seconds)}, {mark}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        if self.partition is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
         head, *body = self.rows()
         cells = ["<tr>" + "".join(f"<th>{html.escape(c)}</th>" for c in head) + "</tr>"]
         cells += [
@@ -136,8 +153,8 @@ def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) 
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
-    _check(signature, sizes)
-    names = dict(schedule.partition.computation.size_names)
+    check_sizes(signature, sizes)
+    names = dict(schedule.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []
     running: list[Piece] = []
@@ -158,7 +175,11 @@ def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) 
     return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs)
 
 
-def _check(signature: Signature, sizes: Mapping[str, int]) -> None:
+def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that no call of `signature` may have.
+
+    Raises CallError for a size that is missing, unknown, or outside its facts.
+    """
     known = {size.name: size for size in signature.sizes}
     missing = [name for name in known if name not in sizes]
     unknown = [name for name in sizes if name not in known]

@@ -1,40 +1,72 @@
-"""The signature of a computation: what crosses the call, in the users' names."""
+"""The signature of a computation or a program: what crosses the call, in the users' names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.core.computation import Computation
-from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, substitute
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
-from offcut.core.program import Kind
+from offcut.core.program import Buffer, Kind, Program
 from offcut.errors import DescribeError
 
 
-def signature_of(computation: Computation) -> Signature:
-    """What a call of `computation` takes and gives.
+def signature_of(described: Computation | Program) -> Signature:
+    """What a call takes and gives: inputs and outputs in the order of their declaration.
+
+    An array that a program updates is an input and an output.
 
     Raises DescribeError for a shape or a promise that a call cannot check.
     """
-    users = {name: user for user, name in computation.size_names}
-    labels = {name: label for label, name in computation.labels}
-    arguments: dict[Kind, list[Argument]] = {Kind.INPUT: [], Kind.OUTPUT: []}
-    for buffer in computation.buffers:
-        if buffer.kind in arguments:
-            label = labels[buffer.name]
-            shape = tuple(_extent(extent, users, label) for extent in buffer.shape)
-            arguments[buffer.kind].append(Argument(label, buffer.dtype, shape))
-    sizes = tuple(SizeFacts(users[s.name], s.min, s.max, s.multiple_of) for s in computation.sizes)
-    relations = [_relation(fact, users) for fact in computation.assumptions]
+    if isinstance(described, Program):
+        users = {size.name: size.name for size in described.sizes}
+        labels = {buffer.name: buffer.name for buffer in described.buffers}
+    else:
+        users = {name: user for user, name in described.size_names}
+        labels = {name: label for label, name in described.labels}
+
+    def arguments(buffers: Iterable[Buffer]) -> tuple[Argument, ...]:
+        return tuple(
+            Argument(
+                labels[buffer.name],
+                buffer.dtype,
+                tuple(_extent(extent, users, labels[buffer.name]) for extent in buffer.shape),
+            )
+            for buffer in buffers
+        )
+
+    inputs, outputs = crossing(described.buffers)
+    updated = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
+    sizes = tuple(SizeFacts(users[s.name], s.min, s.max, s.multiple_of) for s in described.sizes)
+    facts = (part for fact in described.assumptions for part in _conjuncts(fact))
+    relations = [_relation(fact, users) for fact in facts]
     return Signature(
-        computation.name,
-        tuple(arguments[Kind.INPUT]),
-        tuple(arguments[Kind.OUTPUT]),
+        described.name,
+        arguments(inputs),
+        arguments(outputs),
         sizes,
         tuple(relation for relation in relations if relation is not None),
+        tuple(updated),
     )
+
+
+def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
+    """The buffers that a call takes, and those that it gives back; what is updated is in both."""
+    known = tuple(buffers)
+    return (
+        [buffer for buffer in known if buffer.kind in (Kind.INPUT, Kind.INOUT)],
+        [buffer for buffer in known if buffer.kind in (Kind.OUTPUT, Kind.INOUT)],
+    )
+
+
+def _conjuncts(fact: Expr) -> Iterator[Expr]:
+    if isinstance(fact, Logic) and fact.op == "and":
+        for part in fact.args:
+            yield from _conjuncts(part)
+    else:
+        yield fact
 
 
 def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:
@@ -73,7 +105,8 @@ def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
     text = format_expr(substitute(fact, {name: Var(user) for name, user in users.items()}))
     if isinstance(fact, Const):
         return None
-    assert isinstance(fact, Compare)
+    if not isinstance(fact, Compare):
+        raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
     a, b = linear(fact.a), linear(fact.b)
     match fact.op, a.terms, b.terms:
         case "==", ((Binary("%", inner, Const(modulus, _)), 1),), () if a.const == 0:

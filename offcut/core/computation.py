@@ -138,8 +138,8 @@ def computation(
 
     results = {t.name for t in outputs}
     stages = [_stage(t, extent, values, buffer_names, names) for t in order if t.definition]
-    groups = _groups(stages)
-    kept = _read_by_other_groups(groups)
+    groups = grouped(stages)
+    kept = read_by_other_groups(groups)
     buffers = []
     for t in tensors:
         kind = Kind.CONSTANT if t.name in held else Kind.INPUT
@@ -212,13 +212,15 @@ def _stage(
     reduced = tuple(map(axis, definition.reduce_axes))
     renamed: dict[str, Expr] = {a.label: Var(a.name) for a in (*axes, *reduced)}
     renamed |= {size_var(name): value for name, value in sizes.items()}
-    body = _rename(definition.body, renamed, buffers)
+    body = rename(definition.body, renamed, buffers)
     if isinstance(body, Reduce):
         body = Reduce(body.op, body.value, tuple(a.name for a in reduced))
     return Stage(buffers[tensor.name], tensor.name, axes, reduced, body)
 
 
-def _rename(body: Expr, values: dict[str, Expr], buffers: dict[str, str]) -> Expr:
+def rename(body: Expr, values: dict[str, Expr], buffers: dict[str, str]) -> Expr:
+    """`body` with its coordinates and sizes replaced, and its buffers called as they are declared."""
+
     def rule(node: Expr) -> Expr | None:
         match node:
             case Var(name):
@@ -231,7 +233,7 @@ def _rename(body: Expr, values: dict[str, Expr], buffers: dict[str, str]) -> Exp
     return rewrite(body, rule)
 
 
-def _groups(stages: list[Stage]) -> tuple[tuple[Stage, ...], ...]:
+def grouped(stages: list[Stage]) -> tuple[tuple[Stage, ...], ...]:
     """Stages in order, an element-wise one joined to the group it follows point by point."""
     groups: list[list[Stage]] = []
     home: dict[str, int] = {}
@@ -271,7 +273,8 @@ def _on_axes_of(stage: Stage, lead: Stage) -> Stage:
     return Stage(stage.buffer, stage.label, axes, (), substitute(stage.body, renamed))
 
 
-def _read_by_other_groups(groups: tuple[tuple[Stage, ...], ...]) -> set[str]:
+def read_by_other_groups(groups: tuple[tuple[Stage, ...], ...]) -> set[str]:
+    """The buffers that a group other than the one that writes them reads."""
     kept: set[str] = set()
     for group in groups:
         own = {stage.buffer for stage in group}

@@ -8,6 +8,7 @@ expressions built here are equal as nodes when they are equal as such sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
 
@@ -31,7 +32,11 @@ class Linear:
 
     def expr(self) -> Expr:
         """The sum as a node: positive terms first, so that it prints as a user would write it."""
-        result: Expr | None = None
+        if self.terms and self.const > 0 and all(coef < 0 for _, coef in self.terms):
+            result: Expr | None = const(self.const)
+            rest = 0
+        else:
+            result, rest = None, self.const
         for atom, coef in sorted(self.terms, key=lambda term: term[1] < 0):
             term = atom if abs(coef) == 1 else Binary("*", const(abs(coef)), atom)
             if result is None:
@@ -40,9 +45,9 @@ class Linear:
             else:
                 result = Binary("+" if coef > 0 else "-", result, term)
         if result is None:
-            return const(self.const)
-        if self.const:
-            result = Binary("+" if self.const > 0 else "-", result, const(abs(self.const)))
+            return const(rest)
+        if rest:
+            result = Binary("+" if rest > 0 else "-", result, const(abs(rest)))
         return result
 
 
@@ -152,6 +157,7 @@ def _extreme(op: str, a: Expr, b: Expr) -> Expr:
     return Binary(op, a, b)
 
 
+@lru_cache(1 << 14)
 def simplify(expr: Expr) -> Expr:
     """An index expression rebuilt in the canonical form, its operands first."""
     if isinstance(expr, Load):

@@ -3,6 +3,9 @@
 Statements run in the order of the text. The instances of a tile are independent, so they run
 together, one lane each: a coordinate is an array over the lanes, a condition is a mask, and a
 statement of the body runs for all lanes before the next one does. Outside a tile there is one lane.
+A loop whose iterations touch nothing of each other (`independent.py`) runs as lanes as well, which
+changes no result; a program that breaks is run again, one iteration after the other, so that the
+refusal names the first one.
 
 A lane that is masked off reads nothing and writes nothing. Every other access is checked against
 the extents of its buffer, and what is read before it is written is NaN (for integers a pattern of
@@ -38,6 +41,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
+from offcut.core.independent import independent
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Alloc,
@@ -55,6 +59,7 @@ from offcut.core.program import (
     Tile,
     walk,
 )
+from offcut.core.strided import distinct, strided
 from offcut.errors import CallError, InternalError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -64,6 +69,8 @@ _GIVEN = (Kind.INPUT, Kind.CONSTANT)
 _RESULTS = (Kind.OUTPUT, Kind.INOUT)
 _POISON_BYTE = 0xA5
 _MAX_LANES = 1 << 22  # a larger tile runs in slices of its first axis
+_MAX_ITERATIONS = 1 << 14  # of loops that run together
+_MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -121,9 +128,19 @@ def run(
     known = _sizes(program, arrays, dict(sizes or {}))
     _check_choice(program, choose)
     with np.errstate(all="ignore"):
-        machine = _Machine(program, arrays, known, choose)
-        machine.block(program.body, _lane(known))
+        try:
+            machine = _Machine(program, _own(program, arrays), known, choose, together=True)
+            machine.block(program.body, _lane(known))
+        except InternalError:
+            machine = _Machine(program, _own(program, arrays), known, choose)
+            machine.block(program.body, _lane(known))
     return {b.name: machine.memory[b.name] for b in program.buffers if b.kind in _RESULTS}
+
+
+def _own(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
+    """`arrays` with a copy of each that the program updates."""
+    updated = {buffer.name for buffer in program.buffers if buffer.kind is Kind.INOUT}
+    return {name: a.copy() if name in updated else a for name, a in arrays.items()}
 
 
 def _arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
@@ -160,8 +177,6 @@ def _arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, 
                 at=_declared(buffer),
                 because=f"it has {len(buffer.shape)} axes, not {array.ndim}",
             )
-        if buffer.kind is Kind.INOUT:
-            arrays[name] = array.copy()
     return arrays
 
 
@@ -330,8 +345,24 @@ class _Lanes:
         return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """What a buffer holds for a while: from `starts` on, `extents` elements, by axis.
+
+    lanes  how many trailing axes of the lanes have a window of their own; they are the trailing axes
+           of the memory, and of starts and extents
+    """
+
+    starts: tuple[Array, ...]
+    extents: tuple[Array, ...]
+    lanes: int
+
+
 class _Machine:
-    """The memory of one run, and what statements do to it."""
+    """The memory of one run, and what statements do to it.
+
+    together  run the iterations of independent loops as lanes
+    """
 
     def __init__(
         self,
@@ -339,11 +370,14 @@ class _Machine:
         arrays: dict[str, Array],
         sizes: dict[str, int],
         choose: Chooser | None,
+        together: bool = False,
     ) -> None:
         self.program, self.choose = program, choose
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
+        self.kinds = {buffer.name: buffer.kind for buffer in program.buffers}
         self.memory = dict(arrays)
-        self.origins: dict[str, tuple[int, ...]] = {}
+        self.windows: dict[str, _Window] = {}
+        self.together: dict[int, bool] | None = {} if together else None
         self.running: Stmt | None = None
         for name, buffer in self.buffers.items():
             if name not in arrays:
@@ -407,29 +441,69 @@ class _Machine:
         lo, hi = self.value(stmt.lo, lanes), self.value(stmt.hi, lanes)
         alike = lo.ndim == 0 and hi.ndim == 0
         first, last = (int(lo), int(hi)) if alike else _range_of(lo, hi, lanes)
+        if alike and last - first > 1 and self.independent(stmt):
+            self.iterations(stmt, first, last, lanes)
+            return
         for step in range(first, last):
             at = np.asarray(step, np.int64)
             here = lanes if alike else lanes.where((lo <= at) & (at < hi))
             self.block(stmt.body, here.let(stmt.iter, at))
 
+    def independent(self, stmt: For) -> bool:
+        """Whether the iterations of `stmt` run as lanes."""
+        if self.together is None:
+            return False
+        if id(stmt) not in self.together:
+            self.together[id(stmt)] = independent(stmt, self.kinds)
+        return self.together[id(stmt)]
+
+    def iterations(self, stmt: For, first: int, last: int, lanes: _Lanes) -> None:
+        """The iterations of an independent loop, one lane each, as many together as memory allows."""
+        volume = max((self.volume(inner, lanes) for inner in walk(stmt.body)), default=1)
+        most = min(_MAX_ITERATIONS, _MAX_WINDOWS // volume)
+        step = max(1, most // math.prod(lanes.shape))
+        axis = (-1, *(1,) * len(lanes.shape))
+        for begin in range(first, last, step):
+            values = np.arange(begin, min(begin + step, last), dtype=np.int64)
+            if len(values) == 1:
+                self.block(stmt.body, lanes.let(stmt.iter, values[0]))
+                continue
+            together = lanes.let(stmt.iter, values.reshape(axis))
+            self.block(stmt.body, replace(together, shape=(len(values), *lanes.shape)))
+
+    def volume(self, stmt: Stmt, lanes: _Lanes) -> int:
+        """About how many elements one iteration holds at once in `stmt`, a window or a tile."""
+        extents: list[Expr] = []
+        if isinstance(stmt, Alloc):
+            extents = [extent for _, extent in stmt.axes]
+        elif isinstance(stmt, Tile):
+            extents = [axis.extent for axis in stmt.axes]
+        found = 1
+        for extent in extents:
+            known = variables(extent) <= set(lanes.values)
+            found *= max(1, int(np.max(self.value(extent, lanes)))) if known else 64
+        return found
+
     def window(self, stmt: Alloc, lanes: _Lanes) -> None:
-        """Run the body of `stmt` with poisoned memory of its own for its buffer."""
+        """Run the body of `stmt` with poisoned memory for its buffer, of its own for each lane."""
         buffer = self.buffers.get(stmt.buffer)
-        alone = lanes.shape == () and buffer is not None and buffer.kind is Kind.LOCAL
+        alone = lanes.own is None and buffer is not None and buffer.kind is Kind.LOCAL
         if buffer is None or not alone or len(stmt.axes) != len(buffer.shape):
             raise self.broken(
                 f"no window of {stmt.buffer} can be here", lanes, (0,) * len(lanes.shape)
             )
-        origin = tuple(int(self.value(start, lanes)) for start, _ in stmt.axes)
-        shape = tuple(max(0, int(self.value(extent, lanes))) for _, extent in stmt.axes)
-        kept, around = self.memory[buffer.name], self.origins.get(buffer.name)
-        self.memory[buffer.name] = _poisoned(shape, buffer.dtype)
-        self.origins[buffer.name] = origin
+        zero = np.asarray(0, np.int64)
+        starts = tuple(self.value(start, lanes) for start, _ in stmt.axes)
+        extents = tuple(self.value(extent, lanes) for _, extent in stmt.axes)
+        shape = tuple(max(0, _range_of(zero, extent, lanes)[1]) for extent in extents)
+        kept, around = self.memory[buffer.name], self.windows.get(buffer.name)
+        self.memory[buffer.name] = _poisoned((*shape, *lanes.shape), buffer.dtype)
+        self.windows[buffer.name] = _Window(starts, extents, len(lanes.shape))
         self.block(stmt.body, lanes)
         self.memory[buffer.name] = kept
-        del self.origins[buffer.name]
+        del self.windows[buffer.name]
         if around is not None:
-            self.origins[buffer.name] = around
+            self.windows[buffer.name] = around
 
     def tile(self, stmt: Tile, lanes: _Lanes) -> None:
         starts = [self.value(axis.start, lanes) for axis in stmt.axes]
@@ -495,7 +569,19 @@ class _Machine:
         if buffer is None or buffer.kind in _GIVEN or value.dtype != numpy_dtype(buffer.dtype):
             what = f"cannot store {value.dtype} into {stmt.buffer}"
             raise self.broken(what, lanes, (0,) * len(lanes.shape))
-        memory, index = self.element(stmt.buffer, stmt.index, lanes)
+        memory, parts = self.element(stmt.buffer, stmt.index, lanes)
+        view = self.view(stmt.buffer, memory, parts, lanes) if 0 not in memory.shape else None
+        if view is not None and distinct(view, lanes.shape):
+            if np.may_share_memory(value, memory):
+                value = value.copy()
+            if stmt.reduce is None:
+                np.copyto(view, value, where=lanes.mask)
+            elif lanes.mask.all():
+                _REDUCE[stmt.reduce](view, value, out=view)
+            else:
+                _REDUCE[stmt.reduce](view, value, out=view, where=lanes.mask)
+            return
+        index = self.spread(stmt.buffer, parts, lanes)
         mask = np.broadcast_to(lanes.mask, lanes.shape)
         running = slice(None) if mask.all() else mask.ravel()
         where = np.zeros((), np.int64)
@@ -584,29 +670,55 @@ class _Machine:
         memory, parts = self.element(name, index, lanes)
         if 0 in memory.shape:
             return np.zeros((), memory.dtype)
-        return np.asarray(memory[parts])
+        view = self.view(name, memory, parts, lanes)
+        return view if view is not None else np.asarray(memory[self.spread(name, parts, lanes)])
 
     def element(
         self, name: str, index: tuple[Expr, ...], lanes: _Lanes
     ) -> tuple[Array, tuple[Array, ...]]:
         """The array that holds a buffer for these lanes, and the indices into it, all inside."""
-        whole = self.memory.get(name)
-        if whole is None or whole.ndim != len(index):
+        whole, window = self.memory.get(name), self.windows.get(name)
+        if whole is None or whole.ndim - (window.lanes if window else 0) != len(index):
             what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
             raise self.broken(what, lanes, (0,) * len(lanes.shape))
         parts = [self.value(part, lanes) for part in index]
-        if name in self.origins:
-            parts = [p - o for p, o in zip(parts, self.origins[name], strict=True)]
-        axes = range(len(parts))
-        inside = tuple(self.inside(name, parts[k], whole.shape[k], lanes, parts) for k in axes)
+        extents: tuple[int | Array, ...] = whole.shape
+        if window is not None:
+            parts = [part - start for part, start in zip(parts, window.starts, strict=True)]
+            extents = window.extents
         copy = (lanes.own or {}).get(name)
-        if copy is None:
-            return whole, inside
+        inside = tuple(
+            self.inside(name, part, extents[k], lanes, parts) for k, part in enumerate(parts)
+        )
+        return whole if copy is None else copy, inside
+
+    def view(
+        self, name: str, memory: Array, parts: tuple[Array, ...], lanes: _Lanes
+    ) -> Array | None:
+        """The elements as a view of the memory that holds them, broadcastable to the lanes."""
+        window = self.windows.get(name)
+        if name in (lanes.own or {}):
+            return None
+        return strided(memory, parts, lanes.shape, window.lanes if window else 0)
+
+    def spread(self, name: str, parts: tuple[Array, ...], lanes: _Lanes) -> tuple[Array, ...]:
+        """Indices into the memory that holds a buffer, those of the lanes that own a part of it too."""
+        window = self.windows.get(name)
+        if window is not None:
+            own = lanes.shape[len(lanes.shape) - window.lanes :]
+            return (*parts, *np.ogrid[tuple(slice(extent) for extent in own)])
+        if name not in (lanes.own or {}):
+            return parts
         owners = lanes.shape[len(lanes.shape) - lanes.owners :]
-        return copy, (*np.ogrid[tuple(slice(extent) for extent in owners)], *inside)
+        return (*np.ogrid[tuple(slice(extent) for extent in owners)], *parts)
 
     def inside(
-        self, name: str, part: Array, extent: int, lanes: _Lanes, parts: list[Array] | None = None
+        self,
+        name: str,
+        part: Array,
+        extent: int | Array,
+        lanes: _Lanes,
+        parts: list[Array] | None = None,
     ) -> Array:
         """`part`, which lies in ``0:extent`` at every running lane; 0 at others that do not."""
         outside = (part < 0) | (part >= extent)
@@ -616,7 +728,8 @@ class _Machine:
         if lane is None:
             return np.where(outside, 0, part)
         element = [int(np.broadcast_to(p, lanes.shape)[lane]) for p in parts or [part]]
-        shape = "" if parts is None else f" of shape {self.memory[name].shape}"
+        whole = () if parts is None else self.memory[name].shape[: len(parts)]
+        shape = "" if parts is None else f" of shape {whole}"
         text = ", ".join(map(str, element))
         raise self.broken(f"[{text}] is outside {name}{shape}", lanes, lane)
 

@@ -32,6 +32,8 @@ class Microkernel:
     predicates  axes along which a lane may be off: it reads nothing and writes nothing
     packed      the operand that may be packed, in panels of `panel` columns, zero past the extent
     features    what the hardware must have
+    reset       the instruction that starts its reduction, where that is one of its own
+    update      likewise the one that adds a step to what was started
     """
 
     name: str
@@ -43,6 +45,8 @@ class Microkernel:
     packed: str
     panel: int
     features: frozenset[str] = frozenset()
+    reset: str | None = None
+    update: str | None = None
 
     @property
     def max_rows(self) -> int:

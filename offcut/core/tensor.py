@@ -560,7 +560,7 @@ def compute(
     """
     _checked_name("compute", name)
     extents = _shape("compute", name, shape)
-    names = _axis_names(fn, name, axes, len(extents))
+    names = axis_names(fn, name, axes, len(extents))
     own = tuple(Axis(n, extent) for n, extent in zip(names, extents, strict=True))
     value = fn(*(Value(Var(axis.name), (), (axis,)) for axis in own))
     if not isinstance(value, Value):
@@ -585,20 +585,24 @@ def compute(
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _axis_names(
-    fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int
+def axis_names(
+    fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int, op: str = "compute"
 ) -> tuple[str, ...]:
+    """The names of the axes of `name`: `axes`, else the parameters of `fn`; `op` is the user's call.
+
+    Raises DescribeError where they are no names, or not `rank` different ones.
+    """
     if not callable(fn):
         raise DescribeError(
-            "compute",
-            f"cannot compute with {fn!r}",
+            op,
+            f"cannot {op} with {fn!r}",
             at=f"tensor {name}",
             because="it is not a function of the axes",
-            help=("compute((n,), lambda i: A[i] + 1.0)",),
+            help=(f"{op}({'(n,)' if op == 'compute' else name}, lambda i: A[i] + 1.0)",),
         )
     if axes is not None and not isinstance(axes, Sequence):
         raise DescribeError(
-            "compute",
+            op,
             f"cannot take axes={axes!r}",
             at=f"tensor {name}",
             because="axes are a tuple of names",
@@ -607,7 +611,7 @@ def _axis_names(
     parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
     if axes is None and any(p.kind not in _POSITIONAL for p in parameters):
         raise DescribeError(
-            "compute",
+            op,
             "cannot name the axes",
             at=f"tensor {name}",
             because="the function's parameters are not all plain names",
@@ -616,16 +620,16 @@ def _axis_names(
     names = tuple(axes) if axes is not None else tuple(p.name for p in parameters)
     if len(names) != rank:
         raise DescribeError(
-            "compute",
+            op,
             f"cannot give {rank} axes the names {', '.join(names) or '(none)'}",
             at=f"tensor {name}",
             because=f"the shape has {rank} extents and the function {len(names)} parameters",
         )
     for axis in names:
-        _checked_name("compute", axis)
+        _checked_name(op, axis)
     if len(set(names)) != len(names):
         raise DescribeError(
-            "compute",
+            op,
             f"cannot name axes {names}",
             at=f"tensor {name}",
             because="a name is repeated",

@@ -2,18 +2,22 @@
 
 from offcut.partition.cut import (
     GroupCut,
+    Tiles,
     all_matches,
     axis_named,
-    check_legal,
+    checked_request,
     cut,
     cut_group,
+    partition_of,
     program_of,
     prove,
     strategy_named,
 )
+from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
-from offcut.partition.pieces import Partition, Piece
+from offcut.partition.pieces import LoopPiece, Partition, Piece, Users
+from offcut.partition.programs import cut_program
 from offcut.partition.prove import (
     Certificate,
     Theorem,
@@ -21,31 +25,43 @@ from offcut.partition.prove import (
     interval_text,
     owned_set,
 )
-from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.partition.separate import COPIES, separate
+from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
 
 __all__ = [
+    "COPIES",
+    "SEQUENCES",
     "AxisCut",
     "Certificate",
     "GroupCut",
+    "LoopCut",
+    "LoopPiece",
     "Match",
     "Partition",
     "Piece",
+    "Price",
     "Segment",
     "Strategy",
     "Theorem",
+    "Tiles",
+    "Users",
     "all_matches",
     "axis_named",
     "check_divides",
-    "check_legal",
     "check_program",
+    "checked_request",
     "cut",
     "cut_group",
+    "cut_program",
     "interval_text",
     "matches",
     "owned_set",
+    "partition_of",
     "program_of",
     "prove",
     "segments",
+    "separate",
+    "sequence",
     "strategy_named",
 ]

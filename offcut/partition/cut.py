@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Names, Stage, StageAxis
+from offcut.core.expr import Compare, Select, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
+from offcut.core.source import source
 from offcut.errors import PartitionError
+from offcut.partition.loops import LoopCut, Price, check_keeps_reduction, cover, tiles_alike
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut, Cover, nest
-from offcut.partition.pieces import Partition, Piece
+from offcut.partition.pieces import Partition, Piece, Users
+from offcut.partition.programs import cut_program
 from offcut.partition.prove import Certificate, Theorem, check_axis, check_divides
+from offcut.partition.separate import COPIES
 from offcut.partition.strategies import Segment, Strategy, segments
 from offcut.polyhedral import (
     Space,
@@ -26,8 +31,7 @@ from offcut.polyhedral import (
     stage_sets,
 )
 
-# A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
-ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
+Tiles = int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,25 @@ class GroupCut:
 
 def cut(
     computation: Computation,
-    tile: Mapping[str, int],
+    tile: Mapping[str, Tiles],
     tail: Mapping[str, str] | str,
     microkernels: Sequence[Microkernel],
+    price: Price = tiles_alike,
+    copies: int = COPIES,
 ) -> Partition:
     """`computation` with the axes in `tile` cut, and no other.
 
-    tile   the largest tile by axis, in iterations; an axis is ``j``, or ``C.j`` where two have it
+    tile   the largest tile by axis, in iterations, or one for each level, outermost first; an axis
+           is ``j``, or ``C.j`` where two have it
     tail   what to do with the partial tile, by axis, or one strategy for all; ``cut`` by default
+    price   predicted seconds of a sequence of tiles, by which ``mix`` chooses
+    copies  stores that separating conditions may make of one
 
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     wanted = _resolve(computation, tile, tail)
+    if _wants_loops(computation, wanted.values()):
+        return _cut_as_loops(computation, wanted, microkernels, price, copies)
     cuts: list[GroupCut] = []
     for position, group in enumerate(computation.groups):
         lead = group[0]
@@ -71,7 +82,51 @@ def cut(
     theorems = prove(computation, cuts)
     body = tuple(stmt for body, _ in parts for stmt in body)
     pieces = tuple(piece for _, found in parts for piece in found)
-    return Partition(computation, pieces, program_of(computation, body), theorems)
+    return partition_of(computation, pieces, program_of(computation, body), theorems)
+
+
+def partition_of(
+    computation: Computation, pieces: tuple[Piece, ...], loops: Program, theorems: Certificate
+) -> Partition:
+    """The partition of a described computation."""
+    return Partition(
+        source=source(computation),
+        pieces=pieces,
+        loops=loops,
+        certificate=theorems,
+        users=Users(computation.size_names, computation.labels),
+        computation=computation,
+    )
+
+
+def _wants_loops(computation: Computation, choices: Iterable[LoopCut]) -> bool:
+    """Whether the cut is one of loops: it has conditions to separate, levels, or mixed sequences."""
+    asked = any(
+        isinstance(node, Compare | Select)
+        for group in computation.groups
+        for stage in group
+        for node in walk(stage.value)
+    )
+    return asked or any(len(c.tiles) > 1 or c.strategy is Strategy.MIX for c in choices)
+
+
+def _cut_as_loops(
+    computation: Computation,
+    wanted: Mapping[tuple[int, str], LoopCut],
+    microkernels: Sequence[Microkernel],
+    price: Price,
+    copies: int,
+) -> Partition:
+    space = space_of(computation)
+    theorems: dict[Theorem, None] = {}
+    for group in computation.groups:
+        for stage in group:
+            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
+    homes = {home: computation.groups[home][0].buffer for home, _ in wanted}
+    users = Users(computation.size_names, computation.labels)
+    loops = {f"{homes[home]}.{axis}": choice for (home, axis), choice in wanted.items()}
+    made = cut_program(source(computation), loops, microkernels, price, users, copies)
+    return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
 
 
 def program_of(computation: Computation, body: tuple[Stmt, ...]) -> Program:
@@ -109,7 +164,7 @@ def cut_group(
         parts = segments(one.strategy, extents[one.axis], one.tile)
         along.append([(one.axis, segment) for segment in parts])
     pieces = tuple(
-        Piece(space, lead, (*region.segments, *reduced), region.microkernel)
+        Piece((*region.segments, *reduced), region.microkernel, space, lead)
         for region in made.regions
         for reduced in product(*along)
     )
@@ -117,25 +172,8 @@ def cut_group(
 
 
 def _cover(found: Match | None) -> Cover:
-    """The microkernel's name wherever one of its tiles holds every tile of these heights, and it has
-    a predicate on every axis with lanes that are off.
-    """
-
-    def cover(heights: Mapping[str, tuple[int, int]], masked: frozenset[str]) -> str | None:
-        if found is None or found.columns not in (None, *heights):
-            return None
-        axes = {found.rows: found.microkernel.rows, found.columns: found.microkernel.columns}
-        if any(axes.get(axis) not in (None, *found.microkernel.predicates) for axis in masked):
-            return None
-        low, high = heights.get(found.rows, (1, 1)) if found.rows is not None else (1, 1)
-        kernel = found.microkernel
-        columns = heights[found.columns][1] if found.columns is not None else 1
-        fits = high <= kernel.max_rows and all(
-            kernel.columns_for(rows) >= columns for rows in range(max(low, 1), high + 1)
-        )
-        return kernel.name if fits else None
-
-    return cover
+    """The microkernel's name wherever it covers a tile; None where nothing does."""
+    return lambda heights, masked: None if found is None else cover(found, heights, masked)
 
 
 def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
@@ -145,15 +183,7 @@ def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
     theorems: dict[Theorem, None] = {}
     for one in cuts:
         for stage in one.group:
-            check_extents(computation, space, stage)
-            check_fits(computation, stage)
-            sets = stage_sets(space, stage)
-            check_in_bounds(computation, space, sets)
-            check_parallel(sets)
-            of = stage.label
-            theorems[Theorem("in bounds", "every access lies inside its tensor", of)] = None
-            theorems[Theorem("int64", "index arithmetic stays within 2^62", of)] = None
-            theorems[Theorem("order kept", "dependences run along the reduction only", of)] = None
+            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
         lead = one.group[0]
         axes = {axis.name: axis for axis in (*lead.axes, *lead.reduce_axes)}
         for axis_cut in (*one.cuts, *one.reduce_cuts):
@@ -161,6 +191,21 @@ def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
             reduced = axis in lead.reduce_axes
             theorems |= dict.fromkeys(_prove_axis(space, names, lead, axis, axis_cut, reduced))
     return Certificate(tuple(theorems))
+
+
+def _prove_stage(computation: Computation, space: Space, stage: Stage) -> tuple[Theorem, ...]:
+    """What holds of a stage however it is cut."""
+    check_extents(computation, space, stage)
+    check_fits(computation, stage)
+    sets = stage_sets(space, stage)
+    check_in_bounds(computation, space, sets)
+    check_parallel(sets)
+    of = stage.label
+    return (
+        Theorem("in bounds", "every access lies inside its tensor", of),
+        Theorem("int64", "index arithmetic stays within 2^62", of),
+        Theorem("order kept", "dependences run along the reduction only", of),
+    )
 
 
 def _prove_axis(
@@ -172,7 +217,7 @@ def _prove_axis(
     reduced: bool,
 ) -> list[Theorem]:
     at = f"axis {lead.label}.{axis.label}"
-    check_legal(lead, asked.strategy, reduced, at=at)
+    check_keeps_reduction(at, asked.strategy, lead.reducer if reduced else None)
     by_height = [(tile, heights) for _, tile, heights in asked.by_height]
     alone = [(asked.tile, asked.heights)]
     found: list[Theorem] = []
@@ -192,42 +237,35 @@ def _prove_axis(
     return found
 
 
-def check_legal(lead: Stage, strategy: Strategy, reduced: bool, *, at: str) -> None:
-    """Refuse a strategy that would change a reduction.
-
-    Theorem: a tile of a reduction axis runs every term once, in ascending order; only for max and
-    min, which are idempotent, may a term be met again (``shift``).
-    """
-    idempotent = lead.reducer in ("max", "min")
-    if not reduced or strategy in ON_REDUCTIONS or (strategy is Strategy.SHIFT and idempotent):
-        return
-    because = "tiles of a reduction are added in order, and all of one height but the last"
-    if strategy is Strategy.SHIFT:
-        because = f"the last tile would add terms again: {lead.reducer} is not idempotent"
-    allowed = [s.value for s in ON_REDUCTIONS] + (["shift"] if idempotent else [])
-    raise PartitionError(
-        "partition",
-        f'cannot take tail="{strategy.value}" on a reduction',
-        at=at,
-        because=because,
-        help=(f"a reduction axis takes {', '.join(allowed)}",),
-    )
+def _axis_cut(axis: StageAxis, choice: LoopCut) -> AxisCut:
+    return AxisCut(axis.name, choice.strategy, choice.tiles[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    tile: int
-    strategy: Strategy
+def checked_tiles(name: str, given: object) -> tuple[int, ...]:
+    """The tiles of an axis by level, outermost first; refused where they do not nest."""
+    sizes = given if isinstance(given, tuple | list) else (given,)
+    for size in sizes or (given,):
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
+            raise PartitionError(
+                "partition",
+                f"cannot cut {name} by {size!r}",
+                at=f"axis {name}",
+                because="a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
+            )
+    for outer, inner in pairwise(sizes):
+        if outer % inner:
+            raise PartitionError(
+                "partition",
+                f"cannot cut {name} by {outer} and then by {inner}",
+                at=f"axis {name}",
+                because=f"{outer} is no multiple of {inner}: every outer tile would have a tail",
+                help=(f'tile={{"{name}": ({-(-outer // inner) * inner}, {inner})}}',),
+            )
+    return tuple(sizes)
 
 
-def _axis_cut(axis: StageAxis, choice: _Choice) -> AxisCut:
-    return AxisCut(axis.name, choice.strategy, choice.tile)
-
-
-def _resolve(
-    computation: Computation, tile: Mapping[str, int], tail: Mapping[str, str] | str
-) -> dict[tuple[int, str], _Choice]:
-    """(group, axis) -> choice, from the user's names."""
+def checked_request(tile: Mapping[str, Tiles], tail: Mapping[str, str] | str) -> dict[str, LoopCut]:
+    """How each axis is to be cut, by the name that the user gave."""
     for what, given in (("tile", tile), ("tail", tail)):
         if not isinstance(given, Mapping) and not (what == "tail" and isinstance(given, str)):
             raise PartitionError(
@@ -237,9 +275,7 @@ def _resolve(
                 help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
             )
     tails = dict.fromkeys(tile, tail) if isinstance(tail, str) else dict(tail)
-    found: dict[tuple[int, str], _Choice] = {}
-    for name in [*tile, *(extra for extra in tails if extra not in tile)]:
-        home = axis_named(computation, name)
+    for name in tails:
         if name not in tile:
             raise PartitionError(
                 "partition",
@@ -248,14 +284,24 @@ def _resolve(
                 because="no tile is given for it, so it is not cut",
                 help=(f'tile={{"{name}": 16}}',),
             )
-        size = tile[name]
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
-            raise PartitionError(
-                "partition",
-                f"cannot cut {name} by {size!r}",
-                at=f"axis {name}",
-                because="a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
-            )
+    return {
+        name: LoopCut(
+            checked_tiles(name, size), strategy_named(tails.get(name, "cut"), at=f"axis {name}")
+        )
+        for name, size in tile.items()
+    }
+
+
+def _resolve(
+    computation: Computation, tile: Mapping[str, Tiles], tail: Mapping[str, str] | str
+) -> dict[tuple[int, str], LoopCut]:
+    """(group, axis) -> choice, from the user's names."""
+    if isinstance(tail, Mapping) and isinstance(tile, Mapping):
+        for name in [*tile, *tail]:
+            axis_named(computation, name)
+    found: dict[tuple[int, str], LoopCut] = {}
+    for name, choice in checked_request(tile, tail).items():
+        home = axis_named(computation, name)
         if home in found:
             raise PartitionError(
                 "partition",
@@ -263,7 +309,7 @@ def _resolve(
                 at=f"axis {name}",
                 because="two of the names given are this axis",
             )
-        found[home] = _Choice(size, strategy_named(tails.get(name, "cut"), at=f"axis {name}"))
+        found[home] = choice
     return found
 
 

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from offcut.core import interpreter
 from offcut.core.computation import Computation, Stage
 from offcut.core.expr import Expr
 from offcut.core.printer import format_expr
-from offcut.core.program import Form, Kind, Program, Role
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Role,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    walk,
+)
 from offcut.partition.prove import Certificate, interval_text
 from offcut.partition.strategies import Segment
-from offcut.polyhedral import Set, Space
+from offcut.polyhedral import Run, Set, Space, runs
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of an iteration domain that is executed in one way.
+class _Cut:
+    """What the pieces of every program share.
 
     segments     (axis, segment) of every axis that is cut
     microkernel  the one that covers its tiles; None where plain vector loops do
     """
 
-    space: Space
-    stage: Stage
     segments: tuple[tuple[str, Segment], ...]
     microkernel: str | None
 
     @property
     def roles(self) -> dict[str, Role]:
         """Body or tail, by axis."""
-        return {self._label(axis): segment.role for axis, segment in self.segments}
+        return {self.label_of(axis): segment.role for axis, segment in self.segments}
 
     @property
     def role(self) -> str:
@@ -44,7 +56,7 @@ class Piece:
     @property
     def tile(self) -> dict[str, int]:
         """The largest extent of its tiles, by axis."""
-        return {self._label(axis): segment.heights[1] for axis, segment in self.segments}
+        return {self.label_of(axis): segment.heights[1] for axis, segment in self.segments}
 
     @property
     def form(self) -> Form:
@@ -52,10 +64,22 @@ class Piece:
         forms = {segment.form for _, segment in self.segments}
         return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
 
+    def label_of(self, axis: str) -> str:
+        """What the user calls an axis."""
+        return axis
+
+
+@dataclass(frozen=True)
+class Piece(_Cut):
+    """A part of the iteration domain of a described stage that is executed in one way."""
+
+    space: Space
+    stage: Stage
+
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """``lo, hi`` of the owned coordinates, by axis; in the sizes and in bounded values."""
-        return {self._label(axis): segment.owned for axis, segment in self.segments}
+        return {self.label_of(axis): segment.owned for axis, segment in self.segments}
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -72,9 +96,10 @@ class Piece:
         """What actually runs: repeated and padded instances too."""
         return self._instances({axis: segment.executed for axis, segment in self.segments})
 
-    def _label(self, name: str) -> str:
+    def label_of(self, axis: str) -> str:
+        """What the user calls an axis."""
         axes = (*self.stage.axes, *self.stage.reduce_axes)
-        return next(axis.label for axis in axes if axis.name == name)
+        return next(a.label for a in axes if a.name == axis)
 
     def _instances(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Set:
         cut = dict(self.segments)
@@ -99,42 +124,214 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A computation cut into pieces, as a loop program, with its proof.
+class LoopPiece(_Cut):
+    """A part of a loop program that is executed in one way.
 
-    pieces   every part of every stage's domain
-    loops    the loop program; ``str(partition)`` is its text
+    path       the statement that runs the instances of one tile, last, and what encloses it
+    iterators  the loops of the program that was cut; other names count tiles
     """
 
-    computation: Computation
-    pieces: tuple[Piece, ...]
+    space: Space
+    path: tuple[Stmt, ...]
+    iterators: frozenset[str]
+
+    @cached_property
+    def store(self) -> Store:
+        """The statement of it that lies in most loops."""
+        return max(self._stores(), key=lambda found: len(found[1]))[0]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the coordinates of `owned` and `executed`, by position."""
+        found = next(names for store, names in self._stores() if store is self.store)
+        return tuple(name for name in found if name in self.iterators)
+
+    @property
+    def owned(self) -> Set:
+        """The instances that this piece answers for; the pieces' sets are disjoint and covering."""
+        return self._run.owned
+
+    @property
+    def executed(self) -> Set:
+        """What actually runs: repeated and padded instances too."""
+        return self._run.times.domain()
+
+    @property
+    def ranges(self) -> dict[str, tuple[Expr, Expr]]:
+        """``lo, hi`` of the owned coordinates, by axis, counted from the start of its loop."""
+        return {axis: segment.owned for axis, segment in self.segments}
+
+    @cached_property
+    def _run(self) -> Run:
+        body: tuple[Stmt, ...] = (self.path[-1],)
+        for stmt in reversed(self.path[:-1]):
+            body = (_around(stmt, body),)
+        depth = 2 * len(self.path) + 12
+        found = runs(self.space, body, lambda store: self._names_of(store), depth)
+        mine = [run for run in found if run.store is self.store]
+        owned, times = mine[0].owned, mine[0].times
+        for run in mine[1:]:
+            owned, times = owned | run.owned, times | run.times
+        return replace(mine[0], owned=owned, times=times)
+
+    def _names_of(self, store: Store) -> tuple[str, ...]:
+        found = next((names for one, names in self._stores() if one is store), ())
+        return tuple(name for name in found if name in self.iterators)
+
+    def _stores(self) -> list[tuple[Store, tuple[str, ...]]]:
+        around: tuple[str, ...] = ()
+        for stmt in self.path[:-1]:
+            around = (*around, *_binds(stmt))
+        return _named((self.path[-1],), around)
+
+    def __str__(self) -> str:
+        parts = [f"{axis} {role.value} by {self.tile[axis]}" for axis, role in self.roles.items()]
+        return f"{self.store.buffer} {self.role}: {', '.join(parts)}; {self.microkernel or 'loops'}"
+
+
+def _named(body: tuple[Stmt, ...], around: tuple[str, ...]) -> list[tuple[Store, tuple[str, ...]]]:
+    """Every store of `body`, with the iterators around it."""
+    found: list[tuple[Store, tuple[str, ...]]] = []
+    for stmt in body:
+        if isinstance(stmt, Store):
+            found.append((stmt, around))
+        for block in blocks(stmt):
+            found += _named(block, (*around, *_binds(stmt)))
+    return found
+
+
+def _binds(stmt: Stmt) -> tuple[str, ...]:
+    """The iterators that a loop or a tile binds."""
+    match stmt:
+        case For(name):
+            return (name,)
+        case Tile(axes):
+            return tuple(axis.iter for axis in axes)
+        case _:
+            return ()
+
+
+def _around(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
+    """`stmt` with nothing but `body` inside, where that came from."""
+    match stmt:
+        case For() | Let() | Tile() | Alloc():
+            return replace(stmt, body=body)
+        case If(condition, then, _):
+            inside = any(body[0] is inner or _holds(inner, body[0]) for inner in then)
+            return If(condition, body) if inside else If(condition, (), body)
+        case Choose(options):
+            return Choose((replace(options[0], body=body),))
+        case Store():
+            return stmt
+
+
+def _holds(outer: Stmt, inner: Stmt) -> bool:
+    return any(stmt is inner for stmt in walk((outer,)))
+
+
+def _stores(program: Program) -> int:
+    return sum(isinstance(stmt, Store) for stmt in walk(program.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """What a user calls the sizes and the buffers of a program: (user's name, name in the program)."""
+
+    sizes: tuple[tuple[str, str], ...]
+    buffers: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(program: Program) -> Users:
+        """The names of a program that a user wrote."""
+        return Users(
+            tuple((size.name, size.name) for size in program.sizes),
+            tuple((buffer.name, buffer.name) for buffer in program.buffers),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large an emitted program is.
+
+    statements, lines  of its text, declarations not counted
+    copies             stores of it per store of the source
+    code_bytes         of its object code; None where no back end measures it
+    """
+
+    statements: int
+    lines: int
+    copies: float
+    code_bytes: int | None
+
+    def __str__(self) -> str:
+        code = "" if self.code_bytes is None else f", {self.code_bytes:,} bytes of object code"
+        return (
+            f"{self.statements} statements in {self.lines} lines, "
+            f"{self.copies:.3g} copies of each{code}"
+        )
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A program cut into pieces, with its proof.
+
+    source       what was asked, in plain loops
+    pieces       every part of every iteration domain
+    loops        the loop program; ``str(partition)`` is its text
+    users        the users' names
+    notes        what was decided, and what was left as it is, and why
+    computation  what was described, where a program was not given as loops
+    measure      bytes of the object code that a back end makes of `loops`
+    """
+
+    source: Program
+    pieces: tuple[Piece | LoopPiece, ...]
     loops: Program
     certificate: Certificate
+    users: Users
+    notes: tuple[str, ...] = ()
+    computation: Computation | None = None
+    measure: Callable[[Partition], int] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def size(self) -> Size:
+        """How large the emitted program and its object code are; the code is made to be measured."""
+        made, given = _stores(self.loops), _stores(self.source)
+        lines = sum(1 for _ in walk(self.loops.body))
+        code = None if self.measure is None else self.measure(self)
+        return Size(made, lines, made / max(1, given), code)
 
     def prove(self) -> Certificate:
         """What isl proved when the partition was made, and the emitted loops read back into sets.
 
         Raises PartitionError with a witness where a theorem fails.
         """
+        from offcut.partition.equivalence import check_equal
         from offcut.partition.verify import check_program
 
-        return Certificate(
-            (*self.certificate.theorems, *check_program(self.computation, self.loops))
-        )
+        if self.computation is not None:
+            proved = check_program(self.computation, self.loops)
+        else:
+            users = {inner: user for user, inner in self.users.sizes}
+            proved = check_equal(self.source, self.loops, users=users)
+        return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """The result of the reference interpreter on numpy arrays, by the users' names.
 
         Raises CallError where an input or a size does not fit.
         """
-        buffers, names = dict(self.computation.labels), dict(self.computation.size_names)
-        results = interpreter.run(
-            self.loops,
+        buffers, names = dict(self.users.buffers), dict(self.users.sizes)
+        return self.loops.run(
             {buffers.get(name, name): value for name, value in inputs.items()},
-            {names.get(name, name): value for name, value in sizes.items()},
+            **{names.get(name, name): value for name, value in sizes.items()},
         )
-        outputs = [b.name for b in self.loops.buffers if b.kind is Kind.OUTPUT]
-        return results[outputs[0]] if len(outputs) == 1 else tuple(results[o] for o in outputs)
+
+    def explain(self) -> str:
+        """What was cut, what was left as it is, and why: a paragraph."""
+        from offcut.partition.explain import explain
+
+        return explain(self)
 
     def plot(self, path: str | Path | None = None, **sizes: int) -> Any:
         """Draw the tiles of the first two cut axes at these sizes; needs the extra ``plot``.

@@ -1,97 +1,86 @@
-"""A partition drawn at given sizes: its tiles, and which of their instances run in vain.
+"""A partition drawn at given sizes: the tiles that run, and which of their instances run in vain.
 
-A panel for every stage that is cut shows the first two of its cut axes, a strip where only one is:
-an area for every piece, ruled into tiles. Bodies are blue, tails orange and green, corners purple:
-the colours are Okabe and Ito's, which the colour-blind tell apart. Hatching lies over what runs
-and is not owned (the instances that ``shift`` repeats, the lanes that ``pad`` fills), dots over the
-lanes that ``mask`` and ``guard`` switch off.
+A panel for every nest that is cut shows the plane of its first two cut axes, or of the one that is
+cut and the next; a strip where there is no other. Bodies are blue, tails orange and green, corners
+purple: the colours are Okabe and Ito's, which the colour-blind tell apart. Hatching lies over what
+runs and is not owned (the instances that ``shift`` repeats, the lanes that ``pad`` fills), dots over
+the lanes that are switched off, light stripes over the pieces of a second microkernel. Thick lines
+are those between the outer tiles of several levels.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.core.computation import Computation, Stage, StageAxis
-from offcut.core.expr import Expr
 from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
 from offcut.core.program import Form, Role
 from offcut.errors import CallError, PartitionError, TargetError
-from offcut.partition.strategies import ITER, Segment
+from offcut.partition.areas import Area, Line, minus, outline, points, strips_of
+from offcut.partition.drawn import Nest, nests, operator_of
+from offcut.partition.pieces import LoopPiece, Piece
+from offcut.partition.planes import TileShape, TooMany, first, tiles
+from offcut.partition.strategies import Segment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from offcut.partition.pieces import Partition, Piece
+    from offcut.partition.pieces import Partition
 
 _COLOURS = {
     "body": ("#0072B2", "#56B4E9", "#3C90C4", "#A6D5F2"),
     "tail": ("#E69F00", "#009E73", "#F0E442", "#D55E00"),
     "corner": ("#CC79A7", "#8C5A8C", "#E6C3D6", "#5E3A5E"),
 }
-_LINES = 100  # tiles along an axis, beyond which the lines between them would hide their colour
+_STRIPES = ("", "\\\\\\", "---", "|||", "+++")  # by microkernel
+_LIGHT = (1.0, 1.0, 1.0, 0.45)  # the colour of stripes
+_LINES = 100  # tiles side by side, beyond which the lines between them would hide their colour
 _LONGEST = 6.0  # ratio of the sides of a panel: a longer domain is drawn out of proportion
 _SIDE = 5.0  # width of a domain, in inches
-
-Interval = tuple[int, int]
-Box = tuple[Interval, Interval]
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The tiles of a segment along its axis, which follow one another; intervals are half open.
-
-    edges     where tiles begin, and where the last one ends
-    executed  what runs
-    owned     what they answer for
-    """
-
-    edges: tuple[int, ...]
-    executed: Interval
-    owned: Interval
-
-    @property
-    def tiles(self) -> Interval:
-        """From the first tile to the last, lanes that are off included."""
-        return self.edges[0], self.edges[-1]
-
-    @property
-    def extents(self) -> str:
-        """The extents of the tiles, greatest first."""
-        found = {hi - lo for lo, hi in zip(self.edges, self.edges[1:], strict=False)}
-        return "/".join(map(str, sorted(found, reverse=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is drawn in one colour: a segment on each axis drawn, of one piece or several.
+    """What is drawn in one colour: the tiles of pieces that are alike.
 
-    rows       one for each axis drawn
-    instances  owned, over all axes
+    run   the points whose instances run, `owned` those of them that count
+    off   the lanes that do not run
     """
 
     role: str
-    form: Form
-    guarded: bool
+    label: str
     microkernel: str | None
-    rows: tuple[_Row, ...]
-    instances: int
+    tiles: tuple[TileShape, ...]
+    run: Area
+    owned: Area
+    off: Area
+
+    @property
+    def count(self) -> int:
+        """How many tiles."""
+        return sum(tile.count for tile in self.tiles)
 
 
-def plot(partition: Partition, path: str | Path | None, sizes: Mapping[str, int]) -> Figure:
-    """Draw the tiles of the first two cut axes of every cut stage at `sizes`.
+def plot(
+    partition: Partition,
+    path: str | Path | None,
+    sizes: Mapping[str, int],
+    axes: Sequence[str] | None = None,
+) -> Figure:
+    """Draw the tiles that run at `sizes`, a panel for every nest that is cut.
 
     path    where to write a picture, whose format its suffix says; None: nothing is written
-    sizes   a value for every size of the computation, by the user's names
+    sizes   a value for every size of the program, by the user's names
+    axes    the axes down and across, of each nest that has both; None: its first two that are cut,
+            or the one that is, and the next
 
-    Raises TargetError without matplotlib, CallError for a size that is missing, unknown or against
-    its facts, PartitionError where no axis is cut.
+    Raises TargetError without matplotlib, CallError for a size that is missing, unknown, against
+    its facts or too large to draw, PartitionError where no axis is cut, or no nest has the axes.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise TargetError(
@@ -100,36 +89,54 @@ def plot(partition: Partition, path: str | Path | None, sizes: Mapping[str, int]
             because="matplotlib is not installed",
             help=('pip install "offcut[plot]"',),
         )
-    values = _checked(partition.computation, sizes)
-    stages = _cut_stages(partition)
+    values = _checked(partition, sizes)
+    at = ", ".join(f"{user} = {sizes[user]}" for user, _ in partition.users.sizes)
+    known = [Nest(partition, pieces, axes) for pieces in nests(partition)]
+    if not any(nest.plane for nest in known):
+        raise PartitionError(
+            "plot",
+            f"cannot draw the axes {', '.join(axes or ()) or '()'}",
+            because="a plane has one axis or two, each once, of a nest that is cut",
+            help=tuple(
+                dict.fromkeys(f"{nest.label} has {', '.join(nest.labels)}" for nest in known)
+            ),
+        )
+    try:
+        panels = [panel for nest in known if nest.plane for panel in _panels(nest, values)]
+    except TooMany:
+        raise CallError(
+            "plot",
+            f"cannot draw at {at}",
+            because="more than 200,000 tiles, or rows of them, have a shape of their own",
+            help=("a smaller size shows the same pieces",),
+        ) from None
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    pieces = {stage: [p for p in partition.pieces if p.stage == stage] for stage in stages}
-    panels = [_Panel(stage, pieces[stage], values) for stage in stages]
     heights = [panel.height for panel in panels]
-    figure = Figure(figsize=(_SIDE + 2.5, sum(heights) + 0.3), layout="constrained")
+    figure = Figure(figsize=(_SIDE + 3.2, sum(heights) + 0.3), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
-    for panel, axes in zip(panels, grid[:, 0], strict=True):
-        panel.draw(axes)
-    at = ", ".join(f"{user} = {sizes[user]}" for user, _ in partition.computation.size_names)
-    figure.suptitle(f"{partition.computation.name}{at and f' at {at}'}", weight="bold")
+    names = [panel.nest.label for panel in panels]
+    for panel, place in zip(panels, grid[:, 0], strict=True):
+        panel.draw(place, names.count(panel.nest.label) > 1)
+    figure.suptitle(f"{partition.loops.name}{at and f' at {at}'}", weight="bold")
     if path is not None:
         figure.savefig(Path(path), dpi=150)
     return figure
 
 
-def _checked(computation: Computation, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes by their names in loop programs."""
-    names = dict(computation.size_names)
-    facts = dict(zip(names, computation.sizes, strict=True))
+def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes by their names in the loop program."""
+    program, names = partition.loops, dict(partition.users.sizes)
+    declared = {size.name: size for size in program.sizes}
+    facts = {user: declared[name] for user, name in names.items()}
     for user in sizes:
         if user not in names:
             raise CallError(
                 "plot",
                 f"cannot take a size {user}",
-                because=f"{computation.name} has no such size",
+                because=f"{program.name} has no such size",
                 help=(f"sizes: {', '.join(names) or 'none'}",),
             )
     missing = [user for user in names if user not in sizes]
@@ -147,45 +154,30 @@ def _checked(computation: Computation, sizes: Mapping[str, int]) -> dict[str, in
             because = f"{user} is in {size.min}…{size.max}{multiple}"
             raise CallError("plot", f"cannot draw at {user} = {sizes[user]}", because=because)
     values = {names[user]: value for user, value in sizes.items()}
-    for fact in computation.assumptions:
+    for fact in program.assumptions:
         if not evaluate(fact, values):
             at = ", ".join(f"{user} = {sizes[user]}" for user in names)
-            because = f"{computation.name} assumes {format_expr(fact)}"
+            because = f"{program.name} assumes {format_expr(fact)}"
             raise CallError("plot", f"cannot draw at {at}", because=because)
     return values
 
 
-def _cut_stages(partition: Partition) -> list[Stage]:
-    stages = list(dict.fromkeys(piece.stage for piece in partition.pieces if piece.segments))
-    if not stages:
-        raise PartitionError(
-            "plot",
-            "cannot draw the partition",
-            because="no axis of it is cut",
-            help=('tile={"i": 14}',),
-        )
-    return stages
-
-
-def _row(segment: Segment, values: Mapping[str, int]) -> _Row | None:
-    """The tiles of `segment` of an axis that is not empty; None where it has none."""
-    known = dict(values)
-    for let in segment.lets:
-        known[let.name] = int(evaluate(let.value, known))
-    if segment.when is not None and not evaluate(segment.when, known):
-        return None
-
-    def at(expr: Expr, tile: int = 0) -> int:
-        return int(evaluate(expr, {**known, ITER.name: tile}))
-
-    owned = at(segment.owned[0]), at(segment.owned[1])
-    count = 1 if segment.count is None else at(segment.count)
-    if owned[0] >= owned[1] or count < 1:
-        return None
-    starts = [at(segment.start, tile) for tile in range(count)]
-    edges = (*starts, starts[-1] + (segment.guarded or at(segment.height)))
-    runs_whole = segment.form in (Form.SHIFT, Form.PAD)
-    return _Row(edges, (edges[0], edges[-1]) if runs_whole else owned, owned)
+def _part(piece: Piece | LoopPiece, plane: Sequence[str], found: Sequence[TileShape]) -> _Part:
+    """The tiles of a piece; what other parts ran before is not known here."""
+    segments = [segment for axis, segment in piece.segments if axis in plane]
+    pads = any(segment.form is Form.PAD for segment in segments)
+    boxes = strips_of(tile.box for tile in found if tile.lanes)
+    wanted = strips_of(strip for tile in found for strip in tile.shape)
+    run = strips_of((*boxes, *wanted)) if pads else wanted
+    return _Part(
+        role=_role(segments),
+        label=_describe(piece, segments, len(plane), found),
+        microkernel=piece.microkernel,
+        tiles=tuple(found),
+        run=run,
+        owned=wanted,
+        off=minus(boxes, run),
+    )
 
 
 def _role(segments: Sequence[Segment]) -> str:
@@ -193,180 +185,246 @@ def _role(segments: Sequence[Segment]) -> str:
     return ("body", "tail", "corner")[min(tails, 2)]
 
 
-def _length(interval: Interval) -> int:
-    return interval[1] - interval[0]
+def _describe(
+    piece: Piece | LoopPiece, segments: Sequence[Segment], axes: int, found: Sequence[TileShape]
+) -> str:
+    """Role, tile extents at these sizes, form and microkernel."""
+    each = [{extent for tile in found for extent in tile.extents[k]} for k in (0, 1)]
+    extents = " × ".join(_extents(one) for one in each[2 - axes :])
+    form = "" if piece.form is Form.FULL else f" {piece.form.value}"
+    form += " guard" if any(segment.guarded for segment in segments) else ""
+    return f"{_role(segments)} {extents}{form}: {piece.microkernel or 'loops'}"
 
 
-def _outside(box: Box, inner: Box) -> Iterator[Box]:
-    """`box` without `inner`, which lies in it, as disjoint boxes."""
-    (y0, y1), (x0, x1) = box
-    (b0, b1), (a0, a1) = inner
-    sides = ((y0, b0), (x0, x1)), ((b1, y1), (x0, x1)), ((b0, b1), (x0, a0)), ((b0, b1), (a1, x1))
-    yield from (side for side in sides if all(lo < hi for lo, hi in side))
+def _extents(found: Collection[int]) -> str:
+    """The extents of tiles, greatest first."""
+    different = sorted(found, reverse=True)
+    if len(different) > 3:
+        return f"{different[0]}…{different[-1]}"
+    return "/".join(map(str, different))
+
+
+def _panels(nest: Nest, values: Mapping[str, int]) -> list[_Panel]:
+    """One panel, or one each where the nest meets a point again: to clear it, and to add to it."""
+    whole = _Panel(nest, values)
+    return [_Panel(one, values) for one in nest.by_update()] if whole.again else [whole]
 
 
 class _Panel:
-    """One stage at given sizes."""
+    """One nest at given sizes."""
 
-    def __init__(self, stage: Stage, pieces: Sequence[Piece], values: Mapping[str, int]) -> None:
-        own = {axis.name: axis for axis in (*stage.axes, *stage.reduce_axes)}
-        extents = {name: int(evaluate(axis.extent, values)) for name, axis in own.items()}
-        cut = list(dict.fromkeys(name for piece in pieces for name, _ in piece.segments))[:2]
-        self.stage = stage
-        self.axes: list[StageAxis] = [own[name] for name in cut]
-        self.extents = [extents[name] for name in cut]
-        self.total, self.executed = math.prod(extents.values()), 0
-        parts: dict[tuple[Segment, ...], _Part] = {}
-        for piece in pieces:
-            rows = {
-                name: _row(segment, values) if extents[name] > 0 else None
-                for name, segment in piece.segments
-            }
-            found = {name: row for name, row in rows.items() if row is not None}
-            if len(found) < len(rows):
-                continue
-            rest = math.prod(extent for name, extent in extents.items() if name not in rows)
-            owned = rest * math.prod(_length(row.owned) for row in found.values())
-            self.executed += rest * math.prod(_length(row.executed) for row in found.values())
-            drawn = tuple(segment for name, segment in piece.segments if name in cut)
-            before = parts[drawn].instances if drawn in parts else 0
-            parts[drawn] = _Part(
-                role=_role(drawn),
-                form=piece.form,
-                guarded=any(segment.guarded for segment in drawn),
-                microkernel=piece.microkernel,
-                rows=tuple(found[name] for name in cut),
-                instances=before + owned,
-            )
-        self.parts = [part for part in parts.values() if part.instances]
-
-    def boxes(self, part: _Part) -> tuple[Box, Box, Box]:
-        """Tiles, executed and owned, down and across the picture; a strip is one high."""
-        rows = part.rows if len(part.rows) == 2 else (_Row((0, 1), (0, 1), (0, 1)), *part.rows)
-        down, across = rows
-        return (
-            (down.tiles, across.tiles),
-            (down.executed, across.executed),
-            (down.owned, across.owned),
-        )
-
-    @property
-    def frame(self) -> tuple[int, int]:
-        """How far down and across the domain goes."""
-        down, across = self.extents if len(self.extents) == 2 else (1, *self.extents)
-        return down, across
+    def __init__(self, nest: Nest, values: Mapping[str, int]) -> None:
+        self.nest = nest
+        self.at: dict[str, int] = {}
+        for piece in nest.pieces:
+            for name, value in first(piece, nest.plane, values).items():
+                self.at[name] = min(value, self.at.get(name, value))
+        self.again = False  # whether a point is met by pieces that update it in different ways
+        parts: dict[str, _Part] = {}
+        before: Area = ()
+        met: dict[str | None, Area] = {}
+        seen: set[tuple[str | None, tuple[TileShape, ...]]] = set()
+        for piece in nest.pieces:
+            found = tuple(tiles(piece, nest.plane, values, self.at))
+            operator = operator_of(piece)
+            if not found or (operator, found) in seen:
+                continue  # nothing runs, or the same tiles at another place of an axis not drawn
+            seen.add((operator, found))
+            part = _part(piece, nest.plane, found)
+            if any(s.form is Form.SHIFT for axis, s in piece.segments if axis in nest.plane):
+                part = replace(part, owned=minus(part.owned, before))
+            others = [strip for one, area in met.items() if one != operator for strip in area]
+            self.again = self.again or minus(part.run, others) != part.run
+            met[operator] = strips_of((*met.get(operator, ()), *part.run))
+            before = strips_of((*before, *part.run))
+            known = parts.get(part.label)
+            parts[part.label] = part if known is None else _both(known, part)
+        self.parts = [part for part in parts.values() if part.owned]
+        self.domain = strips_of(strip for part in self.parts for strip in part.owned)
+        corners = self.domain or ((0, 0, 0, 0),)
+        tops, bottoms, lefts, rights = zip(*corners, strict=True)
+        self.frame = (min(tops), max(bottoms)), (min(lefts), max(rights))
 
     @property
     def height(self) -> float:
         """Of the panel with its words, in inches: as its domain is shaped, within reason."""
-        words = 0.9 + 0.22 * (len(self.parts) + 1)
-        down, across = self.frame
-        if len(self.extents) == 1:
-            return 0.6 + words
-        ratio = down / across if down and across else 0.0
-        return _SIDE * min(max(ratio, 1 / _LONGEST), 1.2) + words
+        (top, bottom), (left, right) = self.frame
+        ratio = (bottom - top) / (right - left) if right > left else 0.0
+        tall = _SIDE * min(max(ratio, 1 / _LONGEST), 1.2) if len(self.nest.plane) == 2 else 0.6
+        return 0.9 + max(tall, 0.22 * (len(self.parts) + 2))
 
-    def draw(self, axes: Axes) -> None:
+    def draw(self, axes: Axes, ambiguous: bool) -> None:
         """Put the parts, the domain's outline, the legend and the names of the axes on `axes`."""
-        from matplotlib.patches import Patch, Rectangle
+        from matplotlib.collections import LineCollection
+        from matplotlib.patches import Patch
 
         used = dict.fromkeys(_COLOURS, 0)
+        stripes = self.stripes()
         legend: list[Patch] = []
-        reach = list(self.frame)
         wasted = off = False
+        reach = [*self.frame[0], *self.frame[1]]
+        total = points(self.domain)
         for part in self.parts:
             colours = _COLOURS[part.role]
             colour = colours[used[part.role] % len(colours)]
             used[part.role] += 1
-            tiles, executed, owned = self.boxes(part)
-            reach = [max(far, hi) for far, (_, hi) in zip(reach, tiles, strict=True)]
-            self.area(axes, owned, facecolor=colour, zorder=2)
-            for box in _outside(executed, owned):
-                wasted = True
-                self.area(axes, box, fill=False, edgecolor=colour, hatch="////", zorder=4)
-                self.area(
-                    axes, self.inside(box), fill=False, edgecolor="white", hatch="////", zorder=4
-                )
-            for box in _outside(tiles, executed):
-                off = True
-                self.area(axes, box, fill=False, edgecolor=colour, hatch="...", zorder=4)
-            self.rule(axes, part, executed)
-            share = 100 * part.instances / self.total
-            legend.append(Patch(facecolor=colour, label=f"{self.describe(part)}, {share:.3g} %"))
+            stripe = stripes[part.microkernel]
+            fill: dict[str, Any] = {"facecolor": colour, "edgecolor": _LIGHT, "hatch": stripe}
+            self.area(axes, part.owned, **fill, zorder=2)
+            idle = minus(part.run, part.owned)
+            beyond = minus(idle, self.domain)
+            hatched: dict[str, Any] = {"facecolor": "none", "hatch": "////"}
+            self.area(axes, minus(idle, beyond), **hatched, edgecolor="white", zorder=4)
+            self.area(axes, beyond, **hatched, edgecolor=colour, zorder=4)
+            over = minus(part.off, minus(part.off, self.domain))
+            dotted: dict[str, Any] = {"facecolor": "none", "hatch": "..."}
+            self.area(axes, over, **dotted, edgecolor="white", zorder=4)
+            self.area(axes, minus(part.off, over), **dotted, edgecolor=colour, zorder=4)
+            self.rule(axes, part)
+            wasted, off = wasted or bool(idle), off or bool(part.off)
+            for top, bottom, left, right in (*part.run, *part.off):
+                reach = [min(reach[0], top), max(reach[1], bottom), *reach[2:]]
+                reach[2:] = [min(reach[2], left), max(reach[3], right)]
+            share = 100 * points(part.owned) / total
+            legend.append(Patch(**fill, linewidth=0, label=f"{part.label}, {share:.3g} %"))
         marks = {"////": "executed, not owned"} if wasted else {}
         marks |= {"...": "lanes switched off"} if off else {}
         for hatch, label in marks.items():
             legend.append(Patch(fill=False, edgecolor="0.4", hatch=hatch, linewidth=0, label=label))
-        down, across = self.frame
-        axes.add_patch(
-            Rectangle((0, 0), across, down, fill=False, edgecolor="black", linewidth=1.6, zorder=6)
-        )
+        lines = outline(self.domain)
+        axes.add_collection(LineCollection(lines, colors="black", linewidths=1.6, zorder=6))
         self.scale(axes, reach)
-        axes.set_title(self.title, fontsize=10, loc="left")
+        axes.set_title(self.title(ambiguous), fontsize=9, loc="left")
         if legend:
-            axes.legend(
-                handles=legend,
-                loc="upper left",
-                bbox_to_anchor=(1.01, 1.0),
-                fontsize=8,
-                frameon=False,
-            )
+            self.explain(axes, legend)
 
-    def area(self, axes: Axes, box: Box, **style: Any) -> None:
-        from matplotlib.patches import Rectangle
+    def stripes(self) -> dict[str | None, str]:
+        """How each microkernel is told from the others; the one with most points is plain."""
+        sizes: dict[str | None, int] = {}
+        for part in self.parts:
+            sizes[part.microkernel] = sizes.get(part.microkernel, 0) + points(part.owned)
+        ordered = sorted(sizes, key=lambda name: -sizes[name])
+        return {name: _STRIPES[k % len(_STRIPES)] for k, name in enumerate(ordered)}
 
-        (top, bottom), (left, right) = box
-        if top < bottom and left < right:
-            axes.add_patch(Rectangle((left, top), right - left, bottom - top, linewidth=0, **style))
+    def area(self, axes: Axes, area: Area, **style: Any) -> None:
+        from matplotlib.collections import PolyCollection
 
-    def inside(self, box: Box) -> Box:
-        """`box` within the domain; coloured hatching would not show on the colours there."""
-        down, across = self.frame
-        (top, bottom), (left, right) = box
-        return (top, min(bottom, down)), (left, min(right, across))
+        corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)] for y0, y1, x0, x1 in area]
+        if corners:
+            made = PolyCollection(corners, linewidths=0, antialiaseds=False, **style)
+            axes.add_collection(made)
 
-    def rule(self, axes: Axes, part: _Part, executed: Box) -> None:
-        """Lines between the tiles, and around them all."""
-        (top, bottom), (left, right) = executed
-        style: dict[str, Any] = {"colors": "white", "linewidths": 0.7, "zorder": 3}
-        down, across = part.rows if len(part.rows) == 2 else (None, part.rows[0])
-        if down is not None and len(down.edges) <= _LINES:
-            axes.hlines([y for y in down.edges if top <= y <= bottom], left, right, **style)
-        if len(across.edges) <= _LINES:
-            axes.vlines([x for x in across.edges if left <= x <= right], top, bottom, **style)
+    def rule(self, axes: Axes, part: _Part) -> None:
+        """Lines around the tiles, as far as there is room for them."""
+        from matplotlib.collections import LineCollection
+
+        frames = (hi - lo for lo, hi in self.frame)
+        longest = (max(max(tile.extents[k]) for tile in part.tiles) for k in (0, 1))
+        down, across = (f <= _LINES * e for f, e in zip(frames, longest, strict=True))
+        pads = part.run != part.owned
+        lines = {
+            line
+            for tile in part.tiles
+            for line in outline((tile.box,) if pads and tile.lanes else tile.shape)
+            if (down if line[0][1] == line[1][1] else across)
+        }
+        heavy = {line for tile in part.tiles for line in _outer_lines(tile)}
+        for found, width in ((lines, 0.7), (heavy, 2.2)):
+            style: dict[str, Any] = {"colors": "white", "linewidths": width, "zorder": 3}
+            axes.add_collection(LineCollection(sorted(found), **style))
 
     def scale(self, axes: Axes, reach: Sequence[int]) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        down, across = reach
-        for ticked in (axes.xaxis, axes.yaxis):
-            ticked.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-        axes.set_xlim(-0.01 * across, 1.01 * max(across, 1))
-        axes.set_ylim(1.01 * max(down, 1), -0.01 * down)
-        names = [self.name(axis) for axis in self.axes]
-        axes.set_xlabel(names[-1])
-        if len(names) == 2:
-            axes.set_ylabel(names[0])
+        top, bottom, left, right = reach
+        (first_row, last_row), (first_column, last_column) = self.frame
+        wide, tall = 0.01 * max(right - left, 1), 0.01 * max(bottom - top, 1)
+        axes.set_xlim(left - wide, max(right, left + 1) + wide)
+        axes.set_ylim(max(bottom, top + 1) + tall, top - tall)
+        axes.set_xticks(_ticks(first_column, last_column))
+        axes.set_xlabel(self.nest.shown[-1])
+        if len(self.nest.shown) == 2:
+            axes.set_yticks(_ticks(first_row, last_row))
+            axes.set_ylabel(self.nest.shown[0])
         else:
             axes.set_yticks([])
         for side in axes.spines.values():
             side.set_visible(False)
 
-    def name(self, axis: StageAxis) -> str:
-        """The axis as the user calls it."""
-        return f"{axis.label} (reduced)" if axis in self.stage.reduce_axes else axis.label
+    def explain(self, axes: Axes, legend: Sequence[Any]) -> None:
+        """The legend: in each colour stands how many tiles it has."""
+        from matplotlib.legend_handler import HandlerPatch
+        from matplotlib.text import Text
 
-    def describe(self, part: _Part) -> str:
-        """Role, tile extents at these sizes, form and microkernel."""
-        extents = " × ".join(row.extents for row in part.rows)
-        form = "" if part.form is Form.FULL else f" {part.form.value}"
-        form += " guard" if part.guarded else ""
-        return f"{part.role} {extents}{form}: {part.microkernel or 'loops'}"
+        counts = dict(zip(legend, (_short(part.count) for part in self.parts), strict=False))
 
-    @property
-    def title(self) -> str:
-        """The stage, and how much of what runs is needed."""
-        text = f"{self.stage.label}: {self.total} instances"
-        if self.total:
-            text += f", {self.executed} executed ({self.executed / self.total:.3g} ×)"
-        return text
+        class Counted(HandlerPatch):
+            def create_artists(
+                self, legend: Any, orig_handle: Any, x: Any, y: Any, w: Any, h: Any, *rest: Any
+            ) -> Any:
+                made = list(super().create_artists(legend, orig_handle, x, y, w, h, *rest))
+                if orig_handle in counts:
+                    text = Text(w / 2 - x, h / 2 - y, counts[orig_handle], fontsize=7)
+                    text.set(ha="center", va="center_baseline", transform=rest[-1], color="black")
+                    text.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 0.8, "alpha": 0.8})
+                    made.append(text)
+                return made
+
+        axes.legend(
+            handles=legend,
+            handler_map={type(one): Counted() for one in legend},
+            handlelength=4.5,
+            handleheight=1.1,
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.0),
+            fontsize=8,
+            title="tiles · extents: microkernel, share of the points",
+            title_fontsize=8,
+            alignment="left",
+            frameon=False,
+        )
+
+    def title(self, ambiguous: bool) -> str:
+        """The nest, its ranges, and how much of what runs is needed."""
+        ranges = zip(self.nest.shown, self.frame[2 - len(self.nest.shown) :], strict=True)
+        text = f"{self.nest.label}{self.nest.operator if ambiguous else ''} over "
+        text += ", ".join(f"{name.split()[0]} in {lo}:{hi}" for name, (lo, hi) in ranges)
+        if self.at:
+            text += f" at {', '.join(f'{name} = {value}' for name, value in self.at.items())}"
+        total, run = points(self.domain), sum(points(part.run) for part in self.parts)
+        text += f": {total:,} points"
+        return f"{text}, {run:,} run ({run / total:.3g} ×)" if total else text
+
+
+def _outer_lines(tile: TileShape) -> Iterator[Line]:
+    """The sides of a tile that are sides of the larger one around it."""
+    top, bottom, left, right = tile.box
+    down, across = tile.outer
+    yield from (((left, y), (right, y)) for y in (top, bottom) if down is not None and y in down)
+    yield from (
+        ((x, top), (x, bottom)) for x in (left, right) if across is not None and x in across
+    )
+
+
+def _both(one: _Part, other: _Part) -> _Part:
+    """Parts that look alike."""
+    return replace(
+        one,
+        tiles=(*one.tiles, *other.tiles),
+        run=strips_of((*one.run, *other.run)),
+        owned=strips_of((*one.owned, *other.owned)),
+        off=strips_of((*one.off, *other.off)),
+    )
+
+
+def _short(count: int) -> str:
+    return f"{count:,}" if count < 1_000_000 else f"{count / 1e6:.3g} M"
+
+
+def _ticks(lo: int, hi: int) -> list[int]:
+    """Round coordinates between the two ends, and the ends."""
+    from matplotlib.ticker import MaxNLocator
+
+    between = MaxNLocator(nbins=8 if hi < 10_000 else 5, integer=True).tick_values(
+        lo, max(hi, lo + 1)
+    )
+    room = (0.06 if hi < 10_000 else 0.1) * (hi - lo)
+    return sorted({lo, hi, *(int(at) for at in between if lo + room < at < hi - room)})

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from offcut.core import index as ix
+from offcut.core.computation import Names
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -71,6 +72,7 @@ COPIES = 64  # stores in the separated program, per store of the source, at most
 BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
 
+_NOTHING = Compare("==", ix.const(0), ix.const(0))
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -109,16 +111,22 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """A comparison inside a loop, and the loops between: (name, lo, hi), outermost first."""
+    """A comparison inside a loop.
+
+    loops       the loops between: (name, lo, hi), outermost first
+    conditions  under which it is asked
+    """
 
     atom: Compare
-    loops: tuple[tuple[str, Expr, Expr], ...]
+    loops: tuple[tuple[str, Expr, Expr], ...] = ()
+    conditions: tuple[Expr, ...] = ()
 
 
 class _Separation:
     def __init__(self, space: Space, program: Program) -> None:
         self.space = space
         self.notes: dict[Note, None] = {}
+        self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
         self.starts = _starts(program.body)
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
@@ -157,7 +165,9 @@ class _Separation:
                 share = limit // max(1, len(options))
                 return (
                     Choose(
-                        tuple(Option(o.label, o.cost, self.block(o.body, at, share)) for o in options)
+                        tuple(
+                            Option(o.label, o.cost, self.block(o.body, at, share)) for o in options
+                        )
                     ),
                 )
             case Store():
@@ -185,38 +195,90 @@ class _Separation:
             return ()
         own = _stores(loop.body)
         if (unrolled := self.unrolled(loop)) and own * len(unrolled) <= limit:
-            return self.block(tuple(s for part in unrolled for s in part), at, limit)
-        asked = [a for a in _atoms(loop.body) if self.open(a, inner)]
+            return self.block(unrolled, at, limit)
+        asked = [a for a in _atoms(loop.body, _Inside(_NOTHING)) if self.open(a, inner)]
         outside = next((a.atom for a in asked if not self.moves(a, loop)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
         breaks = self.breaks(loop, asked, inner)
-        if breaks and own * (len(breaks) + 1) > limit:
-            shown = ", ".join(dict.fromkeys(format_expr(a.atom) for a in asked))
-            copies = f"{own * (len(breaks) + 1)} copies of its statements, {limit} are left"
-            self.note(loop.iter, f"keeps {shown}: cutting it would make {copies}")
+        if breaks and own * 2 > limit:
+            self.too_many(loop, asked, 2 * own, limit)
             breaks = []
-        if not breaks:
-            body = self.block(loop.body, inner, limit)
-            return (replace(loop, body=body),) if body else ()
-        found: list[Stmt] = []
-        room = limit - own * (len(breaks) + 1)
-        for low, high in self.parts(lo, hi, breaks, at):
-            part = at.loop(loop.iter, low, high)
-            if part.empty:
-                room += own
-                continue
-            body = self.block(loop.body, part, own + room)
-            room -= _stores(body) - own
-            if body:
-                found.append(replace(loop, lo=low, hi=high, body=body))
-        at_breaks = ", ".join(map(format_expr, breaks))
-        self.note(loop.iter, f"cut at {at_breaks}, where a condition inside changes")
-        return tuple(found)
+        if breaks:
+            return self.cut_at(loop, breaks[0], at, limit)
+        if modulus := self.modulus(loop, asked):
+            made = self.strided(loop, modulus, at)
+            if own * len(made) <= limit:
+                return self.block(made, at, limit)
+            self.too_many(loop, asked, own * len(made), limit)
+        body = self.block(loop.body, inner, limit)
+        return (replace(loop, body=body),) if body else ()
 
-    def asked_outside(
-        self, loop: For, atom: Compare, at: Facts, limit: int
-    ) -> tuple[Stmt, ...]:
+    def too_many(self, loop: For, asked: Sequence[_Inside], copies: int, limit: int) -> None:
+        """Remember a cut that is not made."""
+        shown = ", ".join(dict.fromkeys(format_expr(a.atom) for a in asked))
+        text = f"cutting it would take {copies} copies of its statements, {limit} are left"
+        self.note(loop.iter, f"keeps {shown}: {text}")
+
+    def cut_at(self, loop: For, place: Expr, at: Facts, limit: int) -> tuple[Stmt, ...]:
+        """`loop` as the part below `place` and the part from there on, each cut on."""
+        own = _stores(loop.body)
+        low = replace(loop, hi=at.extreme("min", place, loop.hi))
+        high = replace(loop, lo=at.extreme("max", loop.lo, place))
+        before = self.loop(self.pinned(low, at), at, limit - own)
+        after = self.loop(self.pinned(high, at), at, limit - max(own, _stores(before)))
+        self.note(loop.iter, f"cut at {format_expr(place)}, where a condition inside changes")
+        match before, after:
+            case (*first, For() as one), (For() as other, *last) if (
+                one.iter == other.iter == loop.iter
+                and one.body == other.body
+                and (one.hi, other.lo) == (low.hi, high.lo)
+            ):
+                return (*first, replace(one, hi=other.hi), *last)
+        return (*before, *after)
+
+    def pinned(self, loop: For, at: Facts) -> For:
+        """`loop`; where it has one iteration at most, and its number is a literal, with that number
+        in the bounds and conditions inside.
+        """
+        inside = at.loop(loop.iter, loop.lo, loop.hi)
+        if ix.literal(loop.lo) is None or not inside.holds(Compare("==", Var(loop.iter), loop.lo)):
+            return loop
+        return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
+
+    def modulus(self, loop: For, asked: Sequence[_Inside]) -> int:
+        """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none."""
+        for one in asked:
+            for node in walk(one.atom):
+                match node:
+                    case Binary("%" | "//", inner, Const(value, _)) if loop.iter in variables(
+                        inner
+                    ):
+                        if int(value) <= UNROLLED:
+                            return int(value)
+                    case _:
+                        pass
+        return 0
+
+    def strided(self, loop: For, modulus: int, at: Facts) -> tuple[Stmt, ...]:
+        """`loop` in steps of `modulus`, one copy of its body for each remainder, in order."""
+        counter = self.names.fresh(f"{loop.iter}_{modulus}")
+        extent = at.extreme("max", ix.sub(loop.hi, loop.lo), ix.const(0))
+        steps = ix.floordiv(extent, modulus)
+        body: tuple[Stmt, ...] = ()
+        rest: tuple[Stmt, ...] = ()
+        for remainder in range(modulus):
+            start = ix.add(loop.lo, remainder)
+            here = ix.add(start, ix.mul(modulus, Var(counter)))
+            body += substituted(loop.body, {loop.iter: here})
+            last = ix.add(start, ix.mul(modulus, steps))
+            left = ix.compare(">", ix.mod(extent, modulus), remainder)
+            if left != Const(0, "bool"):
+                rest += (If(left, substituted(loop.body, {loop.iter: last})),)
+        self.note(loop.iter, f"in steps of {modulus}, which a condition inside distinguishes")
+        return (For(counter, ix.const(0), steps, body), *rest)
+
+    def asked_outside(self, loop: For, atom: Compare, at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`loop` under a condition that does not depend on it, asked once."""
         own = _stores(loop.body)
         if 2 * own > limit:
@@ -225,12 +287,14 @@ class _Separation:
         negated = Compare(_NEGATED[atom.op], atom.a, atom.b)
         yes = self.statement(loop, at.where(atom), limit - own)
         no = self.statement(loop, at.where(negated), limit - _stores(yes))
+        if yes == no:
+            return yes
         self.note(loop.iter, f"asks {format_expr(atom)} outside")
         if yes:
             return (If(atom, yes, no),)
         return (If(negated, no),) if no else ()
 
-    def unrolled(self, loop: For) -> list[tuple[Stmt, ...]]:
+    def unrolled(self, loop: For) -> list[For]:
         """The iterations of a short loop whose iterator is multiplied by a size: then it is affine."""
         low, high = ix.literal(loop.lo), ix.literal(loop.hi)
         if low is None or high is None or not 1 <= high - low <= UNROLLED:
@@ -248,22 +312,28 @@ class _Separation:
         if not multiplied:
             return []
         self.note(loop.iter, "written out: it is multiplied by a size, which sets cannot express")
+        numbers = map(ix.const, range(low, high))
         return [
-            substituted(loop.body, {loop.iter: ix.const(value)}) for value in range(low, high)
+            replace(loop, lo=k, hi=ix.add(k, 1), body=substituted(loop.body, {loop.iter: k}))
+            for k in numbers
         ]
 
     def open(self, asked: _Inside, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        if not _is_index(asked.atom):
-            return False
         here = inner
         for name, lo, hi in asked.loops:
             here = here.loop(name, lo, hi)
+        for condition in asked.conditions:
+            here = here.where(condition)
         if here.empty:
             return False
-        if not here.expresses(asked.atom):
-            self.note(asked.loops[-1][0] if asked.loops else inner.names[-1],
-                      f"keeps {format_expr(asked.atom)}: it is not quasi-affine")
+        because = ""
+        if not _is_index(asked.atom):
+            because = "it depends on what is in memory"
+        elif not here.expresses(asked.atom):
+            because = "it is not quasi-affine"
+        if because:
+            self.note(here.names[-1], f"keeps {format_expr(asked.atom)}: {because}")
             return False
         return here.decide(asked.atom) is None
 
@@ -279,16 +349,24 @@ class _Separation:
             if loop.iter not in variables(one.atom):
                 continue
             for form in _as_differences(one.atom, loop.iter):
-                held, never = (
-                    _first(form, one.loops, loop.iter, least) for least in (True, False)
-                )
+                held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
                 if held is None or never is None:
+                    continue
+                if held != never and self.left_to_inner(held, never, loop, inner):
                     continue
                 between = (held, never) if self.smaller(held, never, inner) else (never, held)
                 if held == never or self.is_short(*between, loop, inner):
                     found |= dict.fromkeys(between)
         inside = [b for b in found if self.cuts(b, loop, inner)]
         return sorted(inside, key=lambda at: evaluate(at, self.sample(at)))
+
+    def left_to_inner(self, held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
+        """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
+        the loop inside that the condition depends on too can be cut instead.
+        """
+        literal = ix.literal(held) is not None and ix.literal(never) is not None
+        few = ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER)
+        return not literal and inner.holds(few)
 
     def smaller(self, a: Expr, b: Expr, at: Facts) -> bool:
         return evaluate(a, self.sample(a, b)) <= evaluate(b, self.sample(a, b))
@@ -312,16 +390,6 @@ class _Separation:
         sizes = {size.name: min(size.max, 10_000) for size in self.space.sizes}
         names = set().union(*map(variables, exprs))
         return {name: sizes.get(name, 5_000) for name in names}
-
-    def parts(
-        self, lo: Expr, hi: Expr, breaks: Sequence[Expr], at: Facts
-    ) -> Iterator[tuple[Expr, Expr]]:
-        """Bounds of the parts between breaks: disjoint, ascending, together ``lo:hi``."""
-        start = lo
-        for place in breaks:
-            yield start, at.extreme("min", place, hi)
-            start = at.extreme("max", start, place)
-        yield start, hi
 
     # -- conditions --------------------------------------------------------------------------
 
@@ -377,6 +445,19 @@ class _Separation:
         self.notes[Note(loop, text)] = None
 
 
+def _bound(program: Program) -> Iterator[str]:
+    """Every name that is taken."""
+    yield from (buffer.name for buffer in program.buffers)
+    for stmt in statements(program.body):
+        match stmt:
+            case For(name) | Let(name):
+                yield name
+            case Tile(axes):
+                yield from (axis.iter for axis in axes)
+            case _:
+                pass
+
+
 def _stores(body: Sequence[Stmt]) -> int:
     return sum(isinstance(stmt, Store) for stmt in statements(tuple(body)))
 
@@ -393,6 +474,24 @@ def _starts(body: tuple[Stmt, ...]) -> dict[str, set[str]]:
 def _is_index(atom: Compare) -> bool:
     no_loads = not any(isinstance(node, Load) for node in walk(atom))
     return no_loads and dtype_of(atom.a) == "index"
+
+
+def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
+    """`stmt` with the one value of an iterator in bounds and conditions; stores stay as they are."""
+
+    def at(expr: Expr) -> Expr:
+        return ix.folded(substitute(expr, {name: value}))
+
+    def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(_fixed(inner, name, value) for inner in body)
+
+    match stmt:
+        case For():
+            return replace(stmt, lo=at(stmt.lo), hi=at(stmt.hi), body=inside(stmt.body))
+        case If(condition, then, other):
+            return If(at(condition), inside(then), inside(other))
+        case _:
+            return stmt
 
 
 def _expressions(stmt: Stmt) -> tuple[Expr, ...]:
@@ -417,35 +516,53 @@ def _expressions(stmt: Stmt) -> tuple[Expr, ...]:
             assert_never(stmt)
 
 
-def _atoms(
-    body: Sequence[Stmt], loops: tuple[tuple[str, Expr, Expr], ...] = ()
-) -> Iterator[_Inside]:
-    """Every comparison in `body`, with ``min(a, b)`` as one, and the loops around it."""
+def _atoms(body: Sequence[Stmt], at: _Inside) -> Iterator[_Inside]:
+    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around."""
     for stmt in body:
         for expr in _expressions(stmt):
-            for node in walk(expr):
-                match node:
-                    case Compare():
-                        yield _Inside(node, loops)
-                    case Binary("min" | "max", a, b) if dtype_of(a) == "index":
-                        yield _Inside(Compare("<=", a, b), loops)
-                    case _:
-                        pass
+            yield from _compared(expr, at)
         match stmt:
             case For(name, lo, hi, inner):
-                yield from _atoms(inner, (*loops, (name, lo, hi)))
+                yield from _atoms(inner, replace(at, loops=(*at.loops, (name, lo, hi))))
             case Tile(axes, inner):
                 bounds = ((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes)
-                yield from _atoms(inner, (*loops, *bounds))
-            case If(_, then, other):
-                yield from _atoms((*then, *other), loops)
+                yield from _atoms(inner, replace(at, loops=(*at.loops, *bounds)))
+            case If(condition, then, other):
+                yield from _atoms(then, _under(at, condition))
+                yield from _atoms(other, _under(at, Logic("not", (condition,))))
             case Let() | Alloc():
-                yield from _atoms(stmt.body, loops)
+                yield from _atoms(stmt.body, at)
             case Choose(options):
                 for option in options:
-                    yield from _atoms(option.body, loops)
+                    yield from _atoms(option.body, at)
             case Store():
                 pass
+
+
+def _under(at: _Inside, condition: Expr) -> _Inside:
+    return replace(at, conditions=(*at.conditions, condition))
+
+
+def _compared(expr: Expr, at: _Inside) -> Iterator[_Inside]:
+    """The comparisons in an expression, each where it is asked."""
+    match expr:
+        case Select(condition, then, other):
+            yield from _compared(condition, at)
+            yield from _compared(then, _under(at, condition))
+            yield from _compared(other, _under(at, Logic("not", (condition,))))
+        case Logic("and" | "or" as op, args):
+            for arg in args:
+                yield from _compared(arg, at)
+                at = _under(at, arg if op == "and" else Logic("not", (arg,)))
+        case Binary("min" | "max", a, b) if dtype_of(a) == "index":
+            yield replace(at, atom=Compare("<=", a, b))
+            yield from _compared(a, at)
+            yield from _compared(b, at)
+        case _:
+            if isinstance(expr, Compare):
+                yield replace(at, atom=expr)
+            for child in children(expr):
+                yield from _compared(child, at)
 
 
 def _as_differences(atom: Compare, x: str) -> Iterator[Expr]:
@@ -484,9 +601,7 @@ def _without_floor(form: Expr, x: str) -> Expr | None:
             return None
 
 
-def _first(
-    form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: bool
-) -> Expr | None:
+def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: bool) -> Expr | None:
     """Where ``form >= 0`` changes along `x`, with the inner loops at what makes it least or greatest."""
     for name, lo, hi in reversed(loops):
         factor = dict(ix.linear(form).terms).get(Var(name), 0)

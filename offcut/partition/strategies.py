@@ -9,8 +9,9 @@ or becomes so once a `let` with a bounded range is fixed: ``balance`` has height
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
@@ -44,6 +45,19 @@ class Strategy(Enum):
 
     BALANCE = "balance"
     """Likewise · ceil(n/t) tiles of nearly equal height, no sliver · none of them is the largest."""
+
+    EVEN = "even"
+    """Likewise · the largest tile as long as it fits, the last two share what is left · three heights."""
+
+    RESIDUE = "residue"
+    """Always · the rest has a constant height in each of t versions · t copies of the code."""
+
+    VERSION = "version"
+    """Always · an extent below the tile has code of its own, without the body's · one more copy."""
+
+    MIX = "mix"
+    """Where its sequences are (ladder, balance, even) · the cheapest for the size of the call ·
+    the code of all of them."""
 
 
 # Names of other systems, once: guard is Halide's GuardWithIf, mask its Predicate and LLVM's tail
@@ -104,7 +118,14 @@ def segments(
     heights   the heights that exist, for `ladder`; None: every height up to `tile`. A cut is given
               them as a tuple that is empty for None
     """
-    found = _SEGMENTS[strategy](extent, tile, tuple(heights or ()))
+    return _nonempty(strategy, extent, tile, tuple(heights or ()))
+
+
+@lru_cache(1024)
+def _nonempty(
+    strategy: Strategy, extent: Expr, tile: int, heights: tuple[int, ...]
+) -> tuple[Segment, ...]:
+    found = _SEGMENTS[strategy](extent, tile, heights)
     return tuple(segment for segment in found if not _is_empty(segment))
 
 
@@ -322,6 +343,75 @@ def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, 
     return higher, lower
 
 
+def _single(extent: Expr, start: Expr, height: Expr, highest: int, when: Expr) -> Segment:
+    """One tile of exactly what is left from `start` on."""
+    return Segment(
+        role=Role.TAIL,
+        form=Form.FULL,
+        start=start,
+        height=height,
+        heights=(1, highest),
+        owned=(start, extent),
+        when=when,
+    )
+
+
+def _version(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    enough = ix.compare(">=", extent, tile)
+    body = replace(_body(extent, tile), when=None if enough == Const(1, "bool") else enough)
+    if tile == 1:
+        return (body,)
+    left = ix.mod(extent, tile)
+    ragged = both(enough, Compare(">", left, ix.const(0)))
+    short = both(ix.compare("<", extent, tile), ix.compare(">", extent, 0))
+    return (
+        body,
+        _single(extent, _rest(extent, tile), left, tile - 1, ragged),
+        _single(extent, ix.const(0), extent, tile - 1, short),
+    )
+
+
+def _residue(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    """Full tiles, then one tile of ``extent % tile`` instances: a literal in each version."""
+    rest, left = _rest(extent, tile), ix.mod(extent, tile)
+    tails = []
+    for height in range(1, tile):
+        when = ix.compare("==", left, height)
+        if when != Const(0, "bool"):
+            one = _single(extent, rest, ix.const(height), height, when)
+            tails.append(replace(one, heights=(height, height)))
+    return (_body(extent, tile), *tails)
+
+
+def _even(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
+    """Full tiles, but where a rest r is left over, the last t + r instances in two halves."""
+    full, left = ix.floordiv(extent, tile), ix.mod(extent, tile)
+    if tile == 1:
+        return (_body(extent, tile),)
+    ragged = Compare(">", left, ix.const(0))
+    enough = ix.compare(">=", extent, tile)
+    whole = both(enough, ix.compare("==", left, 0))
+    split = both(enough, ragged)
+    short = both(ix.compare("<", extent, tile), ix.compare(">", extent, 0))
+    shared = ix.add(left, tile)
+    first = ix.mul(tile, ix.sub(full, 1))
+    upper, lower = ix.floordiv(ix.add(shared, 1), 2), ix.floordiv(shared, 2)
+    middle = ix.add(first, upper)
+    some = (tile // 2, tile)
+    return (
+        replace(_body(extent, tile), when=whole),
+        replace(
+            _body(extent, tile),
+            count=ix.sub(full, 1),
+            owned=(ix.const(0), first),
+            when=split,
+        ),
+        replace(_single(extent, first, upper, tile, split), owned=(first, middle), heights=some),
+        replace(_single(extent, middle, lower, tile, split), heights=some),
+        _single(extent, ix.const(0), extent, tile - 1, short),
+    )
+
+
 _SEGMENTS = {
     Strategy.GUARD: _guard,
     Strategy.EXACT: _exact,
@@ -331,4 +421,48 @@ _SEGMENTS = {
     Strategy.SHIFT: _shift,
     Strategy.LADDER: _ladder,
     Strategy.BALANCE: _balance,
+    Strategy.EVEN: _even,
+    Strategy.RESIDUE: _residue,
+    Strategy.VERSION: _version,
 }
+SEQUENCES = (Strategy.LADDER, Strategy.BALANCE, Strategy.EVEN)  # that `mix` chooses from
+
+
+def sequence(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
+    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of.
+
+    extent   at least 0, in iterations
+    """
+    full, left = ix.floordiv(extent, tile), ix.mod(extent, tile)
+    one = ix.const(1)
+    some = ix.minimum(left, one)
+    match strategy:
+        case Strategy.BALANCE:
+            tiles = ix.ceildiv(extent, tile)
+            q = _quotient(extent, tiles)
+            tall = ix.sub(extent, ix.mul(q, tiles))
+            higher = ix.minimum(ix.add(q, 1), tile)
+            return ((tall, higher), (ix.sub(tiles, tall), q))
+        case Strategy.EVEN:
+            last = ix.minimum(full, some)
+            shared = ix.add(left, ix.mul(tile, last))
+            return (
+                (ix.sub(full, last), ix.const(tile)),
+                (some, ix.ceildiv(shared, 2)),
+                (last, ix.floordiv(shared, 2)),
+            )
+        case Strategy.PAD | Strategy.SHIFT | Strategy.MASK:
+            return ((ix.ceildiv(extent, tile), ix.const(tile)),)
+        case Strategy.CUT:
+            return ((full, ix.const(tile)), (left, one))
+        case Strategy.GUARD:
+            return ((extent, one),)
+        case _:
+            return ((full, ix.const(tile)), (some, left))
+
+
+def _quotient(extent: Expr, tiles: Expr) -> Expr:
+    known, count = ix.literal(extent), ix.literal(tiles)
+    if known is not None and count is not None:
+        return ix.const(known // max(count, 1))
+    return Binary("//", extent, ix.maximum(tiles, 1))

@@ -6,8 +6,10 @@ run, are compared. `Partition.prove` does it; ``OFFCUT_VERIFY=1`` does it for ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from math import prod
 
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import is_identity, neutral
@@ -30,6 +32,7 @@ from offcut.core.program import (
     For,
     Form,
     If,
+    Kind,
     Let,
     Program,
     Stmt,
@@ -39,6 +42,8 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
+from offcut.partition.line import NotSeparable
+from offcut.partition.product import check_product
 from offcut.partition.prove import Theorem
 from offcut.polyhedral import (
     Map,
@@ -55,6 +60,9 @@ from offcut.polyhedral import (
     where_equal,
 )
 
+_KEPT = 256  # checked programs
+_FEW = 32  # literals of bounded values that the check of all axes at once can take in turn
+
 
 def check_program(computation: Computation, program: Program) -> tuple[Theorem, ...]:
     """Prove that `program` runs exactly the instances of `computation`; every option by itself.
@@ -69,22 +77,123 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
 
     Raises PartitionError with the smallest witness.
     """
+    return _checked(computation, program)
+
+
+@lru_cache(_KEPT)
+def _checked(computation: Computation, program: Program) -> tuple[Theorem, ...]:
+    _check_head(computation, program)
     space = space_of(computation)
+    kinds = {buffer.name: buffer.kind for buffer in computation.buffers}
     theorems = []
     for label, body in _alternatives(program.body):
         of = f"{program.name}, {label}" if label else program.name
-        _check_bounded(computation, space, body, of)
-        found: dict[str, list[Run]] = {}
-        for group in computation.groups:
-            for stage in group:
-                mine = _only(body, stage.buffer)
-                wanted = not _is_copy(computation, stage) or _is_read(stage.buffer, body)
-                if wanted or any(stmt is not _NOTHING for stmt in mine):
-                    check = _Check(computation, space, stage, of)
-                    found[stage.buffer] = check.body(mine)
-        _check_stages_in_order(computation, found, of)
+        stages = [
+            stage
+            for group in computation.groups
+            for stage in group
+            if not _is_copy(computation, stage)
+            or _is_read(stage.buffer, body)
+            or _is_stored(stage.buffer, body)
+        ]
+        if not _is_product(computation, space, stages, kinds, body, of):
+            _check_together(computation, space, stages, kinds, body, of)
         theorems.append(Theorem("emitted", "every instance once, in bounds, in order", of))
     return tuple(theorems)
+
+
+def _check_head(computation: Computation, program: Program) -> None:
+    """What a program says of its sizes and buffers is what the computation says."""
+    by_name = {size.name: size for size in computation.sizes}
+    buffers = {buffer.name: buffer for buffer in computation.buffers}
+    stages = {stage.buffer for group in computation.groups for stage in group}
+    because = ""
+    if {size.name: size for size in program.sizes} != by_name:
+        because = "its sizes are others"
+    elif set(program.assumptions) != set(computation.assumptions):
+        because = "it assumes other facts"
+    elif {buffer.name: buffer for buffer in program.buffers} != buffers:
+        because = "its buffers are others"
+    for stmt in statements(program.body):
+        if isinstance(stmt, Store) and stmt.buffer not in stages:
+            because = f"no stage computes {format_stmt(stmt)}"
+    if because:
+        raise PartitionError(
+            "prove",
+            "the emitted program does not run what was described",
+            at=program.name,
+            because=because,
+        )
+
+
+def _is_product(
+    computation: Computation,
+    space: Space,
+    stages: Sequence[Stage],
+    kinds: dict[str, Kind],
+    body: tuple[Stmt, ...],
+    of: str,
+) -> bool:
+    """Whether the proof by axis succeeds; raises where it fails and the other one is out of reach."""
+
+    def kept_where(stage: Stage) -> Callable[[Store], tuple[Expr, ...]]:
+        return _Check(computation, space, stage, of).kept_where
+
+    try:
+        wrong = check_product(space, stages, kinds, body, kept_where)
+    except NotSeparable:
+        return False
+    if wrong is None:
+        return True
+    if _literals(body) <= _FEW:
+        return False  # `_check_together` finds the smallest instance
+    users = {name: user for user, name in computation.size_names}
+    given = ", ".join(f"{users[name]} = {size}" for name, size in wrong.broken.sizes)
+    where = f"with {given}, " if given else ""
+    axis = f"{wrong.axis.label} of {wrong.stage.label}"
+    what = f"a bounded value around {axis} leaves its range"
+    if wrong.broken.at is not None:
+        what = f"{axis} = {wrong.broken.at} {_WRONG[wrong.broken.what]}"
+    raise PartitionError(
+        "prove",
+        "the emitted program does not run what was described",
+        at=of,
+        because=where + what,
+    )
+
+
+_WRONG = {
+    "missing": "is never run",
+    "outside": "is run and is not in the domain",
+    "twice": "is run twice",
+    "late": "meets a later term first",
+}
+
+
+def _literals(body: tuple[Stmt, ...]) -> int:
+    """How many combinations there are of the literals of bounded values."""
+    values: dict[Expr, int] = {}
+    for stmt in statements(body):
+        if isinstance(stmt, Let):
+            values[stmt.value] = max(values.get(stmt.value, 0), stmt.hi - stmt.lo)
+    return prod(values.values())
+
+
+def _check_together(
+    computation: Computation,
+    space: Space,
+    stages: Sequence[Stage],
+    kinds: dict[str, Kind],
+    body: tuple[Stmt, ...],
+    of: str,
+) -> None:
+    """The same for programs of any form, over all axes at once."""
+    _check_bounded(computation, space, body, of)
+    found: dict[str, list[Run]] = {}
+    for stage in stages:
+        check = _Check(computation, space, stage, of)
+        found[stage.buffer] = check.body(_only(body, stage.buffer))
+    _check_stages_in_order(computation, found, kinds, of)
 
 
 def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
@@ -114,6 +223,10 @@ def _is_read(buffer: str, body: tuple[Stmt, ...]) -> bool:
     return any(isinstance(node, Load) and node.buffer == buffer for node in nodes)
 
 
+def _is_stored(buffer: str, body: tuple[Stmt, ...]) -> bool:
+    return any(isinstance(stmt, Store) and stmt.buffer == buffer for stmt in statements(body))
+
+
 def _check_bounded(computation: Computation, space: Space, body: tuple[Stmt, ...], of: str) -> None:
     for broken in unbounded(space, body):
         found = smallest(broken.sizes)
@@ -133,35 +246,31 @@ def _given(computation: Computation, sizes: Sequence[int]) -> str:
     return f" with {given}" if given else ""
 
 
-def _check_stages_in_order(computation: Computation, found: dict[str, list[Run]], of: str) -> None:
+def _check_stages_in_order(
+    computation: Computation, found: dict[str, list[Run]], kinds: dict[str, Kind], of: str
+) -> None:
     """A stage runs after the stages that it reads: in a later statement, or in its own tile, at its
-    own point, further down.
+    own point, further down. What is private to a tile is read there.
     """
-    for group in computation.groups:
-        for stage in group:
-            reads = {n.buffer: n for n in walk(stage.value) if isinstance(n, Load)}
-            for source in set(reads) & set(found):
-                if stage.buffer not in found:
-                    continue
-                last = max((_place(run) for run in found[source]), default=-1)
-                for run in found[stage.buffer]:
-                    mine = [s for s in found[source] if _same_tile(s, run)]
-                    later = _place(run) > last
-                    own = all(
-                        node.index == run.store.index
-                        for node in walk(run.store.value)
-                        if isinstance(node, Load) and node.buffer == source
+    labels = {s.buffer: s.label for group in computation.groups for s in group}
+    last = {source: max(map(_place, mine), default=-1) for source, mine in found.items()}
+    for buffer, mine in found.items():
+        for run in mine:
+            reads = [n for n in walk(run.store.value) if isinstance(n, Load) and n.buffer in found]
+            for read in reads:
+                beside = [one for one in found[read.buffer] if _same_tile(one, run)]
+                above = all(_position(one) < _position(run) for one in beside)
+                own = bool(beside) and above and read.index == run.store.index
+                private = kinds[read.buffer] is Kind.PRIVATE
+                later = not beside and not private and _place(run) > last[read.buffer]
+                if not own and not later:
+                    raise PartitionError(
+                        "prove",
+                        "the emitted program does not run what was described",
+                        at=of,
+                        because=f"{labels[buffer]} reads {read.buffer} before it is complete: "
+                        f"{format_stmt(run.store)}",
                     )
-                    above = all(_position(s) < _position(run) for s in mine)
-                    beside = bool(mine) and own and above
-                    if not (later and not mine) and not beside:
-                        raise PartitionError(
-                            "prove",
-                            "the emitted program does not run what was described",
-                            at=of,
-                            because=f"{stage.label} reads {source} before it is complete: "
-                            f"{format_stmt(run.store)}",
-                        )
 
 
 def _same_tile(one: Run, other: Run) -> bool:

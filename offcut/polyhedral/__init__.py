@@ -12,12 +12,14 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
+from offcut.polyhedral.bounds import Outside, accesses_outside
 from offcut.polyhedral.dependences import Dependence, Statement, carried_by, dependences, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import (
     Run,
     Unbounded,
     over_points,
+    over_sizes,
     runs,
     unbounded,
     up_to,
@@ -30,12 +32,14 @@ __all__ = [
     "Dependence",
     "Facts",
     "Map",
+    "Outside",
     "Run",
     "Set",
     "Space",
     "StageSets",
     "Statement",
     "Unbounded",
+    "accesses_outside",
     "carried_by",
     "check_extents",
     "check_fits",
@@ -44,6 +48,7 @@ __all__ = [
     "coefficient",
     "dependences",
     "over_points",
+    "over_sizes",
     "runs",
     "smallest",
     "space_of",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 
@@ -23,6 +24,7 @@ from offcut.core.expr import (
 )
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
+from offcut.core.program import Buffer
 from offcut.errors import InternalError, PartitionError
 from offcut.polyhedral.affine import Map, Space, coordinates
 from offcut.polyhedral.witness import smallest
@@ -40,9 +42,12 @@ class Access:
     path: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+_KEPT = 512  # stages, with their sets and what was proved of them
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StageSets:
-    """A stage as sets over ``(axes, reduction axes)``."""
+    """A stage as sets over ``(axes, reduction axes)``; one for each stage and space."""
 
     stage: Stage
     names: tuple[str, ...]
@@ -56,6 +61,7 @@ def space_of(computation: Computation) -> Space:
     return Space(computation.sizes, computation.assumptions)
 
 
+@lru_cache(_KEPT)
 def stage_sets(space: Space, stage: Stage) -> StageSets:
     """The iteration domain and the access relations of `stage`."""
     axes = (*stage.axes, *stage.reduce_axes)
@@ -92,6 +98,34 @@ def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> 
 
     Theorem: ``relation(domain)`` is a subset of ``{ [e] : 0 <= e < shape }``.
     """
+    if not _reads_inside(sets, space, computation.buffers):
+        _refuse_outside(computation, space, sets)
+
+
+@lru_cache(_KEPT)
+def _reads_inside(sets: StageSets, space: Space, buffers: tuple[Buffer, ...]) -> bool:
+    by_name = {buffer.name: buffer for buffer in buffers}
+    return all(
+        access.relation is not None
+        and access.relation.range().is_subset(_box(space, by_name[access.load.buffer]))
+        for access in sets.reads
+    )
+
+
+def _box(space: Space, buffer: Buffer) -> isl.Set:
+    """``{ [e] : 0 <= e < shape }``."""
+    elements = [f"e{k}" for k in range(len(buffer.shape))]
+    inside = []
+    for element, size in zip(elements, buffer.shape, strict=True):
+        extent = space.expr(size, {})
+        assert extent is not None
+        inside.append(f"0 <= {element} < {extent}")
+    return isl.Set(
+        f"{space.parameters}{{ [{', '.join(elements)}] : {' and '.join(inside) or 'true'} }}"
+    )
+
+
+def _refuse_outside(computation: Computation, space: Space, sets: StageSets) -> None:
     labels = {buffer: label for label, buffer in computation.labels}
     buffers = {buffer.name: buffer for buffer in computation.buffers}
     for access in sets.reads:
@@ -105,16 +139,7 @@ def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> 
                 because="its index is not quasi-affine: isl decides sums, integer multiples, "
                 "and // and % by positive constants",
             )
-        elements = [f"e{k}" for k in range(len(load.index))]
-        inside = []
-        for element, size in zip(elements, buffers[load.buffer].shape, strict=True):
-            extent = space.expr(size, {})
-            assert extent is not None
-            inside.append(f"0 <= {element} < {extent}")
-        box = isl.Set(
-            f"{space.parameters}{{ [{', '.join(elements)}] : {' and '.join(inside) or 'true'} }}"
-        )
-        outside = access.relation.subtract_range(box)
+        outside = access.relation.subtract_range(_box(space, buffers[load.buffer]))
         found = smallest(outside.wrap().flatten())
         if found is not None:
             sizes, point = found
@@ -133,9 +158,7 @@ def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> 
 def check_extents(computation: Computation, space: Space, stage: Stage) -> None:
     """Refuse `stage` unless every extent is at least 0, at all sizes."""
     for axis in (*stage.axes, *stage.reduce_axes):
-        text = space.expr(axis.extent, {})
-        assert text is not None
-        found = smallest(space.set((), [f"{text} < 0"]))
+        found = _negative(space, axis.extent)
         if found is not None:
             given = ", ".join(
                 f"{user} = {value}"
@@ -148,6 +171,14 @@ def check_extents(computation: Computation, space: Space, stage: Stage) -> None:
                 because=f"it is negative with {given}",
                 help=("give the size a larger min", f"assume({format_expr(axis.extent)} >= 0)"),
             )
+
+
+@lru_cache(_KEPT)
+def _negative(space: Space, extent: Expr) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The smallest sizes at which an extent is negative."""
+    text = space.expr(extent, {})
+    assert text is not None
+    return smallest(space.set((), [f"{text} < 0"]))
 
 
 INDEX_LIMIT = 2**62  # of every intermediate value: the generated code computes in int64
@@ -207,6 +238,7 @@ _APPLY: dict[str, Callable[[int, int], int]] = {
 }
 
 
+@lru_cache(_KEPT)
 def check_parallel(sets: StageSets) -> None:
     """Refuse a stage whose instances at different points write one element.
 

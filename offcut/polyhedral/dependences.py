@@ -61,6 +61,11 @@ class Dependence:
     reduction: bool
     relation: isl.Map
 
+    @property
+    def loop(self) -> str:
+        """The iterator of the loop that carries it."""
+        return next(name for name, path in self.source.loops if path == self.path)
+
     @cached_property
     def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The smallest sizes at which it exists, and the two instances."""

@@ -10,6 +10,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Logic, Var, variables
 from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.witness import smallest
 
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -58,6 +59,11 @@ class Facts:
         return known
 
     @property
+    def known(self) -> frozenset[str]:
+        """The names of the sizes and the iterators."""
+        return frozenset((*self.names, *(size.name for size in self.space.sizes)))
+
+    @property
     def empty(self) -> bool:
         """Whether nothing runs here, at any size."""
         return bool(self._set.is_empty())
@@ -68,8 +74,8 @@ class Facts:
 
     def holds(self, condition: Expr) -> bool:
         """Whether `condition` holds wherever something runs, at all sizes."""
-        if condition == Const(1, "bool"):
-            return True
+        if isinstance(condition, Const):
+            return bool(condition.value)
         negated: Expr = Logic("not", (condition,))
         if isinstance(condition, Compare):
             negated = Compare(_OPPOSITE[condition.op], condition.a, condition.b)
@@ -77,6 +83,18 @@ class Facts:
         if text is None:
             return False
         return bool(self._set.is_disjoint(_half(self.space, len(self.names), text)))
+
+    def witness(self, condition: Expr) -> str | None:
+        """The smallest sizes and iterators at which `condition` holds; None where it never does."""
+        text = self.space.condition(condition, coordinates(self.names))
+        if text is None:
+            return None
+        found = smallest(self._set & _half(self.space, len(self.names), text))
+        if found is None:
+            return None
+        names = [*(size.name for size in self.space.sizes), *self.names]
+        values = [*found[0], *found[1]]
+        return ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=True))
 
     def decide(self, condition: Compare) -> bool | None:
         """Whether a comparison always holds here, or never; None where that depends."""

@@ -276,3 +276,9 @@ def over_points(times: isl.Map, points: int) -> isl.Map:
 def up_to(times: isl.Map, entries: int) -> isl.Map:
     """`times` with the first entries only."""
     return times.project_out(isl.dim_type.out, entries, times.dim(isl.dim_type.out) - entries)
+
+
+def over_sizes(points: isl.Set, sizes: int) -> isl.Set:
+    """`points` by the first sizes, whatever the others are."""
+    more = points.dim(isl.dim_type.param) - sizes
+    return points.project_out(isl.dim_type.param, sizes, more)

@@ -23,6 +23,19 @@ def smallest(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     dims = [f"d{k}" for k in range(sizes + rank)]
     total = " + ".join(dims[:sizes]) or "0"
     by_sum = isl.Map(f"{{ [{', '.join(dims)}] -> [{total}, {', '.join(dims)}] }}")
-    point = points.apply(by_sum).lexmin().sample_point()
-    values = [int(point.get_coordinate_val(_SET, k + 1).to_python()) for k in range(sizes + rank)]
-    return tuple(values[:sizes]), tuple(values[sizes:])
+    # Part by part: isl's minimum over a union in which a part has become empty is not one.
+    parts = points.apply(by_sum).get_basic_sets()
+    found = min(_least(isl.Set.from_basic_set(p)) for p in parts if not p.is_empty())
+    return found[1 : 1 + sizes], found[1 + sizes :]
+
+
+def _least(points: isl.Set) -> tuple[int, ...]:
+    """The lexicographic minimum, one coordinate after the other: of some sets that were projected,
+    isl's own has no sample.
+    """
+    values: list[int] = []
+    for k in range(points.dim(_SET)):
+        value = points.dim_min_val(k)
+        points = points.fix_val(_SET, k, value)
+        values.append(int(value.to_python()))
+    return tuple(values)

@@ -267,7 +267,7 @@ CUTS: dict[str, tuple[Callable[[], Any], str]] = {
 compile: cannot take strategy='roundup'
   at       every axis of rows
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
     "a strategy that is not there, by axis": (
         lambda: oc.compile(C, strategy={"i": "roundup"}),
@@ -275,7 +275,7 @@ compile: cannot take strategy='roundup'
 compile: cannot take strategy='roundup'
   at       axis i
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
     "a strategy that is a number": (
         lambda: oc.compile(C, strategy={"i": 3}),  # type: ignore[dict-item]
@@ -283,7 +283,7 @@ compile: cannot take strategy='roundup'
 compile: cannot take strategy=3
   at       axis i
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
     "index arithmetic that int64 may not hold": (
         lambda: oc.compile(row(n, lambda i: oc.where(i * 2**61 < 2**61, A[i, 0], 0.0))),

@@ -169,7 +169,7 @@ def test_a_strategy_that_is_not_there_is_answered_with_those_that_are(tail: Any)
 partition: cannot take tail={tail!r}
   at       axis i
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     )
     assert cut_of(tail={"i": Strategy.CUT}).loops == cut_of(tail="cut").loops
 

@@ -98,7 +98,7 @@ def test_ceildiv_is_the_least_number_of_tiles(a: Expr, tile: int, values: dict[s
         (ix.add(n, m, n, -3, 3), "2*n + m"),
         (ix.sub(ix.mul(3, n), ix.mul(2, n)), "n"),
         (ix.sub(0, n), "-1*n"),
-        (ix.sub(4, n), "-1*n + 4"),
+        (ix.sub(4, n), "4 - n"),
         (ix.sub(m, n), "m - n"),
         (ix.mul(ix.add(n, 1), 4), "4*n + 4"),
         (ix.mul(n, ix.add(m, 1)), "n * (m + 1)"),

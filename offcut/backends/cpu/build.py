@@ -17,13 +17,21 @@ from offcut.backends.cpu.entry import fast_entry_ir
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.lower import Lowered, lower
 from offcut.backends.cpu.schedule import microkernels, schedule
+from offcut.backends.cpu.vectorize import Vectorized, privatized, vectorized
+from offcut.backends.inside import kept_inside
+from offcut.backends.raising import raised
 from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
 from offcut.core.computation import Computation
 from offcut.core.expr import Expr
-from offcut.core.program import Kind, Panels
+from offcut.core.program import Buffer, Kind, Panels, Program, Store, walk
 from offcut.costmodel import Hardware, load, with_caches
-from offcut.partition import check_program
+from offcut.errors import PartitionError
+from offcut.partition import all_matches, check_program, separate
+
+CHAINS = 4  # vectors of a program's sums that are computed side by side: as long as an FMA takes
+
+COPIES = 16  # of a statement, at most, to move conditions out of loops
 
 Shapes = tuple[tuple[int, int], ...]
 
@@ -70,6 +78,7 @@ def plan(computation: Computation, host: Host, strategy: str | Mapping[str, str]
     debug.note(3, str(made.partition))
     if os.environ.get("OFFCUT_VERIFY") == "1":
         with debug.timed("verify"):
+            assert made.partition.computation is not None
             check_program(made.partition.computation, made.partition.loops)
     return made
 
@@ -80,6 +89,73 @@ def lowered(computation: Computation, signature: Signature, made: Schedule, host
     low = lower(program, host.isa, microkernels(host.isa), work_of(computation))
     constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
     return replace(low, text=low.text + fast_entry_ir(signature, constants=constants, work=True))
+
+
+def plan_program(program: Program, host: Host) -> Vectorized:
+    """`program` with conditions moved out of its loops, and loops turned into tiles of lanes.
+
+    Raises PartitionError where it leaves an array.
+    """
+    with debug.timed("bounds"):
+        inside = kept_inside(program)
+    with debug.timed("separate"):
+        apart = separate(inside, COPIES)
+    with debug.timed("vectorize"):
+        made = vectorized(apart.program, host.isa)
+    debug.note(3, str(made.program))
+    said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+    return replace(made, notes=(*said, *made.notes))
+
+
+def contraction_in(program: Program, host: Host) -> Computation | None:
+    """`program` as a computation, where it is one and some microkernel computes a sum of it."""
+    name = objects.key("contraction", repr(program), host.triple, host.feature_string)
+    if objects.read(name) == b"none":
+        return None
+    with debug.timed("raise"):
+        found = _contraction(program, host)
+    if found is None:
+        objects.write(name, b"none")
+    return found
+
+
+def _contraction(program: Program, host: Host) -> Computation | None:
+    if not any(isinstance(stmt, Store) and stmt.reduce for stmt in walk(program.body)):
+        return None
+    computation = raised(*privatized(program))
+    if computation is None:
+        return None
+    kernels = microkernels(host.isa)
+    leads = (group[0] for group in computation.groups)
+    if not any(match.columns for lead in leads for match in all_matches(lead, kernels)):
+        return None
+    try:
+        schedule(computation, host.isa, hardware(), "auto")
+    except PartitionError:  # a read that cannot be bounded, say: loops run it as it stands
+        return None
+    return computation
+
+
+def lowered_program(made: Vectorized, signature: Signature, host: Host) -> Lowered:
+    """LLVM IR of a kernel that runs a program."""
+    program = made.program
+    low = lower(program, host.isa, microkernels(host.isa), ix.const(0), CHAINS)
+    constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
+    return replace(low, text=low.text + fast_entry_ir(signature, constants=constants))
+
+
+def build_program(program: Program, signature: Signature, host: Host) -> Code:
+    """Machine code of a loop program, from the cache where it has been built before."""
+    content = (repr(program), repr(signature), host.triple, host.feature_string)
+    name = objects.key("program", *content)
+    kept = objects.read(name)
+    if kept is not None:
+        with debug.timed("load"):
+            return _unpacked(kept, host, fresh=False)
+    made = plan_program(program, host)
+    with debug.timed("lower"):
+        low = lowered_program(made, signature, host)
+    return _compiled(low, made.program.buffers, host, name, loops=True)
 
 
 def tile_modules(low: Lowered, host: Host) -> list[str]:
@@ -129,14 +205,19 @@ def build(
     made = plan(computation, host, strategy)
     with debug.timed("lower"):
         low = lowered(computation, signature, made, host)
+    return _compiled(low, made.partition.loops.buffers, host, name, loops=False)
+
+
+def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, loops: bool) -> Code:
+    """The machine code of a kernel, which the cache keeps as `name`."""
     debug.note(4, low.text)
     with debug.timed("compile microkernels"):
         parts = [_tile_object(host, *request) for request in low.tiles]
     with debug.timed("compile"):
-        parts.append(jit.object_code(low.text, host, passes=True))
+        parts.append(jit.object_code(low.text, host, passes=True, loops=loops))
     layouts = [
         [b.name, [b.layout.rows, b.layout.columns, b.layout.width] if b.layout else None]
-        for b in made.partition.loops.buffers
+        for b in buffers
         if b.kind is Kind.CONSTANT
     ]
     payload = _framed([json.dumps(layouts).encode(), *parts])

@@ -19,7 +19,7 @@ from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.cpu import arrays, entry
 from offcut.backends.cpu.arrays import View
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.errors import CallError, InternalError
+from offcut.errors import CallError
 
 _ALIGNMENT = 64  # bytes, of the workspace
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
@@ -121,7 +121,12 @@ class SlowPath:
         aligned = base + -base % _ALIGNMENT
         status = _ENTRY(self.entry)(pointers, extents, strides, aligned or None)
         if status:
-            raise InternalError(f"{self.signature.name}: the compiled code returned {status}")
+            raise CallError(
+                self.signature.name,
+                "cannot run on these arrays",
+                because="an index that it reads from them, or a guard that it computes, leads "
+                "outside of an array",
+            )
 
 
 def make_callable(
@@ -413,12 +418,23 @@ def _bind_outs(
                 f"{_tuple(output.shape)} = {_tuple(shape)}{_where(sizes, *output.shape)}",
             )
         _check_target(name, view, label)
-        others = (*zip((each.name for each in signature.inputs), inputs, strict=True),)
+        number = len(views)
+        others = tuple(
+            (argument.name, source)
+            for k, (argument, source) in enumerate(zip(signature.inputs, inputs, strict=True))
+            if (k, number) not in signature.updated or not _same_memory(view, source)
+        )
         for other, source in (*others, *zip(labels, views, strict=False)):
             if arrays.share_memory(view, source):
                 _refuse_overlap(name, label, view, other, source)
         views.append(view)
     return tuple(views)
+
+
+def _same_memory(one: View, other: View) -> bool:
+    """Whether two views are of the same elements, each at the same index."""
+    steps, others = (arrays.window(each).strides for each in (one, other))
+    return (one.address, one.shape, steps) == (other.address, other.shape, others)
 
 
 def _check_target(op: str, view: View, label: str) -> None:

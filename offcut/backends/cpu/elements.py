@@ -96,6 +96,9 @@ class Elements:
                 result = self.f.let(f"{word} {kind} {a}, {b}")
             return self.rounded(result, dtype)
         unsigned = dtype == "uint8"
+        if op in ("//", "%") and not b.startswith("splat"):
+            # Lanes that are off may divide by anything, and a division by zero traps.
+            b = self.binary("max", dtype, b, self.constant(1, dtype))
         if op in ("min", "max"):
             name = f"llvm.{'u' if unsigned else 's'}{op}.v{self.lanes}{STORED[dtype]}"
             return self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
@@ -122,7 +125,7 @@ class Elements:
         return self.binary("+", dtype, self.binary("*", dtype, a, b), c)
 
     def unary(self, op: str, dtype: str, a: str) -> str:
-        """``neg abs sqrt exp tanh erf`` of `a`."""
+        """``neg abs sqrt exp tanh erf log`` of `a`."""
         kind = self.kind(dtype)
         if dtype not in FLOATS:
             if op == "abs" and dtype == "uint8":
@@ -134,8 +137,8 @@ class Elements:
             return self.select(below, negated, a, dtype)
         if op == "neg":
             return self.f.let(f"fneg {kind} {a}")
-        if op in ("abs", "sqrt"):
-            word = {"abs": "fabs", "sqrt": "sqrt"}[op]
+        if op in ("abs", "sqrt", "log"):
+            word = {"abs": "fabs"}.get(op, op)
             name = f"llvm.{word}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
             return self.rounded(self.f.call(kind, name, f"{kind} {a}", kind), dtype)
         return self.rounded(

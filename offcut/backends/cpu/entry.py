@@ -543,7 +543,7 @@ def _fast_body(
     _read(text, output, last, "%out", first[last], _ALIGNED | _WRITEABLE)
     for axis, extent_ in enumerate(extents):
         text.require("eq", "i64", text.word(first[last] + axis, "i64", "%shapes"), extent_)
-    _require_disjoint(text, arguments, first)
+    _require_disjoint(text, arguments, first, {number for number, _ in signature.updated})
     text.do("store ptr %out, ptr %result")
     text.do("br label %run")
 
@@ -577,8 +577,12 @@ def _code(dtype: str) -> int:
     return code | bits << 8 | 1 << 16
 
 
-def _require_disjoint(text: _Text, arguments: tuple[Argument, ...], first: list[int]) -> None:
+def _require_disjoint(
+    text: _Text, arguments: tuple[Argument, ...], first: list[int], updated: Collection[int]
+) -> None:
     """No element of the output twice in memory, none within the reach of an input.
+
+    updated   inputs that may be the output itself: equal in address and in strides
 
     ``stride > sum of (extent - 1) * stride over the inner axes`` suffices for the first. Of an
     array without elements the reach is nonsense, and harmless: it only asks the slow path.
@@ -602,10 +606,18 @@ def _require_disjoint(text: _Text, arguments: tuple[Argument, ...], first: list[
             (start, text.let(f"add i64 {start}, {text.let(f'mul i64 {elements}, {width}')}"))
         )
     *others, (start, end) = ends
-    for other_start, other_end in others:
+    for number, (other_start, other_end) in enumerate(others):
         before = text.let(f"icmp ule i64 {end}, {other_start}")
         after = text.let(f"icmp ule i64 {other_end}, {start}")
-        text.require_true(text.let(f"or i1 {before}, {after}"))
+        legal = text.let(f"or i1 {before}, {after}")
+        if number in updated:
+            same = text.let(f"icmp eq i64 {start}, {other_start}")
+            for axis in range(len(arguments[number].shape)):
+                mine = text.word(first[-2] + axis, "i64", "%strides")
+                theirs = text.word(first[number] + axis, "i64", "%strides")
+                same = text.let(f"and i1 {same}, {text.let(f'icmp eq i64 {mine}, {theirs}')}")
+            legal = text.let(f"or i1 {legal}, {same}")
+        text.require_true(legal)
 
 
 def _allocate(

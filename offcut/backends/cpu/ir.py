@@ -128,6 +128,7 @@ def floordiv(f: Function, a: str, b: str) -> str:
     """``floor(a / b)`` of two i64, b > 0."""
     if _literal(a) and _literal(b):
         return str(int(a) // int(b))
+    b = _positive(f, b)
     quotient = f.let(f"sdiv i64 {a}, {b}")
     rest = f.let(f"srem i64 {a}, {b}")
     below = f.let(f"icmp slt i64 {rest}, 0")
@@ -139,10 +140,16 @@ def mod(f: Function, a: str, b: str) -> str:
     """``a - b*floor(a / b)`` of two i64, b > 0."""
     if _literal(a) and _literal(b):
         return str(int(a) % int(b))
+    b = _positive(f, b)
     rest = f.let(f"srem i64 {a}, {b}")
     below = f.let(f"icmp slt i64 {rest}, 0")
     again = f.let(f"add i64 {rest}, {b}")
     return f.let(f"select i1 {below}, i64 {again}, i64 {rest}")
+
+
+def _positive(f: Function, b: str) -> str:
+    """A divisor that traps nowhere: a branch that is not taken may divide by anything."""
+    return b if _literal(b) else maximum(f, b, "1")
 
 
 def minimum(f: Function, a: str, b: str) -> str:

@@ -34,13 +34,19 @@ def _parsed(text: str) -> Any:
     return module
 
 
-def _module(text: str, host: Host, passes: bool) -> tuple[Any, Any]:
+def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]:
     """A module and the machine that it is for, after the scalar passes where they are wanted.
 
-    Loops come as they are to be: nothing is left for loop passes, which cost more than they gain.
+    Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
+    more than they gain. With `loops` they run as well: what does not change in a loop leaves it.
     """
     module, machine = _parsed(text), _machine(host)
-    if passes:
+    if passes and loops:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    elif passes:
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
         manager = llvm.create_new_module_pass_manager()
         manager.add_always_inliner_pass()  # exp, tanh, erf
@@ -53,15 +59,15 @@ def _module(text: str, host: Host, passes: bool) -> tuple[Any, Any]:
     return module, machine
 
 
-def object_code(text: str, host: Host, *, passes: bool) -> bytes:
+def object_code(text: str, host: Host, *, passes: bool, loops: bool = False) -> bytes:
     """The object file of a module; without `passes` its functions stay as they were written."""
-    module, machine = _module(text, host, passes)
+    module, machine = _module(text, host, passes, loops)
     return bytes(machine.emit_object(module))
 
 
-def assembly(text: str, host: Host, *, passes: bool) -> str:
+def assembly(text: str, host: Host, *, passes: bool, loops: bool = False) -> str:
     """The assembly of a module, likewise."""
-    module, machine = _module(text, host, passes)
+    module, machine = _module(text, host, passes, loops)
     return str(machine.emit_assembly(module))
 
 

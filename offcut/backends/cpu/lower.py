@@ -1,6 +1,7 @@
 """Loop programs to LLVM IR: the entry that every call reaches, for all sizes at once.
 
-Loops, conditions and bounded values become control flow. A `Tile` is lowered in one of two ways:
+Loops, conditions and bounded values become control flow. What a program updates in place is copied
+into its result first, unless the two are one array. A `Tile` is lowered in one of two ways:
 
 by a microkernel   each sum of the tile that the microkernel computes becomes calls of row-block
                    functions on the tile's memory (`row_blocks`); what follows runs as vectors
@@ -17,13 +18,24 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offcut.backends.cpu import fma, ir
-from offcut.backends.cpu.elements import item_bytes
+from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.row_blocks import lower_by_blocks
-from offcut.backends.cpu.vectors import TILE_SCRATCH, Lanes, Memory, Vectors
+from offcut.backends.cpu.vectors import (
+    TILE_SCRATCH,
+    Lanes,
+    Memory,
+    Vectors,
+    as_loops,
+    is_one_element,
+    own_expressions,
+    unlimited,
+)
+from offcut.backends.inside import STATUS
+from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var
+from offcut.core.expr import Binary, Const, Expr, Var, loads
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import (
     Alloc,
@@ -38,6 +50,8 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    blocks,
+    walk,
 )
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
@@ -55,19 +69,31 @@ class Lowered:
     tiles: tuple[tuple[str, fma.Variant, tuple[tuple[int, int], ...]], ...]
 
 
-def lower(program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr) -> Lowered:
+def lower(
+    program: Program,
+    isa: Isa,
+    microkernels: Sequence[Microkernel],
+    work: Expr,
+    chains: int = 1,
+) -> Lowered:
     """`program` for an instruction set.
 
-    work   of a call, in instances, by which it is judged worth letting other threads run
+    work     of a call, in instances, by which it is judged worth letting other threads run
+    chains   registers of lanes that a tile with a loop inside takes at once
     """
-    return _Lowering(program, isa, microkernels, work).lowered()
+    return _Lowering(program, isa, microkernels, work, chains).lowered()
 
 
 class _Lowering(Vectors):
     def __init__(
-        self, program: Program, isa: Isa, microkernels: Sequence[Microkernel], work: Expr
+        self,
+        program: Program,
+        isa: Isa,
+        microkernels: Sequence[Microkernel],
+        work: Expr,
+        chains: int,
     ) -> None:
-        super().__init__(program, isa)
+        super().__init__(program, isa, chains)
         self.instances_of_call = work
         self.microkernels = {kernel.name: kernel for kernel in microkernels}
 
@@ -75,7 +101,7 @@ class _Lowering(Vectors):
         self.sizes(self.f)
         self.buffers()
         self.block(self.program.body)
-        self.f.do("ret i32 0")
+        self.f.do(f"ret i32 {self.status()}")
         self.place_tile_scratch()
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
         entry = f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
@@ -92,6 +118,13 @@ class _Lowering(Vectors):
             }
         return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
 
+    def status(self) -> str:
+        """0, or what the buffer of that scope says."""
+        for buffer in self.program.buffers:
+            if buffer.scope == STATUS:
+                return self.f.let(f"load i32, ptr {self.memory[buffer.name].base}")
+        return "0"
+
     def sizes(self, f: Function) -> None:
         for position, size in enumerate(self.program.sizes):
             address = f.let(f"getelementptr i64, ptr %sizes, i64 {position}")
@@ -99,10 +132,11 @@ class _Lowering(Vectors):
 
     def buffers(self) -> None:
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
-        order = (Kind.INPUT, Kind.OUTPUT, Kind.CONSTANT)
-        crossing = [b for kind in order for b in self.program.buffers if b.kind is kind]
+        inputs, outputs = crossing(self.program.buffers)
+        constants = [b for b in self.program.buffers if b.kind is Kind.CONSTANT]
+        given: dict[str, Memory] = {}
         stride = 0
-        for position, buffer in enumerate(crossing):
+        for position, buffer in enumerate([*inputs, *outputs, *constants]):
             address = self.f.let(f"getelementptr ptr, ptr %pointers, i64 {position}")
             base = self.f.let(f"load ptr, ptr {address}", "array")
             if buffer.kind is Kind.CONSTANT:
@@ -118,11 +152,47 @@ class _Lowering(Vectors):
                     strides.append(ir.mul(self.f, step, str(item_bytes(buffer.dtype))))
             stride += len(buffer.shape)
             origins = ("0",) * len(strides)
-            self.memory[buffer.name] = Memory(base, buffer.dtype, tuple(strides), origins)
+            memory = Memory(base, buffer.dtype, tuple(strides), origins)
+            if buffer.kind is Kind.INOUT and position < len(inputs):
+                given[buffer.name] = memory
+            else:
+                self.memory[buffer.name] = memory
+        for name, memory in given.items():
+            self.copy(self.program.buffer(name), memory, self.memory[name])
+        outside = beyond_registers(self.program)
         for buffer in self.program.buffers:
-            if buffer.kind is Kind.LOCAL:
-                base = self.scratch_of(bytes_of(buffer))
+            if buffer.kind is Kind.LOCAL or buffer.name in outside:
+                scalar = not buffer.shape and buffer.layout is None
+                base = (
+                    self.f.slot(STORED[buffer.dtype])
+                    if scalar
+                    else self.scratch_of(bytes_of(buffer))
+                )
                 self.memory[buffer.name] = self.dense(buffer, base)
+
+    def copy(self, buffer: Buffer, source: Memory, target: Memory) -> None:
+        """Copy an array, row by row, unless both are one."""
+        kind = "ptr, ptr, i64, i1"
+        self.f.declares.add(f"declare void @llvm.memcpy.p0.p0.i64({kind})")
+
+        def rows(axis: int, here: str, there: str) -> None:
+            rank = len(buffer.shape)
+            if axis >= rank - 1:
+                extent = self.scalar(buffer.shape[-1]) if rank else "1"
+                count = ir.mul(self.f, extent, str(item_bytes(buffer.dtype)))
+                self.f.do(
+                    f"call void @llvm.memcpy.p0.p0.i64(ptr {there}, ptr {here}, i64 {count}, i1 false)"
+                )
+                return
+            with self.f.loop("0", self.scalar(buffer.shape[axis])) as now:
+                ends = []
+                for base, memory in ((here, source), (there, target)):
+                    step = ir.mul(self.f, now, memory.strides[axis])
+                    ends.append(self.f.let(f"getelementptr i8, ptr {base}, i64 {step}"))
+                rows(axis + 1, *ends)
+
+        with self.f.when(self.f.let(f"icmp ne ptr {source.base}, {target.base}")):
+            rows(0, source.base, target.base)
 
     def dense(self, buffer: Buffer, base: str) -> Memory:
         """A buffer that offcut lays out: row-major, or in panels."""
@@ -222,6 +292,8 @@ class _Lowering(Vectors):
 
     def statement(self, stmt: Stmt) -> None:
         match stmt:
+            case For() | If() if is_plain(stmt):
+                self.vector_block((stmt,), Lanes(1, None), {})
             case For(name, lo, hi, body, _):
                 with self.f.loop(self.scalar(lo), self.scalar(hi)) as now, self.bound(name, now):
                     self.block(body)
@@ -233,7 +305,7 @@ class _Lowering(Vectors):
             case Tile():
                 self.tile(stmt)
             case Store():
-                self.tile(Tile((), (stmt,)))
+                self.vector_store(stmt, Lanes(1, None), {})
             case Alloc():
                 self.block(stmt.body)
             case Choose(options):
@@ -242,7 +314,7 @@ class _Lowering(Vectors):
                 assert_never(stmt)
 
     def branch(self, condition: Expr, then: Sequence[Stmt], other: Sequence[Stmt]) -> None:
-        holds = self.holds(condition)
+        holds = self.truth(condition, {})
         yes, no, end = self.f.name("then"), self.f.name("else"), self.f.name("end")
         self.f.do(f"br i1 {holds}, label {yes}, label {no}")
         self.f.start(yes)
@@ -283,8 +355,39 @@ class _Lowering(Vectors):
 
     def tile(self, tile: Tile) -> None:
         kernel = self.microkernels.get(tile.microkernel or "")
-        if kernel is None or not lower_by_blocks(self, tile, kernel):
+        if any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body)):
+            self.block(as_loops(tile))
+        elif kernel is None or unlimited(tile) or not lower_by_blocks(self, tile, kernel):
             self.vectors(tile, tile.body, {})
+
+
+def is_plain(stmt: Stmt) -> bool:
+    """Whether a statement is scalar code all through: no tiles, nothing to choose."""
+    return not any(isinstance(inner, Tile | Choose) for inner in walk((stmt,)))
+
+
+def beyond_registers(program: Program) -> set[str]:
+    """The private buffers that need memory.
+
+    Some statement outside of a tile accesses them, or some tile at elements that differ.
+    """
+    private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
+    return _beyond(program.body, private) if private else set()
+
+
+def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
+    found: set[str] = set()
+    for stmt in body:
+        if isinstance(stmt, Tile):
+            found |= {name for name in private if not is_one_element(name, stmt.body)}
+            continue
+        here = (node for expr in own_expressions(stmt) for node in loads(expr))
+        found |= {load.buffer for load, _ in here} & private
+        if isinstance(stmt, Store):
+            found |= {stmt.buffer} & private
+        for block in blocks(stmt):
+            found |= _beyond(block, private)
+    return found
 
 
 def bytes_of(buffer: Buffer) -> Expr:

@@ -226,7 +226,7 @@ class _Block:
         rows = "1" if self.row_axis is None else low.active(tile, self.row_axis)
         columns = "1" if self.column_axis is None else low.active(tile, self.column_axis)
         a = (low.address(low.memory[self.a.buffer], self.a.index), *self.steps(self.a))
-        if padded and self.row_axis is not None and any(limits(tile.where, self.row_axis.iter)):
+        if padded and self.row_axis is not None and any(limits(tile, self.row_axis.iter)):
             a = self.staged(a, rows, depth)
             rows = low.scalar(self.row_axis.extent)
         b_memory = low.memory[self.b.buffer]
@@ -312,7 +312,7 @@ class _Call:
         self.heights = range(max(low, 1), high + 1)
         if ir.literal(rows) is not None:
             self.heights = range(int(rows), int(rows) + 1)
-        elif axis is not None and any(limits(block.owner.tile.where, axis.iter)):
+        elif axis is not None and any(limits(block.owner.tile, axis.iter)):
             self.heights = range(1, high + 1)
 
     def columns(self, c: str, b: Memory, count: int) -> None:

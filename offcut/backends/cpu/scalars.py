@@ -7,7 +7,18 @@ from contextlib import contextmanager
 
 from offcut.backends.cpu import ir
 from offcut.backends.cpu.ir import Function
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    Select,
+    Unary,
+    Var,
+    dtype_of,
+)
 from offcut.core.printer import format_expr
 from offcut.errors import InternalError
 
@@ -104,6 +115,16 @@ class Scalars:
                     "max": ir.maximum,
                 }[op]
                 return operation(f, x, y)
+            case Unary("neg", a):
+                return ir.sub(f, "0", self.scalar(a))
+            case Unary("abs", a):
+                x = self.scalar(a)
+                return ir.maximum(f, x, ir.sub(f, "0", x))
+            case Select(condition, then, other):
+                holds, x, y = self.holds(condition), self.scalar(then), self.scalar(other)
+                return f.let(f"select i1 {holds}, i64 {x}, i64 {y}")
+            case Cast(a, "index") if dtype_of(a) == "index":
+                return self.scalar(a)
             case _:
                 raise InternalError(f"{format_expr(expr)} is no index")
 

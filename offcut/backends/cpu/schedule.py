@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from offcut.backends.cpu import fma
 from offcut.backends.cpu.isa import Isa
@@ -32,17 +33,19 @@ from offcut.costmodel import (
 )
 from offcut.errors import PartitionError
 from offcut.partition import (
+    SEQUENCES,
     AxisCut,
     GroupCut,
     Match,
-    Partition,
     Strategy,
     all_matches,
     axis_named,
     check_divides,
     cut_group,
+    partition_of,
     program_of,
     prove,
+    sequence,
     strategy_named,
 )
 from offcut.polyhedral import coefficient, space_of
@@ -53,6 +56,7 @@ GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass thr
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 
 
+@cache
 def microkernels(isa: Isa) -> tuple[Microkernel, ...]:
     """The microkernels of an instruction set."""
     return tuple(fma.microkernel(isa, dtype) for dtype in ("float32", "float64"))
@@ -110,9 +114,9 @@ class _Planner:
                 )
                 for name, choice in strategy.items()
             }
-        elif strategy != "auto":
+        elif strategy not in ("auto", "mix"):
             self.named = strategy_named(strategy, at="every axis of rows", op="compile")
-        self.auto = strategy == "auto"
+        self.auto = strategy in ("auto", "mix")
 
     def schedule(self) -> Schedule:
         ways = [self.group(k, group) for k, group in enumerate(self.given.groups)]
@@ -135,7 +139,7 @@ class _Planner:
             body += options[0][1].body if alone else (Choose(tuple(o for _, o in options)),)
         certificate = prove(planned, cuts)
         pieces = tuple(piece for group in choices for choice in group for piece in choice.pieces)
-        partition = Partition(planned, pieces, program_of(planned, body), certificate)
+        partition = partition_of(planned, pieces, program_of(planned, body), certificate)
         return Schedule(partition, tuple(choices))
 
     def computation(self) -> Computation:
@@ -186,7 +190,11 @@ class _Planner:
         return _Way("loops", (), GroupCut(group, cuts, reduce_cuts, tuple(outer)), real(0.0))
 
     def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
-        """For ``exact``, the largest tile that divides the extent at every allowed size."""
+        """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``
+        where nothing competes, the first of its sequences.
+        """
+        if cut.strategy is Strategy.MIX:
+            return replace(cut, strategy=SEQUENCES[0])
         if cut.strategy is not Strategy.EXACT:
             return cut
         axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
@@ -310,7 +318,7 @@ class _Planner:
         if found.rows is None:
             return (None,)
         if found.rows in asked:
-            return (asked[found.rows],)
+            return candidates if asked[found.rows] is Strategy.MIX else (asked[found.rows],)
         if self.named is not None:
             return (self.named,)
         return candidates if self.auto else (Strategy.LADDER,)
@@ -414,7 +422,9 @@ class _Planner:
             item=ITEM_BYTES[found.packed.dtype],
         )
         blocks = self.blocks(found)
-        runs = _runs(strategy, work.rows, self.tallest(lead, found))
+        once = ((ix.const(1), ix.const(1)),)
+        tallest = self.tallest(lead, found)
+        runs = once if strategy is None else sequence(strategy, work.rows, tallest)
         total = rows_seconds(work, blocks, runs, self.hardware)
         if operand.how == "packed":
             return Binary("+", total, pack_seconds(work, self.hardware))
@@ -432,32 +442,3 @@ class _Planner:
             step.append(max(shape.cycles / shape.columns, near))
             startup.append(shape.startup / shape.columns)
         return Blocks(tuple(step), tuple(startup))
-
-
-def _runs(strategy: Strategy | None, rows: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
-    """(count, height) of the blocks that a strategy makes of the rows, in order."""
-    full, left = ix.floordiv(rows, tile), ix.mod(rows, tile)
-    one = ix.const(1)
-    if strategy is None:
-        return ((one, one),)
-    if strategy is Strategy.BALANCE:
-        tiles = ix.ceildiv(rows, tile)
-        q = _quotient(rows, tiles)
-        tall = ix.sub(rows, ix.mul(q, tiles))
-        higher = ix.minimum(ix.add(q, 1), tile)
-        return ((tall, higher), (ix.sub(tiles, tall), q))
-    if strategy in (Strategy.PAD, Strategy.SHIFT):
-        return ((ix.ceildiv(rows, tile), ix.const(tile)),)
-    if strategy is Strategy.CUT:
-        return ((full, ix.const(tile)), (left, one))
-    if strategy is Strategy.GUARD:
-        return ((rows, one),)
-    some = ix.minimum(left, one)
-    return ((full, ix.const(tile)), (some, left))
-
-
-def _quotient(rows: Expr, tiles: Expr) -> Expr:
-    known, count = ix.literal(rows), ix.literal(tiles)
-    if known is not None and count is not None:
-        return ix.const(known // max(count, 1))
-    return Binary("//", rows, ix.maximum(tiles, 1))

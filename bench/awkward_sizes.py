@@ -1,0 +1,102 @@
+"""What awkward sizes cost where no microkernel matches: a stencil, a pooling, an element-wise chain.
+
+    python bench/awkward_sizes.py
+
+Time per element of the result at sizes that fit no vector, over the time at sizes that do: 1 means
+that an awkward size costs nothing. One compiled kernel runs at all sizes, which take turns. One
+thread, float32, results into memory that is there already.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+import offcut as oc
+from offcut.experiment.machine import describe
+from offcut.experiment.timing import measure, paired_ratio, restart_single_threaded
+
+JACOBI = """\
+program jacobi_2d
+size m in 2:8193
+size n in 2:8193
+input A: float32[m, n]
+output B: float32[m, n]
+for i in 1:m - 1
+  for j in 1:n - 1
+    B[i, j] = 0.2 * (A[i, j] + A[i, j - 1] + A[i, j + 1] + A[i + 1, j] + A[i - 1, j])"""
+
+POOLING = """\
+program max_pooling
+size m in 1:8193
+size n in 1:8193
+input A: float32[m, n]
+output P: float32[m, n]
+for i in 0:m
+  for j in 0:n
+    P[i, j] = -inf
+    for di in 0:3
+      for dj in 0:3
+        if 1 <= i + di and i + di <= m and 1 <= j + dj and j + dj <= n
+          P[i, j] max= A[i + di - 1, j + dj - 1]"""
+
+CHAIN = """\
+program chain
+size m in 1:8193
+size n in 1:8193
+input A: float32[m, n]
+input B: float32[m, n]
+input S: float32[n]
+private t: float32[]
+output C: float32[m, n]
+for i in 0:m
+  for j in 0:n
+    t[] = A[i, j] * S[j] + B[i, j]
+    C[i, j] = max(t[], 0.0) + 0.5 * abs(t[])"""
+
+PROGRAMS = {"jacobi-2d": JACOBI, "3×3 pooling": POOLING, "element-wise chain": CHAIN}
+GROUPS = {
+    (1024, 1024): ((997, 1003), (1023, 1023), (1025, 1025)),
+    (256, 256): ((251, 253), (255, 255), (257, 257)),
+}
+"""Aligned sizes, each with awkward ones near it: beyond the caches of a core, and within them."""
+
+ASKED = 1.10
+
+
+def call(kernel: oc.Kernel, shape: tuple[int, int], rng: np.random.Generator) -> partial[object]:
+    """A call of `kernel` at one shape, on arrays of its own."""
+    arrays = [
+        rng.standard_normal(shape[-len(argument.shape) :], dtype=np.float32)
+        for argument in kernel.signature.inputs
+    ]
+    return partial(kernel, *arrays, out=np.full(shape, np.nan, np.float32))
+
+
+def main() -> None:
+    """Measure every program at every size, and print time per element over that at aligned sizes."""
+    rng = np.random.default_rng(0)
+    print(f"{'':22}{'size':>12}{'ns/element':>12}{'spread':>8}{'over aligned':>14}{'95 %':>16}")
+    for name, text in PROGRAMS.items():
+        kernel = oc.compile(oc.parse(text))
+        for aligned, awkward in GROUPS.items():
+            shapes = (aligned, *awkward)
+            timings = measure({str(s): call(kernel, s, rng) for s in shapes}, budget=0.5)
+            base, area = timings[str(aligned)], aligned[0] * aligned[1]
+            for m, n in shapes:
+                timing = timings[str((m, n))]
+                row = f"{name:22}{f'{m}×{n}':>12}{timing.seconds / (m * n) * 1e9:>12.3f}"
+                row += f"{timing.spread:>8.1%}"
+                if (m, n) != aligned:
+                    ratio, scale = paired_ratio(timing, base), area / (m * n)
+                    ends = f"{ratio.low * scale:.3f}–{ratio.high * scale:.3f}"
+                    row += f"{ratio.value * scale:>14.3f}{ends:>16}"
+                print(row)
+    print(f"asked: over aligned ≤ {ASKED}")
+    print(f"machine: {describe()}")
+
+
+if __name__ == "__main__":
+    restart_single_threaded()
+    main()

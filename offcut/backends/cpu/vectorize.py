@@ -1,0 +1,437 @@
+"""Loops of a program as lanes of vectors: which loop of a nest, and why not the others.
+
+A loop that carries no dependence may run its iterations in any order, so also side by side. Of the
+loops on the way to a statement at most one becomes lanes: the one with which the nest is predicted
+to be cheapest, by what its accesses cost as vectors (elements next to each other, one element for
+all, or elements apart) and by how long the chain of a reduction is. That loop becomes a `Tile`
+around what is inside it, reductions too; no sum is reordered.
+
+A scalar that every iteration of a loop writes before it reads is a register of its own in every
+lane, so what it seems to carry does not count.
+
+What stays as it is: a loop that carries a dependence, and every nest that holds tiles already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import assert_never
+
+from offcut.backends.cpu.isa import Isa
+from offcut.backends.cpu.vectors import at_most, begins_with_store, own_expressions
+from offcut.backends.inside import STATUS
+from offcut.core import index as ix
+from offcut.core.computation import Names
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Unary,
+    Var,
+    children,
+    dtype_of,
+    rewrite,
+    variables,
+    walk,
+)
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    blocks,
+    mapped,
+)
+from offcut.core.program import walk as statements
+from offcut.polyhedral import Dependence, carried_by, coefficient
+
+TRIPS = 64  # iterations, of a loop whose extent depends on sizes
+LATENCY = 4.0  # cycles from one term of a sum to the next
+MOST_STORES = 32  # in a nest whose dependences are worth finding: their pairs are asked of isl
+
+# Predicted cycles of one operation, for one instance and for a vector of them.
+_SCALAR = {"/": 4.0, "//": 20.0, "%": 20.0, "sqrt": 5.0, "exp": 20.0, "tanh": 20.0, "erf": 20.0}
+_VECTOR = {"/": 12.0, "sqrt": 15.0, "exp": 20.0, "tanh": 25.0, "erf": 25.0}
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorized:
+    """A program as the vector lowering takes it.
+
+    notes   what became of each loop, in the order of the text
+    """
+
+    program: Program
+    notes: tuple[str, ...]
+
+
+def vectorized(program: Program, isa: Isa) -> Vectorized:
+    """`program` with loops turned into tiles of lanes; equal to it, sums in the same order."""
+    program, scopes = privatized(program)
+    notes: list[str] = []
+    body: list[Stmt] = []
+    for position, stmt in enumerate(program.body):
+        inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
+        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa.lanes("float32"))
+        body.append(nest.vectorized())
+        notes += nest.notes
+    if tuple(body) != program.body:
+        program = replace(program, body=tuple(body))
+    return Vectorized(program, tuple(notes))
+
+
+# -- scalars that belong to one iteration ------------------------------------------------------
+
+
+def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
+    """`program` with each scalar that lives in a block only as a private buffer of that block.
+
+    The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
+    where every access of it is inside a block that writes it before all else.
+    """
+    taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
+    taken += [name for stmt in statements(program.body) for name in _bound(stmt)]
+    names = Names(taken)
+    buffers, body, scopes = list(program.buffers), program.body, dict[str, Path]()
+    for buffer in program.buffers:
+        if buffer.kind not in (Kind.LOCAL, Kind.PRIVATE) or buffer.shape or buffer.scope:
+            continue
+        found = _scopes(buffer.name, body, ())
+        if not found or () in found:
+            continue
+        position = buffers.index(buffer)
+        buffers.pop(position)
+        for number, path in enumerate(found):
+            name = buffer.name if not number else names.fresh(buffer.name)
+            scopes[name] = path
+            buffers.insert(position + number, replace(buffer, name=name, kind=Kind.PRIVATE))
+            if name != buffer.name:
+                body = _renamed(body, path, buffer.name, name)
+    if not scopes:
+        return program, scopes
+    return replace(program, buffers=tuple(buffers), body=body), scopes
+
+
+def _bound(stmt: Stmt) -> Iterator[str]:
+    match stmt:
+        case For(name) | Let(name):
+            yield name
+        case Tile():
+            yield from (axis.iter for axis in stmt.axes)
+        case _:
+            pass
+
+
+def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
+    """The outermost blocks that write `buffer` first, where they hold all accesses of it; else None."""
+    if begins_with_store(buffer, body):
+        return [path]
+    found: list[Path] = []
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        if isinstance(stmt, Store) and stmt.buffer == buffer:
+            return None
+        if any(_mentions(expr, buffer) for expr in own_expressions(stmt)):
+            return None
+        if isinstance(stmt, Tile | Choose | Alloc):
+            if any(_touches(inner, buffer) for inner in statements((stmt,))):
+                return None
+            continue
+        inside = blocks(stmt)
+        for number, block in enumerate(inside):
+            deeper = _scopes(buffer, block, here if len(inside) == 1 else (*here, number))
+            if deeper is None:
+                return None
+            found += deeper
+    return found
+
+
+def _touches(stmt: Stmt, buffer: str) -> bool:
+    writes = isinstance(stmt, Store) and stmt.buffer == buffer
+    return writes or any(_mentions(expr, buffer) for expr in own_expressions(stmt))
+
+
+def _mentions(expr: Expr, buffer: str) -> bool:
+    return any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr))
+
+
+def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
+    """`body` with a buffer called otherwise inside the block at `path`."""
+
+    def loads_new(node: Expr) -> Expr | None:
+        return replace(node, buffer=new) if isinstance(node, Load) and node.buffer == old else None
+
+    def renamed(stmt: Stmt) -> Stmt:
+        return _stores_as(mapped(stmt, lambda expr: rewrite(expr, loads_new)), old, new)
+
+    if not path:
+        return tuple(map(renamed, body))
+    position, rest = path[0], path[1:]
+    stmt = body[position]
+    match stmt:
+        case If(condition, then, other):
+            if rest[0] == 0:
+                stmt = If(condition, _renamed(then, rest[1:], old, new), other)
+            else:
+                stmt = If(condition, then, _renamed(other, rest[1:], old, new))
+        case For() | Let():
+            stmt = replace(stmt, body=_renamed(stmt.body, rest, old, new))
+        case _:
+            pass
+    return (*body[:position], stmt, *body[position + 1 :])
+
+
+def _stores_as(stmt: Stmt, old: str, new: str) -> Stmt:
+    def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(_stores_as(inner, old, new) for inner in body)
+
+    match stmt:
+        case Store():
+            return replace(stmt, buffer=new) if stmt.buffer == old else stmt
+        case If(condition, then, other):
+            return If(condition, inside(then), inside(other))
+        case For() | Let() | Tile() | Alloc():
+            return replace(stmt, body=inside(stmt.body))
+        case Choose(options):
+            return Choose(tuple(replace(o, body=inside(o.body)) for o in options))
+        case _:
+            assert_never(stmt)
+
+
+# -- one nest ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Nest:
+    """A statement of the program, `position` of its body, as a program of its own.
+
+    scopes   the block of each private scalar in it
+    width    lanes of a vector
+    """
+
+    program: Program
+    position: int
+    scopes: Mapping[str, Path]
+    width: int
+    notes: list[str] = field(default_factory=list)
+    carried: dict[Path, list[Dependence]] = field(default_factory=dict)
+
+    def vectorized(self) -> Stmt:
+        (stmt,) = self.program.body
+        inside = list(statements((stmt,)))
+        if any(isinstance(inner, Tile | Choose) for inner in inside):
+            return stmt
+        if not any(isinstance(inner, For) for inner in inside):
+            return stmt
+        stores = sum(isinstance(inner, Store) for inner in inside)
+        if stores > MOST_STORES:
+            self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
+            return stmt
+        for path, dependences in carried_by(self.program).items():
+            own = [one for one in dependences if not self.within(one, path)]
+            self.carried[self.position, *path[1:]] = own
+        return self.best(stmt, (self.position,))[1]
+
+    def within(self, dependence: Dependence, path: Path) -> bool:
+        """Whether a dependence is one of a scalar that each iteration of the loop has for itself."""
+        source, target = dependence.source.store, dependence.target.store
+        buffer = target.buffer if dependence.kind == "anti" else source.buffer
+        if self.program.buffer(buffer).scope == STATUS:
+            return True  # whoever says it, says the same
+        scope = self.scopes.get(buffer)
+        at = (self.position, *path[1:])
+        return scope is not None and scope[: len(at)] == at
+
+    def best(self, stmt: Stmt, path: Path) -> tuple[float, Stmt]:
+        """Predicted cycles of `stmt`, run once, and its cheapest form."""
+        match stmt:
+            case For():
+                return self.loop(stmt, path)
+            case Store():
+                return _store_cost(stmt, None, 1, ""), stmt
+            case If(condition, then, other):
+                yes, then = self.block(then, (*path, 0))
+                no, other = self.block(other, (*path, 1))
+                made = If(condition, then, other)
+                return _cost(condition, None, 1) + 1 + (yes + no) * 0.75, made
+            case Let() | Alloc():
+                cycles, body = self.block(stmt.body, path)
+                return cycles + 1, replace(stmt, body=body)
+            case Tile() | Choose():
+                return 0.0, stmt
+            case _:
+                assert_never(stmt)
+
+    def block(self, body: Sequence[Stmt], path: Path) -> tuple[float, tuple[Stmt, ...]]:
+        made = [self.best(stmt, (*path, position)) for position, stmt in enumerate(body)]
+        return sum(cycles for cycles, _ in made), tuple(stmt for _, stmt in made)
+
+    def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
+        noted = len(self.notes)
+        self.notes.append("")
+        trips = _trips(loop)
+        carried = self.carried.get(path)
+        inner, body = self.block(loop.body, path)
+        chain = _chain(loop, 1)
+        cycles, made = trips * (1 + max(inner, chain)), replace(loop, body=body)
+        if carried is None or carried:
+            self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
+            return cycles, made
+        if not _takes_lanes(loop):
+            self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
+            return cycles, made
+        as_lanes = 4 + ceil(trips / self.width) * self.lane_block(loop.body, loop.iter, "")
+        if as_lanes < cycles or loop.execution is Execution.VECTOR:
+            del self.notes[noted:]
+            self.notes.append(f"loop {loop.iter} as lanes of vectors")
+            self.inside(loop.body, path)
+            return as_lanes, self.lanes(loop, path)
+        self.notes[noted] = f"loop {loop.iter} one by one: " + (
+            "a loop inside runs as lanes"
+            if any(isinstance(stmt, Tile) for stmt in statements((made,)))
+            else "as lanes it is predicted to take longer"
+        )
+        return cycles, made
+
+    def inside(self, body: Sequence[Stmt], path: Path) -> None:
+        """Say of the loops inside a loop of lanes that each lane runs them."""
+        for position, stmt in enumerate(body):
+            here = (*path, position)
+            if isinstance(stmt, For):
+                self.notes.append(f"loop {stmt.iter} inside the lanes")
+            inner = blocks(stmt)
+            for number, block in enumerate(inner):
+                self.inside(block, here if len(inner) == 1 else (*here, number))
+
+    def lanes(self, loop: For, path: Path) -> Stmt:
+        """The tile that runs a loop; parallel loops right inside it move out, around the tile."""
+        match loop.body:
+            case (For() as inner,) if self.carried.get(
+                (*path, 0)
+            ) == [] and loop.iter not in variables(inner.lo) | variables(inner.hi):
+                below = self.lanes(replace(loop, body=inner.body), (*path, 0))
+                return replace(inner, body=(below,))
+        extent = ix.sub(loop.hi, loop.lo)
+        return Tile((TileAxis(loop.iter, loop.lo, extent),), loop.body)
+
+    def lane_block(self, body: Sequence[Stmt], lane: str, inner: str) -> float:
+        """Predicted cycles of `body` for a vector of instances along `lane`.
+
+        inner   the loop right around it
+        """
+        total = 0.0
+        for stmt in body:
+            match stmt:
+                case For():
+                    cycles = self.lane_block(stmt.body, lane, stmt.iter)
+                    masked = 2.0 if lane in variables(stmt.lo) | variables(stmt.hi) else 0.0
+                    total += _trips(stmt) * (0.5 + masked + max(cycles, _chain(stmt, LATENCY)))
+                case Store():
+                    total += _store_cost(stmt, lane, self.width, inner)
+                case If(condition, then, other):
+                    sides = self.lane_block(then, lane, inner) + self.lane_block(other, lane, inner)
+                    total += _cost(condition, lane, self.width) + 1 + sides
+                case Let() | Alloc():
+                    total += 1 + self.lane_block(stmt.body, lane, inner)
+                case Tile() | Choose():
+                    pass
+                case _:
+                    assert_never(stmt)
+        return total
+
+
+def _reason(carried: Sequence[Dependence] | None) -> str:
+    if carried is None:
+        return "its dependences are not known"
+    first = carried[0]
+    arrow = f"{first.source.store.buffer} -> {first.target.store.buffer}"
+    more = f", and {len(carried) - 1} more" if len(carried) > 1 else ""
+    return f"it carries {first.kind} {arrow}{more}"
+
+
+def _takes_lanes(loop: For) -> bool:
+    return not any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
+
+
+# -- predicted cycles --------------------------------------------------------------------------
+
+
+def _trips(loop: For) -> float:
+    """Iterations, where the text says how many at most; else `TRIPS`."""
+    known = at_most(ix.sub(loop.hi, loop.lo))
+    return float(TRIPS if known is None else max(known, 0))
+
+
+def _chain(loop: For, share: float) -> float:
+    """Cycles from one iteration to the next where the loop adds up one element."""
+    adds = any(
+        isinstance(stmt, Store)
+        and stmt.reduce is not None
+        and not any(loop.iter in variables(part) for part in stmt.index)
+        for stmt in loop.body
+    )
+    return LATENCY / share if adds else 0.0
+
+
+def _store_cost(store: Store, lane: str | None, width: int, inner: str) -> float:
+    value = _cost(store.value, lane, width)
+    held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
+    if held and inner:
+        return value + 0.5
+    times = 2.0 if store.reduce is not None else 1.0
+    return value + times * _access(store.index, lane, width, 1.5)
+
+
+def _access(index: Sequence[Expr], lane: str | None, width: int, apart: float) -> float:
+    if lane is None:
+        return 0.5
+    steps = [coefficient(part, lane) for part in index]
+    if all(step == 0 for step in steps):
+        return 0.5
+    if steps[-1] == 1 and not any(steps[:-1]):
+        return 1.0
+    return apart * width
+
+
+def _cost(expr: Expr, lane: str | None, width: int) -> float:
+    """Predicted cycles of an expression, for one instance or for a vector along `lane`."""
+    if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
+        return 0.2 * sum(isinstance(node, Binary) for node in walk(expr))
+    match expr:
+        case Const() | Var():
+            return 0.0
+        case Load(_, index, _):
+            return _access(index, lane, width, 1.0)
+        case Binary(op, a, b):
+            below = _cost(a, lane, width) + _cost(b, lane, width)
+            if lane is not None and op in ("//", "%"):
+                return below + _SCALAR[op] * width
+            return below + (_SCALAR if lane is None else _VECTOR).get(op, 0.5)
+        case Unary(op, a):
+            if op == "log":
+                return _cost(a, lane, width) + 20.0 * width
+            return _cost(a, lane, width) + (_SCALAR if lane is None else _VECTOR).get(op, 0.5)
+        case Select(condition, then, other):
+            return 1 + sum(_cost(part, lane, width) for part in (condition, then, other))
+        case Logic(_, args):
+            return sum(_cost(arg, lane, width) for arg in args) + 0.5
+        case Cast(a, _):
+            return _cost(a, lane, width) + 1
+        case _:
+            return 1 + sum(_cost(part, lane, width) for part in children(expr))

@@ -1,0 +1,203 @@
+"""Accesses of a loop program, inside the arrays: proved for all sizes, or asked while it runs.
+
+Theorem, for each access: ``{ instance -> element } (domain)`` is a subset of the array, where the
+domain is what loops, guards and branches of `where` around the access say. Where all of that is
+quasi-affine and an element lies outside, the program is refused with the smallest sizes at which it
+does. Where some of it is not (an index read from an array), the statement asks before it runs, and
+a call that would leave an array is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from offcut.core import index as ix
+from offcut.core.expr import Compare, Const, Expr, Logic, loads
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Choose,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+)
+from offcut.errors import PartitionError
+from offcut.polyhedral import Map, Space, Statement, smallest, statements
+
+STATUS = "status"
+"""The scope of the buffer that says whether some statement would have left an array."""
+
+Path = tuple[int, ...]
+
+
+def kept_inside(program: Program) -> Program:
+    """`program` with a question before each statement that is not proved to stay inside its arrays.
+
+    Statements in tiles stay as they are: who made the tiles has proved them.
+
+    Raises PartitionError, with the smallest witness, where a statement does leave an array.
+    """
+    space = Space(program.sizes, program.assumptions)
+    asked: dict[Path | Expr, Expr] = {}
+    for statement in statements(program):
+        for position, condition in enumerate(statement.conditions):
+            before = replace(statement, conditions=statement.conditions[:position])
+            reads = [_Access(load.buffer, load.index, path) for load, path in loads(condition)]
+            open_ = [read for read in reads if not _proved(space, program, before, read)]
+            if open_:
+                plain = condition.args[0] if _is_negated(condition) else condition
+                asked[plain] = _question(program, open_)
+        unproved = [
+            access
+            for access in _accesses(statement)
+            if not _proved(space, program, statement, access)
+        ]
+        if unproved:
+            asked[statement.path] = _question(program, unproved)
+    if not asked:
+        return program
+    taken = {buffer.name for buffer in program.buffers}
+    name = next(n for k in range(len(taken) + 1) if (n := f"outside{k or ''}") not in taken)
+    status = Buffer(name, "int32", (), Kind.LOCAL, scope=STATUS)
+    none, some = (Store(name, (), Const(value, "int32")) for value in (0, 1))
+    body = _with_questions(program.body, (), asked, some)
+    return replace(program, buffers=(*program.buffers, status), body=(none, *body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An element, and the conditions inside the statement under which it is accessed."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+    path: tuple[Expr, ...]
+
+
+def _accesses(statement: Statement) -> list[_Access]:
+    store = statement.store
+    found = [_Access(store.buffer, store.index, ())]
+    for expr in (store.value, *store.index):
+        found += [_Access(load.buffer, load.index, path) for load, path in loads(expr)]
+    return list(dict.fromkeys(found))
+
+
+def _proved(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
+    """Whether an access is inside; False where that is open.
+
+    Raises PartitionError where it is not.
+    """
+    at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
+    known = [space.condition(c, at) for c in (*statement.conditions, *access.path)]
+    parts = [space.expr(part, at) for part in access.index]
+    shape = [space.expr(extent, {}) for extent in program.buffer(access.buffer).shape]
+    xs, es = ", ".join(at.values()), [f"e{k}" for k in range(len(parts))]
+    equal = [f"{e} = {part}" for e, part in zip(es, parts, strict=True) if part is not None]
+    where = " and ".join([space.facts, *equal, *(text for text in known if text is not None)])
+    touched = Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(es)}] : {where} }}")
+    if None in shape:
+        return False
+    box = " and ".join(f"0 <= {e} < {n}" for e, n in zip(es, shape, strict=True)) or "true"
+    inside = Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(es)}] : {box} }}")
+    outside = touched - inside
+    if outside.is_empty():
+        return True
+    if None in known or None in parts or _in_tile(program.body, statement.path):
+        return False
+    found = smallest(outside.wrap().flatten())
+    assert found is not None
+    raise _refused(program, statement, access, *found)
+
+
+def _refused(
+    program: Program,
+    statement: Statement,
+    access: _Access,
+    sizes: tuple[int, ...],
+    point: tuple[int, ...],
+) -> PartitionError:
+    names = statement.iterators
+    given = [f"{size.name} = {value}" for size, value in zip(program.sizes, sizes, strict=True)]
+    given += [f"{name} = {value}" for name, value in zip(names, point, strict=False)]
+    element = ", ".join(map(str, point[len(names) :]))
+    shape = ", ".join(map(format_expr, program.buffer(access.buffer).shape))
+    index = ", ".join(map(format_expr, access.index))
+    return PartitionError(
+        "compile",
+        f"cannot access {access.buffer}[{index}] out of bounds",
+        at=format_stmt(statement.store),
+        because=f"with {', '.join(given)} it is {access.buffer}[{element}], of shape ({shape})",
+        help=("an if around the statement, or where(condition, …) around the access",),
+    )
+
+
+def _question(program: Program, accesses: Sequence[_Access]) -> Expr:
+    """Whether all of these accesses are inside."""
+    parts: list[Expr] = []
+    for access in accesses:
+        shape = program.buffer(access.buffer).shape
+        inside: list[Expr] = []
+        for part, extent in zip(access.index, shape, strict=True):
+            inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
+        if inside and access.path:
+            others = tuple(Logic("not", (condition,)) for condition in access.path)
+            parts.append(Logic("or", (*others, _all(inside))))
+        else:
+            parts += inside
+    return _all(parts)
+
+
+def _is_negated(condition: Expr) -> TypeGuard[Logic]:
+    return isinstance(condition, Logic) and condition.op == "not"
+
+
+def _all(parts: Sequence[Expr]) -> Expr:
+    return parts[0] if len(parts) == 1 else Logic("and", tuple(parts))
+
+
+def _in_tile(body: Sequence[Stmt], path: Path) -> bool:
+    """Whether the statement at `path` is inside a tile, a choice or a bounded value."""
+    return any(isinstance(stmt, Tile | Choose | Let) for stmt in _down(body, path))
+
+
+def _down(body: Sequence[Stmt], path: Path) -> list[Stmt]:
+    found: list[Stmt] = []
+    while path:
+        stmt, path = body[path[0]], path[1:]
+        found.append(stmt)
+        inner = blocks(stmt)
+        if isinstance(stmt, If | Choose) and path:
+            body, path = inner[path[0]], path[1:]
+        elif inner:
+            body = inner[0]
+    return found
+
+
+def _with_questions(
+    body: Sequence[Stmt], path: Path, asked: Mapping[Path | Expr, Expr], some: Store
+) -> tuple[Stmt, ...]:
+    made: list[Stmt] = []
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        match stmt:
+            case Store() if here in asked:
+                made.append(If(asked[here], (stmt,), (some,)))
+            case If(condition, then, other):
+                yes = _with_questions(then, (*here, 0), asked, some)
+                no = _with_questions(other, (*here, 1), asked, some)
+                inner = If(condition, yes, no)
+                question = asked.get(condition)
+                made.append(inner if question is None else If(question, (inner,), (some,)))
+            case For() | Alloc():
+                made.append(replace(stmt, body=_with_questions(stmt.body, here, asked, some)))
+            case _:
+                made.append(stmt)
+    return tuple(made)

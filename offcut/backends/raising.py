@@ -1,0 +1,353 @@
+"""A loop program as a computation, where it is one: a sequence of whole arrays, each from those before.
+
+A pasted nest of a matrix product is then cut, packed and run as a described one. Statements are
+compared by what they access, never by names::
+
+    for i in 0:m                               C_sum[i, j] = sum(A[i, k] * B[k, j], k)
+      for j in 0:n                             C[i, j] = 1.2 * C_given[i, j] + C_sum[i, j]
+        C[i, j] = 1.2 * C[i, j]         ->
+        for k in 0:p
+          C[i, j] += A[i, k] * B[k, j]
+
+The theorem: a statement may run for all its instances before the next statement begins, if every
+dependence that a loop carries leads from a statement to one further down, or is the update of a sum
+by the next term of it. Then each statement writes a whole array, and what reads it reads that.
+
+A sum that begins with more than its neutral element is summed by itself first and added to it, which
+is another order of the same terms. A factor of a sum that is no element of an array, and does not
+need all of the axes, becomes an array of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import copysign
+
+from offcut.core import index as ix
+from offcut.core.computation import (
+    Computation,
+    Names,
+    Stage,
+    StageAxis,
+    grouped,
+    read_by_other_groups,
+)
+from offcut.core.dtypes import neutral
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Unary,
+    Var,
+    dtype_of,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
+from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, Store
+from offcut.polyhedral import Dependence, dependences
+
+Path = tuple[int, ...]
+
+
+def raised(program: Program, scopes: Mapping[str, Path]) -> Computation | None:
+    """The computation that `program` is, its sums in an order of their own; None where it is none.
+
+    scopes   the blocks that private scalars live in, by their paths
+
+    An array that is updated is an input and an output of one label. It may be one array at a call:
+    it is read at the point alone that is written next.
+    """
+    made = _Raising(program, scopes)
+    if not made.read(program.body, (), ()):
+        return None
+    if not all(_in_turn(one, scopes) for one in dependences(program)):
+        return None
+    return made.computation()
+
+
+def _in_turn(dependence: Dependence, scopes: Mapping[str, Path]) -> bool:
+    """Whether a dependence holds when statements run one after the other, each as a whole."""
+    source, target = dependence.source, dependence.target
+    if dependence.reduction or source.path < target.path:
+        return True
+    buffer = target.store.buffer if dependence.kind == "anti" else source.store.buffer
+    scope = scopes.get(buffer)
+    return scope is not None and scope[: len(dependence.path)] == dependence.path
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    name: str
+    extent: Expr
+    path: Path
+
+
+class _Raising:
+    """The stages found so far.
+
+    now   the array that a buffer is at this point of the text
+    """
+
+    def __init__(self, program: Program, scopes: Mapping[str, Path]) -> None:
+        self.program, self.scopes = program, scopes
+        self.buffers = {buffer.name: buffer for buffer in program.buffers}
+        self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
+        self.now: dict[str, str] = {}
+        self.shapes: dict[str, tuple[str, tuple[Expr, ...]]] = {}
+        self.scalars: dict[str, tuple[_Loop, ...]] = {}
+        self.stages: list[Stage] = []
+        self.sizes = {size.name for size in program.sizes}
+        for buffer in program.buffers:
+            if buffer.kind in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
+                self.now[buffer.name] = buffer.name
+
+    def read(self, body: Sequence[Stmt], loops: tuple[_Loop, ...], path: Path) -> bool:
+        """Take the statements of a block; False where one has no place in a computation."""
+        for name, scope in self.scopes.items():
+            if scope == path:
+                self.scalars[name] = loops
+        for position, stmt in enumerate(body):
+            here = (*path, position)
+            match stmt:
+                case For() if ix.literal(stmt.lo) == 0 and _is_size(stmt.hi, self.sizes):
+                    loop = _Loop(stmt.iter, ix.simplify(stmt.hi), here)
+                    if not self.read(stmt.body, (*loops, loop), here):
+                        return False
+                case Store():
+                    if not self.store(stmt, loops):
+                        return False
+                case If(_, then, other) if not then and not other:
+                    pass
+                case _:
+                    return False
+        return True
+
+    def store(self, stmt: Store, loops: tuple[_Loop, ...]) -> bool:
+        point = self.point(stmt.buffer, stmt.index)
+        value = self.renamed(stmt.value)
+        if point is None or value is None:
+            return False
+        around = {loop.name: loop for loop in loops}
+        names = [part.name for part in point if isinstance(part, Var)]
+        if (
+            len(names) != len(point)
+            or len(set(names)) != len(names)
+            or not set(names) <= set(around)
+        ):
+            return False
+        axes = tuple(StageAxis(name, around[name].extent, name) for name in names)
+        rest = tuple(
+            StageAxis(loop.name, loop.extent, loop.name) for loop in loops if loop.name not in names
+        )
+        if tuple(axis.extent for axis in axes) != self.extents(stmt.buffer):
+            return False
+        if stmt.reduce is None:
+            if rest:
+                return False
+            self.stage(stmt.buffer, axes, (), value)
+            return True
+        return bool(rest) and self.update(stmt, axes, rest, value)
+
+    def update(
+        self, stmt: Store, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...], value: Expr
+    ) -> bool:
+        """A reduction into what the buffer is already."""
+        assert stmt.reduce is not None
+        before = self.now.get(stmt.buffer)
+        if before is None or any(isinstance(n, Load) and n.buffer == before for n in walk(value)):
+            return False
+        started = self.stages[-1] if self.stages and self.stages[-1].buffer == before else None
+        if started is not None and started.reduce_axes:
+            started = None
+        point = tuple(Var(axis.name) for axis in axes)
+        dtype = self.buffers[stmt.buffer].dtype
+        start: Expr = Load(before, point, dtype)
+        if started is not None:
+            # What the sum begins with is read by nothing else.
+            self.stages.pop()
+            here: dict[str, Expr] = {
+                old.name: new for old, new in zip(started.axes, point, strict=True)
+            }
+            start = substitute(started.value, here)
+        value = self.factored(value, axes, rest)
+        body = Reduce(stmt.reduce, value, tuple(axis.name for axis in rest))
+        if _is_neutral(start, stmt.reduce):
+            self.stage(stmt.buffer, axes, rest, body)
+            return True
+        total = self.array(f"{stmt.buffer}_sum", dtype, tuple(axis.extent for axis in axes))
+        self.stages.append(Stage(total, total, axes, rest, body))
+        op = {"sum": "+"}.get(stmt.reduce, stmt.reduce)
+        self.stage(stmt.buffer, axes, (), Binary(op, start, Load(total, point, dtype)))
+        return True
+
+    def factored(
+        self, value: Expr, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...]
+    ) -> Expr:
+        """A product whose factors are elements, as far as making arrays of them pays."""
+        match value:
+            case Unary("neg", Binary("*", a, b)):
+                value = Binary("*", Unary("neg", a), b)
+        match value:
+            case Binary("*", a, b):
+                everywhere = {axis.name for axis in axes}
+                if all(everywhere - variables(factor) for factor in (a, b)):
+                    return Binary("*", self.factor(a, axes, rest), self.factor(b, axes, rest))
+        return value
+
+    def factor(self, value: Expr, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...]) -> Expr:
+        if isinstance(value, Load) or not any(isinstance(node, Load) for node in walk(value)):
+            return value
+        loads = [node for node in walk(value) if isinstance(node, Load)]
+        order = [v.name for part in loads[0].index for v in walk(part) if isinstance(v, Var)]
+        own = variables(value)
+        used = [axis for axis in (*axes, *rest) if axis.name in own]
+        used.sort(key=lambda axis: order.index(axis.name) if axis.name in order else len(order))
+        point = tuple(Var(axis.name) for axis in used)
+        name = self.array("factor", loads[0].dtype, tuple(axis.extent for axis in used))
+        self.stages.append(Stage(name, name, tuple(used), (), value))
+        return Load(name, point, loads[0].dtype)
+
+    def stage(
+        self,
+        buffer: str,
+        axes: tuple[StageAxis, ...],
+        rest: tuple[StageAxis, ...],
+        body: Expr,
+    ) -> None:
+        """`buffer` becomes a new array."""
+        dtype = self.buffers[buffer].dtype
+        name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
+        self.stages.append(Stage(name, buffer, axes, rest, body))
+        self.now[buffer] = name
+
+    def array(self, wish: str, dtype: str, shape: tuple[Expr, ...]) -> str:
+        name = self.names.fresh(wish)
+        self.shapes[name] = dtype, shape
+        return name
+
+    def extents(self, buffer: str) -> tuple[Expr, ...]:
+        if buffer in self.scalars:
+            return tuple(loop.extent for loop in self.scalars[buffer])
+        return tuple(map(ix.simplify, self.buffers[buffer].shape))
+
+    def point(self, buffer: str, index: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+        """The element that an index means; of a scalar of a block, the one of the loops around."""
+        if buffer in self.scalars:
+            return tuple(Var(loop.name) for loop in self.scalars[buffer])
+        if self.buffers[buffer].layout is not None:
+            return None
+        return tuple(map(ix.simplify, index))
+
+    def renamed(self, value: Expr) -> Expr | None:
+        """`value` reading the arrays that its buffers are now; None where one has no value yet."""
+        unknown = False
+
+        def rule(node: Expr) -> Expr | None:
+            nonlocal unknown
+            if not isinstance(node, Load):
+                return None
+            point = self.point(node.buffer, node.index)
+            if point is None or node.buffer not in self.now:
+                unknown = True
+                return None
+            return Load(self.now[node.buffer], point, node.dtype)
+
+        changed = rewrite(value, rule)
+        return None if unknown else changed
+
+    def rename(self, old: str, new: str) -> None:
+        """Call the array `old` by the name that the program gives its last value."""
+
+        def rule(node: Expr) -> Expr | None:
+            match node:
+                case Load(buffer, index, dtype) if buffer == old:
+                    return Load(new, index, dtype)
+                case _:
+                    return None
+
+        self.shapes[new] = self.shapes.pop(old)
+        self.stages = [
+            replace(s, buffer=new if s.buffer == old else s.buffer, body=rewrite(s.body, rule))
+            for s in self.stages
+        ]
+
+    def computation(self) -> Computation | None:
+        """All stages as one computation; None where an update in place would read what it wrote."""
+        results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
+        last = {b.name: self.now.get(b.name, b.name) for b in results}
+        if any(name not in self.shapes for name in last.values()):
+            return None
+        for buffer in results:
+            if buffer.kind is Kind.OUTPUT:
+                self.rename(last[buffer.name], buffer.name)
+                last[buffer.name] = buffer.name
+        needed = set(last.values())
+        for stage in reversed(self.stages):
+            if stage.buffer in needed:
+                needed |= {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
+        stages = [stage for stage in self.stages if stage.buffer in needed]
+        groups = grouped(stages)
+        kept = read_by_other_groups(groups)
+        for buffer in results:
+            if buffer.kind is Kind.INOUT and not _reads_ahead(
+                groups, buffer.name, last[buffer.name]
+            ):
+                return None
+        buffers, labels = list[Buffer](), list[tuple[str, str]]()
+        for buffer in self.program.buffers:
+            if buffer.kind in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
+                kind = Kind.CONSTANT if buffer.kind is Kind.CONSTANT else Kind.INPUT
+                shape = tuple(map(ix.simplify, buffer.shape))
+                buffers.append(replace(buffer, kind=kind, shape=shape))
+                labels.append((buffer.name, buffer.name))
+        outputs = {name: user for user, name in last.items()}
+        for stage in stages:
+            if stage.buffer not in outputs:
+                dtype, shape = self.shapes[stage.buffer]
+                kind = Kind.LOCAL if stage.buffer in kept else Kind.PRIVATE
+                buffers.append(Buffer(stage.buffer, dtype, shape, kind))
+                labels.append((stage.buffer, stage.buffer))
+        for user, name in last.items():
+            dtype, shape = self.shapes[name]
+            buffers.append(Buffer(name, dtype, shape, Kind.OUTPUT))
+            labels.append((user, name))
+        program = self.program
+        return Computation(
+            program.name,
+            program.sizes,
+            tuple((size.name, size.name) for size in program.sizes),
+            program.assumptions,
+            tuple(buffers),
+            tuple(labels),
+            groups,
+        )
+
+
+def _is_size(extent: Expr, sizes: set[str]) -> bool:
+    return variables(extent) <= sizes and not any(isinstance(n, Load) for n in walk(extent))
+
+
+def _is_neutral(body: Expr, op: str) -> bool:
+    if not isinstance(body, Const):
+        return False
+    start = neutral(op, body.dtype)
+    return body.value == start and copysign(1.0, body.value) == copysign(1.0, start)
+
+
+def _reads_ahead(groups: Sequence[Sequence[Stage]], given: str, result: str) -> bool:
+    """Whether `given` is read before `result` is written: earlier, or at the point written next."""
+    here = next(k for k, group in enumerate(groups) if any(s.buffer == result for s in group))
+    for number, group in enumerate(groups[here:]):
+        for stage in group:
+            point = tuple(Var(axis.name) for axis in stage.axes)
+            legal = not number and not stage.reduce_axes
+            for node in walk(stage.value):
+                given_here = isinstance(node, Load) and node.buffer == given
+                if given_here and not (legal and node == Load(given, point, dtype_of(node))):
+                    return False
+    return True

@@ -1,0 +1,122 @@
+"""Constants of a loop program: arrays whose values are known before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.interpreter import evaluate
+from offcut.core.printer import format_expr
+from offcut.core.program import Buffer, Kind, Program, substituted
+from offcut.core.request import Array
+from offcut.errors import DescribeError
+
+
+def bind_constants(
+    program: Program, constants: Mapping[str, Any] | None, op: str
+) -> tuple[Program, dict[str, Array]]:
+    """`program` with these inputs constant and their sizes fixed, and the arrays, copied.
+
+    constants   an array for every ``constant`` buffer, and for any ``input`` that never changes
+
+    Raises DescribeError where one is missing, or does not fit its declaration.
+    """
+    given = dict(constants or {})
+    known = {b.name: b for b in program.buffers if b.kind in (Kind.CONSTANT, Kind.INPUT)}
+    for name in given:
+        if name not in known:
+            raise DescribeError(
+                op,
+                f"cannot take a constant for {name!r}",
+                because=f"the inputs are {', '.join(known) or 'none'}",
+            )
+    missing = [b.name for b in known.values() if b.kind is Kind.CONSTANT and b.name not in given]
+    if missing:
+        raise DescribeError(
+            op,
+            f"cannot run without {', '.join(missing)}",
+            because=f"the program declares constant {missing[0]}",
+            help=(f'constants={{"{missing[0]}": …}}', f"input {missing[0]}: … in the program"),
+        )
+    arrays = {name: _fitting(known[name], value, op) for name, value in given.items()}
+    sizes = _sizes_of(program, {known[name]: array for name, array in arrays.items()}, op)
+    values: dict[str, Expr] = {name: ix.const(value) for name, value in sizes.items()}
+
+    def fixed(expr: Expr) -> Expr:
+        return ix.folded(substitute(expr, values))
+
+    buffers = tuple(
+        replace(
+            buffer,
+            shape=tuple(map(fixed, buffer.shape)),
+            kind=Kind.CONSTANT if buffer.name in arrays else buffer.kind,
+        )
+        for buffer in program.buffers
+    )
+    bound = Program(
+        program.name,
+        tuple(size for size in program.sizes if size.name not in sizes),
+        tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
+        buffers if sizes or arrays else program.buffers,
+        substituted(program.body, values) if sizes else program.body,
+    )
+    return bound, arrays
+
+
+def _fitting(buffer: Buffer, value: Any, op: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype != numpy_dtype(buffer.dtype) or array.ndim != len(buffer.shape):
+        shape = ", ".join(map(format_expr, buffer.shape))
+        raise DescribeError(
+            op,
+            f"cannot take a constant of {array.dtype}, rank {array.ndim}",
+            at=buffer.name,
+            because=f"it is declared {buffer.dtype}[{shape}]",
+        )
+    return np.array(array, order="C")
+
+
+def _sizes_of(program: Program, arrays: Mapping[Buffer, Array], op: str) -> dict[str, int]:
+    """The sizes that the shapes of constants determine."""
+    known: dict[str, int] = {}
+    facts = {size.name: size for size in program.sizes}
+    for buffer, array in arrays.items():
+        for axis, (extent, actual) in enumerate(zip(buffer.shape, array.shape, strict=True)):
+            values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
+            form = ix.linear(ix.simplify(substitute(extent, values)))
+            because = f"its extent is {format_expr(extent)}, not {actual}"
+            if len(form.terms) == 1 and isinstance(form.terms[0][0], Var):
+                name, factor = form.terms[0][0].name, form.terms[0][1]
+                value, rest = divmod(actual - form.const, factor)
+                size = facts[name]
+                allowed = size.min <= value <= size.max and value % size.multiple_of == 0
+                if not rest and allowed:
+                    known[name] = value
+                    continue
+            elif not form.terms and form.const == actual:
+                continue
+            elif form.terms:
+                because = f"its extent {format_expr(extent)} does not say what the sizes are"
+            raise DescribeError(
+                op,
+                f"cannot take a constant of shape {array.shape}",
+                at=f"{buffer.name}, axis {axis}",
+                because=because,
+            )
+    for fact in program.assumptions:
+        values = {name: ix.const(value) for name, value in known.items()}
+        closed = substitute(fact, values)
+        if known and not variables(closed) and not evaluate(closed, {}):
+            given = ", ".join(f"{name} = {value}" for name, value in known.items())
+            raise DescribeError(
+                op,
+                "cannot take these constants",
+                because=f"their shapes give {given}, and the program assumes {format_expr(fact)}",
+            )
+    return known

@@ -1,0 +1,159 @@
+"""Loops whose iterations touch nothing of each other, found in the text alone.
+
+An iteration keeps to itself where every buffer that the loop writes has an axis along which it has
+an interval of its own: with ``y in 8*yo +: 8`` inside, ``C[y, x]`` stays in ``8*yo … 8*yo + 7``.
+A window that is allocated inside belongs to its iteration. What is not recognised is not
+independent: the interpreter runs such a loop one iteration after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
+from offcut.core.expr import walk as nodes
+from offcut.core.index import Linear, linear, sub
+from offcut.core.program import Alloc, Choose, For, If, Kind, Let, Stmt, Store, Tile, walk
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """``terms + low … terms + high``, inclusive; the terms are what an iteration keeps fixed."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    low: int
+    high: int
+
+    def plus(self, other: _Interval, factor: int) -> _Interval:
+        """This and a multiple of another."""
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms:
+            terms[atom] = terms.get(atom, 0) + factor * coefficient
+        ends = sorted((factor * other.low, factor * other.high))
+        kept = tuple((atom, value) for atom, value in terms.items() if value)
+        return _Interval(kept, self.low + ends[0], self.high + ends[1])
+
+
+# None: an iterator of which no more is known than that it is one
+_Ranges = Mapping[str, _Interval | None]
+
+
+def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
+    """Whether the iterations of `loop` may run in any order, or together.
+
+    kinds  of the buffers, by name
+    """
+    inside = list(walk(loop.body))
+    if any(isinstance(stmt, Choose) for stmt in inside):
+        return False
+    written = {stmt.buffer for stmt in inside if isinstance(stmt, Store)}
+    if any(kinds.get(name) is Kind.PRIVATE for name in written):
+        return False
+    shared = written - {stmt.buffer for stmt in inside if isinstance(stmt, Alloc)}
+    found: dict[str, list[tuple[_Interval | None, ...]]] = {name: [] for name in shared}
+    for name, index, ranges in _accesses(loop.body, {}):
+        if name in found:
+            found[name].append(tuple(_interval(part, ranges, loop.iter) for part in index))
+    return all(_apart(accesses, loop.iter) for accesses in found.values())
+
+
+def _apart(accesses: list[tuple[_Interval | None, ...]], name: str) -> bool:
+    return any(_separates(list(axis), name) for axis in zip(*accesses, strict=True))
+
+
+def _separates(axis: list[_Interval | None], name: str) -> bool:
+    """Whether these indices are all in an interval that moves by more than its length."""
+    known = [interval for interval in axis if interval is not None]
+    if len(known) < len(axis) or any(set(i.terms) != set(known[0].terms) for i in known):
+        return False
+    step = abs(dict(known[0].terms).get(Var(name), 0))
+    return max(i.high for i in known) - min(i.low for i in known) < step
+
+
+def _accesses(
+    body: tuple[Stmt, ...], ranges: _Ranges
+) -> Iterator[tuple[str, tuple[Expr, ...], _Ranges]]:
+    for stmt in body:
+        read: tuple[Expr, ...] = ()
+        match stmt:
+            case For(name, lo, hi, inner):
+                read = (lo, hi)
+                yield from _accesses(inner, {**ranges, name: _counted(lo, _length(lo, hi), ranges)})
+            case Tile(axes, inner, where):
+                now = dict(ranges)
+                for axis in axes:
+                    now[axis.iter] = _counted(axis.start, _at_most(axis.extent), ranges)
+                    read += (axis.start, axis.extent)
+                yield from _accesses(inner, now)
+                if where is not None:
+                    yield from _loads((where,), now)
+            case Let(name, low, high, value, inner):
+                read = (value,)
+                yield from _accesses(inner, {**ranges, name: _Interval((), low, high - 1)})
+            case If(condition, then, other):
+                read = (condition,)
+                yield from _accesses((*then, *other), ranges)
+            case Alloc(_, axes, inner):
+                read = tuple(part for pair in axes for part in pair)
+                yield from _accesses(inner, ranges)
+            case Store(name, index, value):
+                yield name, index, ranges
+                read = (*index, value)
+            case Choose():
+                pass
+        yield from _loads(read, ranges)
+
+
+def _loads(
+    exprs: tuple[Expr, ...], ranges: _Ranges
+) -> Iterator[tuple[str, tuple[Expr, ...], _Ranges]]:
+    for expr in exprs:
+        for node in nodes(expr):
+            if isinstance(node, Load):
+                yield node.buffer, node.index, ranges
+
+
+def _counted(start: Expr, count: int | None, ranges: _Ranges) -> _Interval | None:
+    """The interval of an iterator that takes at most `count` values from `start`."""
+    begin = _interval(start, ranges, "")
+    if begin is None or count is None:
+        return None
+    return begin.plus(_Interval((), 0, max(0, count - 1)), 1)
+
+
+def _length(lo: Expr, hi: Expr) -> int | None:
+    if isinstance(hi, Binary) and hi.op == "min":
+        known = [n for n in (_length(lo, hi.a), _length(lo, hi.b)) if n is not None]
+        return min(known, default=None)
+    return _at_most(sub(hi, lo))
+
+
+def _at_most(extent: Expr) -> int | None:
+    """A number that `extent` does not exceed; None where none is seen."""
+    match extent:
+        case Const(value, _):
+            return int(value)
+        case Binary("min", a, b):
+            known = [n for n in (_at_most(a), _at_most(b)) if n is not None]
+            return min(known, default=None)
+        case Binary("%", _, Const(value, _)):
+            return int(value) - 1
+        case _:
+            return None
+
+
+def _interval(expr: Expr, ranges: _Ranges, name: str) -> _Interval | None:
+    form: Linear = linear(expr)
+    total = _Interval((), form.const, form.const)
+    for atom, factor in form.terms:
+        if isinstance(atom, Var) and atom.name in ranges:
+            known = ranges[atom.name]
+            if known is None:
+                return None
+            total = total.plus(known, factor)
+        elif not isinstance(atom, Var) and variables(atom) & {*ranges, name}:
+            return None
+        else:
+            total = total.plus(_Interval(((atom, 1),), 0, 0), factor)
+    return total

@@ -1,0 +1,110 @@
+"""Which nests of a partition are drawn, and in the plane of which of their axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from offcut.core.expr import variables
+from offcut.errors import PartitionError
+from offcut.partition.pieces import LoopPiece, Partition, Piece
+
+
+def nests(partition: Partition) -> list[list[Piece | LoopPiece]]:
+    """The pieces that are cut, by what they compute."""
+    found: dict[Any, list[Piece | LoopPiece]] = {}
+    for piece in partition.pieces:
+        if piece.segments:
+            key = piece.stage if isinstance(piece, Piece) else (piece.store.buffer, _kept(piece))
+            found.setdefault(key, []).append(piece)
+    if not found:
+        raise PartitionError(
+            "plot",
+            "cannot draw the partition",
+            because="no axis of it is cut",
+            help=('tile={"i": 14}',),
+        )
+    return list(found.values())
+
+
+def _kept(piece: LoopPiece) -> tuple[str, ...]:
+    """The axes that are no reduction's: instances along others update the same element."""
+    if piece.store.reduce is None:
+        return piece.axes
+    indexed = {name for index in piece.store.index for name in variables(index)}
+    return tuple(name for name in piece.axes if name in indexed)
+
+
+class Nest:
+    """The pieces of one nest, and the axes of it that are drawn.
+
+    plane   their names in the program, none where the nest has not those asked for
+    labels  the user's names of all its axes, those of a reduction marked in `shown`
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        pieces: Sequence[Piece | LoopPiece],
+        wanted: Sequence[str] | None,
+    ) -> None:
+        lead = pieces[0]
+        self.partition, self.pieces, self.wanted = partition, pieces, wanted
+        if isinstance(lead, Piece):
+            own = (*lead.stage.axes, *lead.stage.reduce_axes)
+            names, self.labels = [a.name for a in own], [a.label for a in own]
+            self.label, self.operator = lead.stage.label, ""
+            reduced = {axis.name for axis in lead.stage.reduce_axes}
+        else:
+            lead = max(_loop_pieces(pieces), key=lambda piece: len(piece.axes))
+            buffer, reduce = lead.store.buffer, lead.store.reduce
+            shared = set(lead.axes).intersection(*(p.axes for p in pieces))
+            names = [name for name in lead.axes if name in shared]
+            known = _axis_labels(partition)
+            self.labels = [known.get((buffer, name), name) for name in names]
+            users = {inner: user for user, inner in partition.users.buffers}
+            self.label = users.get(buffer, buffer)
+            self.operator = " =" if reduce is None else f" {'+' if reduce == 'sum' else reduce}="
+            reduced = set(names) - set(_kept(lead))
+        cut = {name for piece in pieces for name, _ in piece.segments}
+        places = [k for k, name in enumerate(names) if name in cut]
+        if len(places) == 1 and len(names) > 1:
+            beside = places[0] + 1 if places[0] + 1 < len(names) else places[0] - 1
+            places = sorted((places[0], beside))
+        if wanted is not None:
+            unique = len(set(wanted)) == len(wanted) in (1, 2) and set(wanted) <= set(self.labels)
+            places = [self.labels.index(label) for label in wanted] if unique else []
+        self.plane = [names[k] for k in places[:2]]
+        self.shown = [
+            f"{self.labels[k]} (reduced)" if names[k] in reduced else self.labels[k]
+            for k in places[:2]
+        ]
+
+    def by_update(self) -> list[Nest]:
+        """The pieces that assign and those that add, each by themselves."""
+        found: dict[str | None, list[Piece | LoopPiece]] = {}
+        for piece in self.pieces:
+            found.setdefault(operator_of(piece), []).append(piece)
+        nests = [Nest(self.partition, pieces, self.wanted) for pieces in found.values()]
+        return [nest for nest in nests if nest.plane]
+
+
+def operator_of(piece: Piece | LoopPiece) -> str | None:
+    """How it updates elements; None where it assigns them, or is of a described stage."""
+    return piece.store.reduce if isinstance(piece, LoopPiece) else None
+
+
+def _loop_pieces(pieces: Sequence[Piece | LoopPiece]) -> list[LoopPiece]:
+    return [piece for piece in pieces if isinstance(piece, LoopPiece)]
+
+
+def _axis_labels(partition: Partition) -> dict[tuple[str, str], str]:
+    """What the user calls an axis, by buffer and its name in the program."""
+    described = partition.computation
+    groups = () if described is None else described.groups
+    return {
+        (stage.buffer, axis.name): axis.label
+        for group in groups
+        for stage in group
+        for axis in (*stage.axes, *stage.reduce_axes)
+    }

@@ -1,0 +1,117 @@
+"""Polynomials over sizes: enough algebra to see that tiles of equal height lie edge to edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """A sum of coefficients times products of names; equal where the sums are, term by term.
+
+    terms   (names, sorted, one for each factor) and the coefficient, which is not 0
+    """
+
+    terms: frozenset[tuple[tuple[str, ...], int]]
+
+    def __add__(self, other: Polynomial) -> Polynomial:
+        return self._plus(other, 1)
+
+    def __sub__(self, other: Polynomial) -> Polynomial:
+        return self._plus(other, -1)
+
+    def _plus(self, other: Polynomial, sign: int) -> Polynomial:
+        total = dict(self.terms)
+        for names, factor in other.terms:
+            total[names] = total.get(names, 0) + sign * factor
+        return _polynomial(total)
+
+    def __mul__(self, other: Polynomial) -> Polynomial:
+        total: dict[tuple[str, ...], int] = {}
+        for names, factor in self.terms:
+            for more, by in other.terms:
+                key = tuple(sorted((*names, *more)))
+                total[key] = total.get(key, 0) + factor * by
+        return _polynomial(total)
+
+    def at(self, values: Mapping[str, Polynomial]) -> Polynomial:
+        """With names replaced."""
+        total = constant(0)
+        for names, factor in self.terms:
+            product = constant(factor)
+            for name in names:
+                product = product * values.get(name, variable(name))
+            total = total + product
+        return total
+
+    def split(self, name: str) -> tuple[Polynomial, Polynomial] | None:
+        """(a, b) with ``self == a + b * name``; None where `name` has a higher power."""
+        without: dict[tuple[str, ...], int] = {}
+        with_it: dict[tuple[str, ...], int] = {}
+        for names, factor in self.terms:
+            if names.count(name) > 1:
+                return None
+            if name in names:
+                with_it[tuple(other for other in names if other != name)] = factor
+            else:
+                without[names] = factor
+        return _polynomial(without), _polynomial(with_it)
+
+    def least(self, bounds: Mapping[str, int]) -> int | None:
+        """A lower bound where every name is at least its bound, none of which is negative.
+
+        None where there is a negative term, or a name without a bound.
+        """
+        total = 0
+        for names, factor in self.terms:
+            if names and (factor < 0 or any(bounds.get(name, -1) < 0 for name in names)):
+                return None
+            product = factor
+            for name in names:
+                product *= bounds[name]
+            total += product
+        return total
+
+    def expr(self) -> Expr:
+        """The same as an index expression."""
+        parts: list[Expr] = []
+        for names, factor in sorted(self.terms):
+            product: Expr = ix.const(factor)
+            for name in names:
+                product = ix.mul(product, Var(name))
+            parts.append(product)
+        return ix.add(*parts)
+
+
+def _polynomial(terms: Mapping[tuple[str, ...], int]) -> Polynomial:
+    return Polynomial(frozenset((names, factor) for names, factor in terms.items() if factor))
+
+
+def constant(value: int) -> Polynomial:
+    """A number."""
+    return _polynomial({(): value})
+
+
+def variable(name: str) -> Polynomial:
+    """A name."""
+    return _polynomial({(name,): 1})
+
+
+def polynomial(expr: Expr) -> Polynomial | None:
+    """An index expression of sums and products; None for any other."""
+    match expr:
+        case Const(value, _):
+            return constant(int(value))
+        case Var(name):
+            return variable(name)
+        case Binary("+" | "-" | "*" as op, a, b):
+            x, y = polynomial(a), polynomial(b)
+            if x is None or y is None:
+                return None
+            return x + y if op == "+" else x - y if op == "-" else x * y
+        case _:
+            return None

@@ -1,0 +1,492 @@
+"""An emitted program of a described computation proved axis by axis, from its own text.
+
+In nearly every cut, the instances that a tile runs are a product: each loop, window and condition
+around a store speaks of one axis, and the sizes. Then, with the statements grouped by what they say
+about an axis a,
+
+    covering   the groups' coordinates on a cover the axis, and each group covers the other axes
+    disjoint   the groups are disjoint on a, and each is disjoint on the other axes
+
+suffice, one axis after the other, and each axis is a question in one dimension (`line.py`). A
+condition on sizes alone may stand with any axis: for given sizes, the product is the same. It is
+put where its subterms occur; a poor choice can only make the proof fail.
+
+Inside a tile the order is that of the text: a start, then all terms ascending, then the stages that
+follow at the same point. A program of another form is `NotSeparable`, which says nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.computation import Stage, StageAxis
+from offcut.core.expr import Const, Expr, Load, Var, substitute, variables, walk
+from offcut.core.program import For, Form, If, Kind, Let, Stmt, Store, Tile
+from offcut.core.program import walk as statements
+from offcut.partition.conditions import conjuncts
+from offcut.partition.line import Broken, NotSeparable, Strip, Value, X, check_line
+from offcut.polyhedral import Space
+
+Conditions = Callable[[Store], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A theorem about one axis that fails: of which axis of which stage, and how."""
+
+    stage: Stage
+    axis: StageAxis
+    broken: Broken
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tile of the program: what encloses it, and which statement of the program it is in.
+
+    path   loops, values, and conditions that hold, outermost first
+    """
+
+    path: tuple[For | Let | Expr, ...]
+    tile: Tile
+    place: int
+
+
+def check_product(
+    space: Space,
+    stages: Sequence[Stage],
+    kinds: dict[str, Kind],
+    body: tuple[Stmt, ...],
+    kept_where: Callable[[Stage], Conditions],
+) -> Wrong | None:
+    """None where `body` runs every instance of `stages` as it should; `check_program` says how.
+
+    stages      those that must be run, in their order
+    kinds       of the buffers
+    kept_where  checks what a store of the stage computes, and gives the conditions outside of which
+                its term is masked
+
+    Raises NotSeparable where the program is of another form, or the proof fails in a way that says
+    nothing about the program.
+    """
+    leaves = [leaf for k, stmt in enumerate(body) for leaf in _leaves(stmt, (), k)]
+    order: dict[str, list[tuple[Leaf, int]]] = {stage.buffer: [] for stage in stages}
+    by_name = {stage.buffer: stage for stage in stages}
+    terms: dict[tuple[str, tuple[Stmt, ...]], None] = {}
+    for leaf in leaves:
+        for position, (buffer, block) in enumerate(_blocks(leaf.tile.body)):
+            stage = by_name.get(buffer)
+            if stage is None:
+                raise NotSeparable("a store of a buffer that no stage makes")
+            if any(other is leaf for other, _ in order[buffer]):
+                raise NotSeparable("a stage twice in one tile")
+            order[buffer].append((leaf, position))
+            terms[buffer, block] = None
+    for buffer, block in terms:
+        wrong = _check_terms(space, by_name[buffer], block, kept_where(by_name[buffer]))
+        if wrong is not None:
+            return wrong
+    _check_reads(order, kinds)
+    done: set[tuple[tuple[StageAxis, ...], tuple[int, ...]]] = set()
+    for stage in stages:
+        mine = [leaf for leaf, _ in order[stage.buffer]]
+        key = stage.axes, tuple(map(id, mine))
+        if key in done:
+            continue
+        done.add(key)
+        products = [product_of(leaf, stage.axes, space) for leaf in mine]
+        failed = check_axes(space, stage, stage.axes, products)
+        if failed is not None:
+            return failed
+    return None
+
+
+def strips_of(space: Space, body: tuple[Stmt, ...], axis: str) -> list[Strip]:
+    """What each tile of a program over one axis says about it."""
+    alone = (StageAxis(axis, ix.const(0), axis),)
+    leaves = [leaf for k, stmt in enumerate(body) for leaf in _leaves(stmt, (), k)]
+    products = [product_of(leaf, alone, space) for leaf in leaves]
+    return [replace(one[axis], repeats=one[""].repeats) for one in products]
+
+
+def _leaves(stmt: Stmt, path: tuple[For | Let | Expr, ...], place: int) -> Iterator[Leaf]:
+    match stmt:
+        case For(body=body) | Let(body=body):
+            for inner in body:
+                yield from _leaves(inner, (*path, stmt), place)
+        case If(condition, then, other):
+            for inner in then:
+                yield from _leaves(inner, (*path, *conjuncts(condition)), place)
+            for inner in other:
+                yield from _leaves(inner, (*path, *conjuncts(condition, False)), place)
+        case Tile():
+            yield Leaf(path, stmt, place)
+        case _:
+            raise NotSeparable("a store outside of a tile, a choice, or a window of a buffer")
+
+
+def _blocks(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
+    """(buffer, statements) of a tile, in the order of the text."""
+    found: list[tuple[str, tuple[Stmt, ...]]] = []
+    for stmt in body:
+        inner = list(statements((stmt,)))
+        buffers = {one.buffer for one in inner if isinstance(one, Store)}
+        if len(buffers) != 1 or any(isinstance(one, Tile) for one in inner):
+            raise NotSeparable("a statement of several stages")
+        buffer = buffers.pop()
+        if found and found[-1][0] == buffer:
+            found[-1] = buffer, (*found[-1][1], stmt)
+        else:
+            found.append((buffer, (stmt,)))
+    return found
+
+
+def _check_reads(order: dict[str, list[tuple[Leaf, int]]], kinds: dict[str, Kind]) -> None:
+    """A stage runs after those it reads: in a later statement, or further down at its own point."""
+    last = {
+        buffer: max((leaf.place for leaf, _ in found), default=-1)
+        for buffer, found in order.items()
+    }
+    for buffer, found in order.items():
+        for leaf, position in found:
+            stores = [
+                stmt
+                for stmt in statements(leaf.tile.body)
+                if isinstance(stmt, Store) and stmt.buffer == buffer
+            ]
+            reads = [
+                (node, store)
+                for store in stores
+                for node in walk(store.value)
+                if isinstance(node, Load) and node.buffer in order
+            ]
+            for node, store in reads:
+                above = [p for other, p in order[node.buffer] if other is leaf]
+                later = not above and leaf.place > last[node.buffer]
+                beside = bool(above) and above[0] < position and node.index == store.index
+                private = kinds.get(node.buffer) is Kind.PRIVATE
+                if not (beside or (later and not private)):
+                    raise NotSeparable("a read of what may not be complete")
+
+
+# -- the points ----------------------------------------------------------------------------------
+
+
+def check_axes(
+    space: Space, stage: Stage, axes: Sequence[StageAxis], products: Sequence[dict[str, Strip]]
+) -> Wrong | None:
+    """Whether the products cover all of `axes` and, but for those that repeat, are disjoint."""
+    if not axes:
+        if not products:
+            raise NotSeparable("a stage that is never run")
+        if sum(not product[""].repeats for product in products) > 1:
+            raise NotSeparable("a point in two tiles")
+        return None
+    first: Wrong | None = None
+    for axis in axes:
+        groups: dict[Strip, list[dict[str, Strip]]] = {}
+        for product in products:
+            alone = replace(product[axis.name], repeats=False)
+            groups.setdefault(alone, []).append(product)
+        strips = [
+            replace(strip, repeats=all(one[""].repeats for one in group))
+            for strip, group in groups.items()
+        ]
+        broken = check_line(space, axis.extent, strips)
+        if broken is not None:
+            first = first or Wrong(stage, axis, broken)
+            continue
+        rest = [other for other in axes if other is not axis]
+        results = [check_axes(space, stage, rest, group) for group in groups.values()]
+        failed = next((wrong for wrong in results if wrong is not None), None)
+        if failed is None:
+            return None
+        first = first or failed
+    return first
+
+
+def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str, Strip]:
+    """What a tile says about each axis; the entry ``""`` says whether it may repeat."""
+    names = {axis.name for axis in axes}
+    sizes = {size.name for size in space.sizes}
+    path: list[For | Let | Expr] = list(leaf.path)
+    windows = {}
+    for axis in leaf.tile.axes:
+        windows[axis.iter] = (axis.start, ix.add(axis.start, axis.extent))
+    loops = [entry for entry in path if isinstance(entry, For)]
+    lets = [entry for entry in path if isinstance(entry, Let)]
+    bound = [*(one.iter for one in loops), *windows, *(one.name for one in lets)]
+    if len(set(bound)) != len(bound) or set(bound) & sizes:
+        raise NotSeparable("a name that is bound twice")
+    windows |= {one.iter: (one.lo, one.hi) for one in loops if one.iter in names}
+    if set(windows) != names:
+        raise NotSeparable("a tile over other axes than its stage's")
+    _check_scopes(leaf, sizes)
+    conditions = [entry for entry in path if not isinstance(entry, For | Let)]
+    if leaf.tile.where is not None:
+        conditions += conjuncts(leaf.tile.where)
+    classes = _Classes(bound)
+    for one in loops:
+        classes.join({one.iter} | variables(one.lo) | variables(one.hi))
+    for name, (start, end) in windows.items():
+        classes.join({name} | variables(start) | variables(end))
+    for condition in conditions:
+        classes.join(variables(condition))
+    home: dict[str, str] = {}
+    for name in names:
+        if classes.root(name) in home:
+            raise NotSeparable("two axes in one condition")
+        home[classes.root(name)] = name
+    used = set().union(
+        *(variables(e) for w in windows.values() for e in w),
+        *(variables(condition) for condition in conditions),
+        *(variables(e) for one in loops for e in (one.lo, one.hi)),
+    )
+    where: dict[str, list[Expr]] = {name: [] for name in names}
+    terms: dict[str, list[Expr]] = {name: list(windows[name]) for name in names}
+    for one in loops:
+        if classes.root(one.iter) not in home:
+            raise NotSeparable("a loop that no axis depends on")
+        terms[home[classes.root(one.iter)]] += [one.lo, one.hi]
+    for let in lets:
+        if let.name in used and classes.root(let.name) in home:
+            terms[home[classes.root(let.name)]].append(let.value)
+        elif let.name in used:
+            raise NotSeparable("a value that no axis depends on")
+    for condition in conditions:
+        inner = variables(condition) & set(bound)
+        if inner:
+            where[home[classes.root(inner.pop())]].append(condition)
+    for entry in conditions:
+        if not variables(entry) & set(bound):
+            axis_name = _nearest(entry, terms, _inside(entry, path, classes, home))
+            where[axis_name].append(entry)
+    found = {"": Strip(ix.const(0), ix.const(1), repeats=leaf.tile.form is Form.SHIFT)}
+    for name in names:
+        to_x: dict[str, Expr] = {name: X}
+
+        def at(expr: Expr, to_x: dict[str, Expr] = to_x) -> Expr:
+            return substitute(expr, to_x)
+
+        root = classes.root(name)
+        start, end = windows[name]
+        found[name] = Strip(
+            start,
+            end,
+            tuple(
+                (one.iter, one.lo, one.hi)
+                for one in loops
+                if one.iter != name and classes.root(one.iter) == root
+            ),
+            tuple(at(condition) for condition in where[name]),
+            tuple(
+                _value(let, path, set(bound), where[name])
+                for let in lets
+                if classes.root(let.name) == root and let.name in used
+            ),
+        )
+    for let in lets:
+        if let.name not in used:
+            raise NotSeparable("a value that nothing uses")
+    return _canonical(found, names)
+
+
+def _check_scopes(leaf: Leaf, sizes: set[str]) -> None:
+    """Whether each expression speaks of what is bound around it."""
+    known = set(sizes)
+    for entry in leaf.path:
+        match entry:
+            case For(iter=name, lo=lo, hi=hi):
+                used, new = variables(lo) | variables(hi), {name}
+            case Let(name=name, value=value):
+                used, new = variables(value), {name}
+            case _:
+                used, new = variables(entry), set()
+        if not used <= known:
+            raise NotSeparable("a name that nothing binds")
+        known |= new
+    tile = leaf.tile
+    if not all(variables(axis.start) | variables(axis.extent) <= known for axis in tile.axes):
+        raise NotSeparable("a name that nothing binds")
+    known |= {axis.iter for axis in tile.axes}
+    if tile.where is not None and not variables(tile.where) <= known:
+        raise NotSeparable("a name that nothing binds")
+
+
+def _value(
+    let: Let, path: Sequence[For | Let | Expr], bound: set[str], mine: Sequence[Expr]
+) -> Value:
+    """A bounded value, with those of its axis' conditions around it that speak of sizes alone."""
+    if variables(let.value) & bound:
+        raise NotSeparable("a bounded value of other than sizes")
+    around = path[: next(k for k, entry in enumerate(path) if entry is let)]
+    given = tuple(c for c in mine if not variables(c) & bound and any(c is e for e in around))
+    return Value(let.name, let.lo, let.hi, let.value, given)
+
+
+def _inside(
+    entry: Expr, path: Sequence[For | Let | Expr], classes: _Classes, home: dict[str, str]
+) -> str | None:
+    """The axis of the first loop or value inside a condition."""
+    behind = [k for k, other in enumerate(path) if other is entry]
+    for other in path[behind[0] + 1 :] if behind else ():
+        if isinstance(other, For | Let):
+            return home.get(classes.root(other.iter if isinstance(other, For) else other.name))
+    return None
+
+
+def _nearest(condition: Expr, terms: dict[str, list[Expr]], inside: str | None) -> str:
+    """The axis that shares most with a condition on sizes; where equal, the one inside of it."""
+    if not terms:
+        raise NotSeparable("a condition around no axis")
+    parts = {node for node in walk(condition) if not isinstance(node, Const)}
+
+    def shared(axis: str) -> tuple[int, bool]:
+        known = {node for expr in terms[axis] for node in walk(expr)}
+        return len(parts & known), axis == inside
+
+    return max(sorted(terms), key=shared)
+
+
+def _canonical(found: dict[str, Strip], names: set[str]) -> dict[str, Strip]:
+    """Counters and values named by position, so that equal strips are equal as nodes."""
+    result = {}
+    for name, strip in found.items():
+        local = [*(n for n, _, _ in strip.loops), *(v.name for v in strip.values)]
+        new: dict[str, Expr] = {old: Var(f"#{k}") for k, old in enumerate(local)}
+
+        def at(expr: Expr, new: dict[str, Expr] = new) -> Expr:
+            return substitute(expr, new)
+
+        result[name] = Strip(
+            at(strip.lower),
+            at(strip.upper),
+            tuple((f"#{k}", at(lo), at(hi)) for k, (_, lo, hi) in enumerate(strip.loops)),
+            tuple(at(condition) for condition in strip.holds),
+            tuple(
+                replace(v, name=f"#{len(strip.loops) + k}", value=at(v.value))
+                for k, v in enumerate(strip.values)
+            ),
+            strip.repeats,
+        )
+    return result
+
+
+class _Classes:
+    """Names that occur together in a bound or a condition, joined."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.above = {name: name for name in names}
+
+    def root(self, name: str) -> str:
+        while self.above[name] != name:
+            name = self.above[name]
+        return name
+
+    def join(self, names: set[str]) -> None:
+        roots = sorted({self.root(name) for name in names if name in self.above})
+        for other in roots[1:]:
+            self.above[other] = roots[0]
+
+
+# -- the terms -----------------------------------------------------------------------------------
+
+
+def _check_terms(
+    space: Space, stage: Stage, block: tuple[Stmt, ...], kept_where: Conditions
+) -> Wrong | None:
+    """A stage inside a tile: a start, then every term once, ascending (max and min: any order)."""
+    if stage.reducer is None:
+        if len(block) != 1 or not isinstance(block[0], Store) or kept_where(block[0]):
+            raise NotSeparable("more than the one store of a stage")
+        return None
+    start = block[0]
+    if not isinstance(start, Store) or start.reduce is not None or kept_where(start):
+        raise NotSeparable("a reduction that is not started first")
+    idempotent = stage.reducer in ("max", "min")
+    named = {axis.name for axis in (*stage.axes, *stage.reduce_axes)}
+    named |= {size.name for size in space.sizes}
+    counters = [
+        one.iter for stmt in block[1:] for one in statements((stmt,)) if isinstance(one, For)
+    ]
+    if (set(counters) - {axis.name for axis in stage.reduce_axes}) & named:
+        raise NotSeparable("a counter with the name of something else")
+    levels, left = _levels(block[1:], stage.reduce_axes, kept_where)
+    if left:
+        raise NotSeparable("a term that is masked by more than its own axes")
+    for axis, strips in zip(stage.reduce_axes, levels, strict=True):
+        if not idempotent and len(strips) > 1 and any(strip.repeats for strip in strips):
+            raise NotSeparable("terms whose loops are entwined")
+        alone = [replace(strip, repeats=False) for strip in strips]
+        broken = check_line(space, axis.extent, alone, once=not idempotent, ordered=not idempotent)
+        if broken is not None:
+            return Wrong(stage, axis, broken)
+    return None
+
+
+def _levels(
+    body: tuple[Stmt, ...], axes: Sequence[StageAxis], kept_where: Conditions
+) -> tuple[tuple[tuple[Strip, ...], ...], frozenset[Expr]]:
+    """The strips of each reduction axis, nested in their order, and conditions on other names.
+
+    `Strip.repeats` says here that a loop around the strip is around another one too.
+    """
+    if not axes:
+        if len(body) != 1 or not isinstance(body[0], Store):
+            raise NotSeparable("more than one term inside the loops of a reduction")
+        if body[0].reduce is None:
+            raise NotSeparable("a start inside the loops of a reduction")
+        parts = (part for condition in kept_where(body[0]) for part in conjuncts(condition))
+        return (), frozenset(parts)
+    axis, rest = axes[0], axes[1:]
+    inner: set[tuple[tuple[tuple[Strip, ...], ...], frozenset[Expr]]] = set()
+    strips: list[Strip] = []
+    for path, loop, shared in _holes(body, axis.name, (), False):
+        deeper, conditions = _levels(loop.body, rest, kept_where)
+        mine = sorted((c for c in conditions if axis.name in variables(c)), key=lambda c: repr(c))
+        inner.add((deeper, conditions - set(mine)))
+        at: dict[str, Expr] = {axis.name: X}
+        counters = [entry for entry in path if isinstance(entry, For)]
+        taken = [one.iter for one in counters]  # of this axis alone: others' loops lie inside
+        if len({*taken, axis.name}) <= len(taken):
+            raise NotSeparable("a name that is bound twice")
+        new: dict[str, Expr] = {name: Var(f"#{k}") for k, name in enumerate(taken)}
+        holds = [entry for entry in path if not isinstance(entry, For)]
+        strips.append(
+            Strip(
+                substitute(loop.lo, new),
+                substitute(loop.hi, new),
+                tuple(
+                    (f"#{k}", substitute(one.lo, new), substitute(one.hi, new))
+                    for k, one in enumerate(counters)
+                ),
+                tuple(substitute(condition, new | at) for condition in (*holds, *mine)),
+                repeats=shared,
+            )
+        )
+    if len(inner) > 1:
+        raise NotSeparable("terms that differ by where they are")
+    if not inner:
+        return tuple(() for _ in axes), frozenset()
+    deeper, left = inner.pop()
+    return (tuple(strips), *deeper), left
+
+
+def _holes(
+    body: tuple[Stmt, ...], axis: str, path: tuple[For | Expr, ...], shared: bool
+) -> Iterator[tuple[tuple[For | Expr, ...], For, bool]]:
+    """(what encloses it, the loop over `axis`, whether a loop encloses another one too)."""
+    for stmt in body:
+        match stmt:
+            case For(iter=name) if name == axis:
+                yield path, stmt, shared
+            case For():
+                inside = [one for one in statements(stmt.body) if isinstance(one, For)]
+                several = shared or sum(one.iter == axis for one in inside) > 1
+                yield from _holes(stmt.body, axis, (*path, stmt), several)
+            case If(condition, then, other):
+                yield from _holes(then, axis, (*path, *conjuncts(condition)), shared)
+                yield from _holes(other, axis, (*path, *conjuncts(condition, False)), shared)
+            case _:
+                raise NotSeparable("a term outside the loops of its reduction")

@@ -1,0 +1,235 @@
+"""Cutting a loop program: conditions are separated, then the loops that are named are cut.
+
+Every step keeps the order of the instances but for the tiles of a band; the emitted program is then
+proved equal to the one given, whatever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from offcut.core.computation import Names
+from offcut.core.microkernel import Microkernel
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import For, Program, Stmt, Store, Tile, blocks
+from offcut.core.program import walk as statements
+from offcut.errors import PartitionError
+from offcut.partition.equivalence import check_equal
+from offcut.partition.loops import (
+    Carried,
+    LoopCut,
+    LoopCutter,
+    Made,
+    Price,
+    buffers_in,
+    tiles_alike,
+)
+from offcut.partition.pieces import LoopPiece, Partition, Users
+from offcut.partition.prove import Certificate, Theorem, check_axis
+from offcut.partition.separate import COPIES, separate
+from offcut.partition.strategies import SEQUENCES, Strategy
+from offcut.polyhedral import Facts, Space, accesses_outside, dependences
+
+
+def cut_program(
+    source: Program,
+    wanted: Mapping[str, LoopCut],
+    microkernels: Sequence[Microkernel],
+    price: Price = tiles_alike,
+    users: Users | None = None,
+    copies: int = COPIES,
+) -> Partition:
+    """`source` with its conditions separated and the loops named in `wanted` cut, and no other.
+
+    wanted  by loop, ``j``, or ``C.j`` for the loops over j that write C
+    copies  stores that separation may make of one
+
+    Raises PartitionError for what is not there, not legal, or not proved.
+    """
+    homes = {name: _loops_named(source, name) for name in wanted}
+    names = Names(_names(source))
+    space = Space(source.sizes, source.assumptions)
+    separated = separate(source, copies)
+    check_in_bounds(separated.program, users or Users.of(source))
+    notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
+    body: tuple[Stmt, ...] = ()
+    made: list[Made] = []
+    axes: dict[tuple[Strategy, int, bool], None] = {}
+    nests = _carried_by_nest(source)
+    for stmt in separated.program.body:
+        cutter = LoopCutter(
+            lambda loop: _choice(loop, homes, wanted),
+            _carried_in(stmt, nests),
+            microkernels,
+            price,
+            names,
+        )
+        body += cutter.block((stmt,), Facts(space))
+        made += cutter.made
+        axes |= cutter.axes
+        notes |= cutter.notes
+    emitted = replace(source, body=body)
+    certificate = Certificate(tuple(dict.fromkeys(_axis_theorems(axes))))
+    proved = check_equal(source, emitted, users=dict(_program_names(users)))
+    return Partition(
+        source=source,
+        pieces=tuple(_pieces(space, source, emitted, made)),
+        loops=emitted,
+        certificate=Certificate((*certificate.theorems, *proved)),
+        users=users or Users.of(source),
+        notes=tuple(notes),
+    )
+
+
+def check_in_bounds(program: Program, users: Users) -> None:
+    """Refuse `program` where an access lies outside of its buffer, at any size.
+
+    Theorem: see `accesses_outside`. An index that is not quasi-affine is left to the interpreter.
+    """
+    names = {inner: user for user, inner in users.sizes}
+    for one in accesses_outside(program):
+        if one.sizes is None:
+            continue
+        rank = len(one.statement.loops)
+        sizes = [f"{names[s.name]} = {v}" for s, v in zip(program.sizes, one.sizes, strict=True)]
+        loops = zip(one.statement.iterators, one.point[:rank], strict=True)
+        at = [*sizes, *(f"{name} = {value}" for name, value in loops)]
+        buffer = one.access.partition("[")[0]
+        shape = ", ".join(map(format_expr, program.buffer(buffer).shape))
+        raise PartitionError(
+            "partition",
+            f"cannot access {one.access} out of bounds",
+            at=format_stmt(one.statement.store),
+            because=f"with {', '.join(at) or 'no size'}, it is "
+            f"{buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
+            help=("an `if` around the statement, or a where(…) around the read",),
+        )
+
+
+def _program_names(users: Users | None) -> list[tuple[str, str]]:
+    return [] if users is None else [(inner, user) for user, inner in users.sizes]
+
+
+def _axis_theorems(axes: Mapping[tuple[Strategy, int, bool], None]) -> list[Theorem]:
+    found: list[Theorem] = []
+    for strategy, tile, ordered in axes:
+        for one in SEQUENCES if strategy is Strategy.MIX else (strategy,):
+            found += check_axis(one, tile, None, ordered)
+    return found
+
+
+def _names(program: Program) -> list[str]:
+    loops = [s.iter for s in statements(program.body) if isinstance(s, For)]
+    tiles = [a.iter for s in statements(program.body) if isinstance(s, Tile) for a in s.axes]
+    sizes = [size.name for size in program.sizes]
+    return [*loops, *tiles, *sizes, *(buffer.name for buffer in program.buffers)]
+
+
+def _loops(body: Sequence[Stmt]) -> list[For]:
+    return [stmt for stmt in statements(tuple(body)) if isinstance(stmt, For)]
+
+
+def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | None]:
+    """(iterator, buffers) of the loops that the user calls `name`; refused where that is not clear."""
+    label, _, iterator = name.rpartition(".")
+    all_loops = _loops(program.body)
+    known = _qualified(all_loops)
+    found = [loop for loop in all_loops if loop.iter == iterator]
+    if label:
+        found = [loop for loop in found if label in buffers_in(loop)]
+    elif len(found) > 1:
+        raise PartitionError(
+            "partition",
+            f"cannot find the axis {name!r}",
+            because="several axes have that name",
+            help=(", ".join(_qualified(found)),),
+        )
+    if not found:
+        raise PartitionError(
+            "partition",
+            f"cannot find the axis {name!r}",
+            because="no axis has that name",
+            help=(", ".join(known) or "the program has no loop",),
+        )
+    return iterator, frozenset({label}) if label else None
+
+
+def _qualified(found: Sequence[For]) -> list[str]:
+    """``C.i`` for every loop and every buffer that it writes."""
+    return list(dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(buffers_in(one))))
+
+
+def _choice(
+    loop: For,
+    homes: Mapping[str, tuple[str, frozenset[str] | None]],
+    wanted: Mapping[str, LoopCut],
+) -> LoopCut | None:
+    for name, (iterator, labels) in homes.items():
+        if loop.iter == iterator and (labels is None or labels & buffers_in(loop)):
+            return wanted[name]
+    return None
+
+
+def _carried_by_nest(program: Program) -> list[tuple[frozenset[str], Carried]]:
+    """By top-level statement: the buffers it writes, and what its loops carry, by iterator."""
+    sequential: dict[int, set[str]] = {}
+    reductions: dict[int, dict[str, str]] = {}
+    mixed: set[tuple[int, str]] = set()
+    for one in dependences(program):
+        nest, loop = one.path[0], one.loop
+        sequential.setdefault(nest, set()).add(loop)
+        if one.reduction and one.source.store.reduce is not None:
+            reductions.setdefault(nest, {})[loop] = one.source.store.reduce
+        else:
+            mixed.add((nest, loop))
+    found: list[tuple[frozenset[str], Carried]] = []
+    for position, stmt in enumerate(program.body):
+        alone = {
+            name: op
+            for name, op in reductions.get(position, {}).items()
+            if (position, name) not in mixed
+        }
+        carried = Carried(frozenset(sequential.get(position, ())), alone)
+        found.append((_written(stmt), carried))
+    return found
+
+
+def _written(stmt: Stmt) -> frozenset[str]:
+    return frozenset(s.buffer for s in statements((stmt,)) if isinstance(s, Store))
+
+
+def _carried_in(stmt: Stmt, nests: Sequence[tuple[frozenset[str], Carried]]) -> Carried:
+    """What the loops of a separated statement carry: at most what those of its source do."""
+    mine = [carried for buffers, carried in nests if _written(stmt) & buffers]
+    sequential = frozenset(name for carried in mine for name in carried.sequential)
+    reductions = {name: op for carried in mine for name, op in carried.reductions.items()}
+    alone = {
+        name: op
+        for name, op in reductions.items()
+        if all(name in c.reductions or name not in c.sequential for c in mine)
+    }
+    return Carried(sequential, alone)
+
+
+def _pieces(
+    space: Space, source: Program, emitted: Program, made: Sequence[Made]
+) -> list[LoopPiece]:
+    """A piece for every tile that was made, with all that encloses it."""
+    iterators = frozenset(loop.iter for loop in _loops(source.body))
+    found: list[LoopPiece] = []
+    wanted = {id(one.leaf): one for one in made}
+
+    def visit(stmt: Stmt, around: tuple[Stmt, ...]) -> None:
+        one = wanted.get(id(stmt))
+        if one is not None:
+            path = (*around, stmt)
+            found.append(LoopPiece(one.segments, one.microkernel, space, path, iterators))
+            return
+        for inside in blocks(stmt):
+            for inner in inside:
+                visit(inner, (*around, stmt))
+
+    for stmt in emitted.body:
+        visit(stmt, ())
+    return found

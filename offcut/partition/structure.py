@@ -1,0 +1,592 @@
+"""Whether an emitted program is its source with loops cut, read side by side.
+
+Most cuts keep the shape of a program: where the source has a loop over x, the emitted program has
+one or several nests that bind x, and where the source has a statement at x, each of these has it
+too. The two texts are walked together, with what is known at each place:
+
+a loop        the emitted nests' coordinates are the loop's, each once, ascending (`check_line`), or
+              what they leave out does nothing; and each nest's inside is the loop's body there
+a band        loops that carry no dependence may run in any order: the tiles' coordinates on each
+              axis are the loop's, each point in one tile (`check_axes`)
+a condition   it is there, or what is known decides it
+a statement   it is the same, with the conditions in its value decided by what is known
+
+Each rule is a theorem for all sizes, and none knows how the program was made. A program of another
+shape is `NotStructural`, which says nothing about it: `equivalence` compares by instances then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+
+from offcut.core import index as ix
+from offcut.core.computation import Stage, StageAxis
+from offcut.core.dtypes import is_identity
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    substitute,
+    variables,
+    walk,
+)
+from offcut.core.printer import format_expr
+from offcut.core.program import (
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    substituted,
+)
+from offcut.core.program import walk as statements
+from offcut.partition.conditions import conjuncts, negated
+from offcut.partition.line import NotSeparable, Strip, check_line
+from offcut.partition.product import Leaf, check_axes, product_of
+from offcut.polyhedral import Facts, Space, accesses_outside, dependences
+
+
+class NotStructural(Exception):
+    """The emitted program has another shape than its source, or the proof does not reach it."""
+
+
+def check_structure(source: Program, emitted: Program) -> None:
+    """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
+    alike = (source.sizes, source.assumptions, source.buffers)
+    if alike != (emitted.sizes, emitted.assumptions, emitted.buffers):
+        raise NotStructural("other declarations")
+    if any(isinstance(stmt, Choose | Tile | Let) for stmt in statements(source.body)):
+        raise NotStructural("a source that is cut already")
+    space = Space(source.sizes, source.assumptions)
+    if accesses_outside(source):
+        raise NotStructural("accesses that may lie outside")
+    walker = _SideBySide(space, source)
+    try:
+        for body in _options(emitted.body):
+            walker.block(source.body, body, Facts(space))
+    except NotSeparable as reason:
+        raise NotStructural(str(reason)) from None
+
+
+def _options(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+    """`body` once for every option of its outermost choices."""
+    for position, stmt in enumerate(body):
+        if isinstance(stmt, Choose):
+            for option in stmt.options:
+                yield from _options((*body[:position], *option.body, *body[position + 1 :]))
+            return
+    yield body
+
+
+@lru_cache(maxsize=64)
+def carried_names(source: Program) -> tuple[tuple[int, str], ...]:
+    """(top-level statement, iterator) of the loops that carry a dependence."""
+    return tuple({(one.path[0], one.loop): None for one in dependences(source)})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A node of the emitted program that binds coordinates of the source, and the way to it.
+
+    path   loops over tiles, bounded values, and conditions, outermost first
+    axes   (coordinate, first, one past the last)
+    """
+
+    path: tuple[For | Let | Expr, ...]
+    axes: tuple[tuple[str, Expr, Expr], ...]
+    where: tuple[Expr, ...]
+    body: tuple[Stmt, ...]
+    form: Form
+    together: bool
+
+    @property
+    def leaf(self) -> Leaf:
+        """The same as a tile of a product."""
+        axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
+        where: Expr | None = Logic("and", self.where) if self.where else None
+        if len(self.where) == 1:
+            where = self.where[0]
+        return Leaf(self.path, Tile(axes, self.body, where, self.form), 0)
+
+    @property
+    def lets(self) -> tuple[Let, ...]:
+        """The bounded values around it."""
+        return tuple(entry for entry in self.path if isinstance(entry, Let))
+
+    def inside(self, at: Facts, values: Mapping[str, Expr]) -> Facts:
+        """What is known in its body, with these bounded values fixed."""
+
+        def fixed(expr: Expr) -> Expr:
+            return ix.folded(substitute(expr, values)) if values else expr
+
+        for entry in self.path:
+            match entry:
+                case For():
+                    at = at.loop(entry.iter, fixed(entry.lo), fixed(entry.hi))
+                case Let(name, lo, hi, value):
+                    if name not in values:
+                        at = at.loop(name, ix.const(lo), ix.const(hi))
+                        continue
+                    for condition in _equal(value, values[name]):
+                        at = at.where(condition)
+                case _:
+                    at = at.where(fixed(entry))
+        for name, first, end in self.axes:
+            at = at.loop(name, fixed(first), fixed(end))
+        for condition in self.where:
+            at = at.where(fixed(condition))
+        return at
+
+
+class _SideBySide:
+    def __init__(self, space: Space, source: Program) -> None:
+        self.space = space
+        self.sequential = set(carried_names(source))
+        self.nest = -1
+        self.top = source.body
+        self.starts = _starts(source.body)
+        self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
+
+    def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
+        """Whether `emitted` runs what `source` does, in its order."""
+        if at.empty:
+            return
+        left = list(emitted)
+        for position, stmt in enumerate(source):
+            if source is self.top:
+                self.nest = position
+            left = self.statement(stmt, source[position + 1 :], left, at)
+        if left:
+            raise NotStructural("statements that the source has not")
+
+    def statement(
+        self, stmt: Stmt, after: Sequence[Stmt], left: list[Stmt], at: Facts
+    ) -> list[Stmt]:
+        """What is left of `left` when its first part has run `stmt`."""
+        match stmt:
+            case Store():
+                if left and isinstance(left[0], Store) and self.same_store(stmt, left[0], at):
+                    return left[1:]
+                if self.idle((stmt,), at):
+                    return left
+                raise NotStructural(f"no {stmt.buffer} here")
+            case If(condition, then, other):
+                for holds, branch in ((condition, then), (negated(condition), other)):
+                    if at.expresses(condition) and at.where(negated(holds)).empty:
+                        return self.inline(branch, left, at)
+                first = left[0] if left else None
+                if not isinstance(first, If) or not self.alike(condition, first.condition, at):
+                    if self.idle((stmt,), at):
+                        return left
+                    raise NotStructural(f"no {format_expr(condition)} here")
+                self.block(then, first.then, at.where(condition))
+                self.block(other, first.other, at.where(negated(condition)))
+                return left[1:]
+            case For():
+                return self.loop(stmt, after, left, at)
+            case _:
+                raise NotStructural(f"a {type(stmt).__name__} in the source")
+
+    def inline(self, branch: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        for position, stmt in enumerate(branch):
+            left = self.statement(stmt, branch[position + 1 :], left, at)
+        return left
+
+    # -- loops -------------------------------------------------------------------------------
+
+    def loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        written = _written((stmt,))
+        mine: list[Stmt] = []
+        while len(mine) < len(left):
+            one = left[len(mine)]
+            if not (_written((one,)) <= written and stmt.iter in _bound(one)):
+                break
+            mine.append(one)
+        follows = after[0] if after else None
+        if (
+            isinstance(follows, For)
+            and follows.iter == stmt.iter
+            and _written((follows,)) & written
+        ):
+            raise NotStructural("two loops in turn over one coordinate and one buffer")
+        if not mine:
+            if self.idle((stmt,), at):
+                return left
+            raise NotStructural(f"no loop over {stmt.iter} here")
+        chain = [stmt]
+        while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
+            chain.append(chain[-1].body[0])
+        names = [one.iter for one in chain]
+        places = [place for one in mine for place in self.places(one, (), (), names)]
+        bound = {frozenset(name for name, _, _ in place.axes) for place in places}
+        if len(bound) != 1:
+            raise NotStructural("nests over different coordinates")
+        count = len(next(iter(bound)))
+        if set(names[:count]) != next(iter(bound)):
+            raise NotStructural("coordinates out of their order")
+        if count == 1:
+            self.line(stmt, places, at)
+        else:
+            self.band(chain[:count], places, at)
+        return left[len(mine) :]
+
+    def places(
+        self,
+        stmt: Stmt,
+        path: tuple[For | Let | Expr, ...],
+        axes: tuple[tuple[str, Expr, Expr], ...],
+        names: Sequence[str],
+    ) -> Iterator[_Place]:
+        """The nodes that bind the first of `names`, and more of them where one tile does."""
+        match stmt:
+            case For() if stmt.iter == names[0]:
+                yield _Place(
+                    path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False
+                )
+            case For() if stmt.iter not in self.iterators:
+                for inner in stmt.body:
+                    yield from self.places(inner, (*path, stmt), axes, names)
+            case Let():
+                for inner in stmt.body:
+                    yield from self.places(inner, (*path, stmt), axes, names)
+            case If(condition, then, other):
+                for inner in then:
+                    yield from self.places(inner, (*path, *conjuncts(condition)), axes, names)
+                for inner in other:
+                    yield from self.places(
+                        inner, (*path, *conjuncts(condition, False)), axes, names
+                    )
+            case Tile():
+                bounds = tuple((a.iter, a.start, ix.add(a.start, a.extent)) for a in stmt.axes)
+                where = () if stmt.where is None else conjuncts(stmt.where)
+                yield _Place(path, bounds, where, stmt.body, stmt.form, True)
+            case _:
+                raise NotStructural("a statement among the tiles of a loop")
+
+    def line(self, loop: For, places: Sequence[_Place], at: Facts) -> None:
+        """One loop, as nests that run its coordinates in its order."""
+        places = [self.unmasked(place) for place in places]
+        ordered = (self.nest, loop.iter) in self.sequential
+        extent = ix.sub(loop.hi, loop.lo)
+        alone = StageAxis(loop.iter, extent, loop.iter)
+        space = _space_at(at)
+        if any(place.form is Form.SHIFT for place in places):
+            self.check_repeatable(loop.body)
+        if ordered and any(place.together for place in places):
+            raise NotStructural("lanes of a loop that carries a dependence")
+        plain = all(not any(isinstance(e, For | Let) for e in p.path) for p in places)
+        if plain and not any(place.form is Form.SHIFT for place in places):
+            self.parts(loop, places, at)
+        else:
+            products = [product_of(place.leaf, (alone,), space) for place in places]
+            strips = [
+                replace(_from(one[loop.iter], loop.lo), repeats=one[""].repeats) for one in products
+            ]
+            if check_line(space, extent, strips, ordered=ordered) is not None:
+                raise NotStructural(f"the coordinates of {loop.iter} are not the loop's")
+        for place in places:
+            self.inner(place, (loop,), at)
+
+    def unmasked(self, place: _Place) -> _Place:
+        """`place`, where each term is masked to nothing outside a condition: only where that holds."""
+        stores = [s for s in statements(place.body) if isinstance(s, Store)]
+        masks = {
+            s.value.condition for s in stores if self.is_masked(s) and isinstance(s.value, Select)
+        }
+        if len(masks) == 1 and all(self.is_masked(store) for store in stores):
+            (mask,) = masks
+            names = {name for name, _, _ in place.axes}
+            if isinstance(mask, Compare) and variables(mask) & names:
+                return replace(place, where=(*place.where, mask))
+        return place
+
+    def is_masked(self, store: Store) -> bool:
+        match store.value:
+            case Select(_, _, Const(value, dtype)) if store.reduce is not None:
+                return is_identity(store.reduce, value, dtype)
+            case _:
+                return False
+
+    def parts(self, loop: For, places: Sequence[_Place], at: Facts) -> None:
+        """Loops one after the other: ascending, and what they leave out does nothing."""
+        inside = at.loop(loop.iter, loop.lo, loop.hi)
+        left = inside
+        for position, place in enumerate(places):
+            (_, lo, hi), holds = place.axes[0], (*_conditions(place), *place.where)
+            mine = at.loop(loop.iter, lo, hi)
+            for condition in holds:
+                mine = mine.where(condition)
+            x = Var(loop.iter)
+            outside = Logic("or", (Compare("<", x, loop.lo), Compare(">=", x, loop.hi)))
+            if not mine.where(outside).empty:
+                raise NotStructural(f"{loop.iter} leaves its bounds")
+            away = (Compare("<", x, lo), Compare(">=", x, hi), *map(negated, holds))
+            left = left.where(Logic("or", away))
+            for later in places[position + 1 :]:
+                (_, start, end), others = later.axes[0], (*_conditions(later), *later.where)
+                both = mine.loop("#later", start, end).where(Compare("<=", Var("#later"), x))
+                for condition in others:
+                    both = both.where(substitute(condition, {loop.iter: Var("#later")}))
+                if not both.empty:
+                    raise NotStructural(f"{loop.iter} does not ascend")
+        if not left.empty and not self.idle(loop.body, left):
+            raise NotStructural(f"coordinates of {loop.iter} are left out")
+
+    def band(self, chain: Sequence[For], places: Sequence[_Place], at: Facts) -> None:
+        """Parallel loops, as tiles in any order."""
+        names = {one.iter for one in chain}
+        if any((self.nest, name) in self.sequential for name in names):
+            raise NotStructural("a band whose loops carry dependences")
+        if any(names & (variables(one.lo) | variables(one.hi)) for one in chain):
+            raise NotStructural("a band whose bounds depend on each other")
+        if any(place.form is Form.SHIFT for place in places):
+            self.check_repeatable(chain[-1].body)
+        space = _space_at(at)
+        axes = tuple(StageAxis(o.iter, ix.sub(o.hi, o.lo), o.iter) for o in chain)
+        products = []
+        for place in places:
+            found = product_of(place.leaf, axes, space)
+            for one in chain:
+                found[one.iter] = _from(found[one.iter], one.lo)
+            products.append(found)
+        stage = Stage("", "", axes, (), Const(0, "index"))
+        if check_axes(space, stage, axes, products) is not None:
+            raise NotStructural("the tiles of a band are not its points")
+        for place in places:
+            self.inner(place, chain, at)
+
+    def inner(self, place: _Place, chain: Sequence[For], at: Facts) -> None:
+        """The body of a place against that of the loops: at once, else for each bounded value."""
+        pinned: dict[str, Expr] = {
+            name: first for name, first, end in place.axes if _is_one(first, end)
+        }
+        body = substituted(chain[-1].body, pinned) if pinned else chain[-1].body
+        inside = substituted(place.body, pinned) if pinned else place.body
+        try:
+            self.block(body, inside, self.within(place, chain, at, {}))
+            return
+        except NotStructural:
+            if not place.lets:
+                raise
+        for literals in product(*(range(let.lo, let.hi) for let in place.lets)):
+            values: dict[str, Expr] = {
+                let.name: ix.const(q) for let, q in zip(place.lets, literals, strict=True)
+            }
+            self.block(body, substituted(inside, values), self.within(place, chain, at, values))
+
+    def within(
+        self, place: _Place, chain: Sequence[For], at: Facts, values: Mapping[str, Expr]
+    ) -> Facts:
+        """What is known in the body of a place: where it lies, and that it lies in the loops."""
+        known = {size.name for size in self.space.sizes} | set(at.names)
+        fresh = [
+            e.iter if isinstance(e, For) else e.name for e in place.path if isinstance(e, For | Let)
+        ]
+        if set(fresh) & known or len(set(fresh)) != len(fresh):
+            raise NotStructural("a name that is bound twice")
+        found = place.inside(at, values)
+        for one in chain:
+            found = found.where(Compare("<=", one.lo, Var(one.iter)))
+            found = found.where(Compare("<", Var(one.iter), one.hi))
+        return found
+
+    def check_repeatable(self, body: Sequence[Stmt]) -> None:
+        """Refuse a body that changes when it runs again: each buffer that it writes is assigned
+        first, always, and from other buffers.
+        """
+        written = {s.buffer for s in statements(tuple(body)) if isinstance(s, Store)}
+        assigned: set[str] = set()
+        for stmt in body:
+            stores = [s for s in statements((stmt,)) if isinstance(s, Store)]
+            for store in stores:
+                read = {n.buffer for n in walk(store.value) if isinstance(n, Load)}
+                read |= {store.buffer} if store.reduce is not None else set()
+                if (read & written) - assigned:
+                    raise NotStructural("a body that does not repeat")
+            if isinstance(stmt, Store) and stmt.reduce is None:
+                assigned.add(stmt.buffer)
+        if assigned != written:
+            raise NotStructural("a body that does not repeat")
+
+    # -- statements --------------------------------------------------------------------------
+
+    def same_store(self, source: Store, emitted: Store, at: Facts) -> bool:
+        if (source.buffer, source.reduce) != (emitted.buffer, emitted.reduce):
+            return False
+        pairs = zip(source.index, emitted.index, strict=True)
+        return all(self.alike(a, b, at) for a, b in pairs) and self.alike(
+            source.value, emitted.value, at
+        )
+
+    def alike(self, a: Expr, b: Expr, at: Facts) -> bool:
+        """Whether two expressions have one value wherever `at` holds."""
+        if a == b:
+            return True
+        for one, other, swap in ((a, b, False), (b, a, True)):
+            cases = _cases(one)
+            if cases:
+                return all(
+                    at.where(condition).empty
+                    or (
+                        self.alike(other, value, at.where(condition))
+                        if swap
+                        else self.alike(value, other, at.where(condition))
+                    )
+                    for condition, value in cases
+                    if at.expresses(condition)
+                ) and all(at.expresses(condition) for condition, _ in cases)
+        if dtype_of(a) == "index" and dtype_of(b) == "index":
+            return at.holds(Compare("==", a, b))
+        if type(a) is not type(b) or _label(a) != _label(b):
+            return False
+        mine, theirs = children(a), children(b)
+        return len(mine) == len(theirs) and all(
+            self.alike(x, y, at) for x, y in zip(mine, theirs, strict=True)
+        )
+
+    def idle(self, body: Sequence[Stmt], at: Facts) -> bool:
+        """Whether `body` changes nothing wherever `at` holds."""
+        if at.empty:
+            return True
+        for stmt in body:
+            match stmt:
+                case Store():
+                    if stmt.reduce is None or not self.adds_nothing(stmt, stmt.value, at):
+                        return False
+                case For():
+                    if not self.idle(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi)):
+                        return False
+                case If(condition, then, other):
+                    if not at.expresses(condition):
+                        return self.idle(then, at) and self.idle(other, at)
+                    no = at.where(negated(condition))
+                    if not (self.idle(then, at.where(condition)) and self.idle(other, no)):
+                        return False
+                case _:
+                    return False
+        return True
+
+    def adds_nothing(self, store: Store, value: Expr, at: Facts) -> bool:
+        if at.empty:
+            return True
+        match value:
+            case Const(number, dtype):
+                from_zero = store.reduce == "sum" and self.starts.get(store.buffer) == {"0.0"}
+                nothing = is_identity(store.reduce or "", number, dtype)
+                return nothing or (from_zero and number == 0.0)
+            case Select(condition, then, other) if at.expresses(condition):
+                return self.adds_nothing(store, then, at.where(condition)) and self.adds_nothing(
+                    store, other, at.where(negated(condition))
+                )
+            case _:
+                return False
+
+
+def _is_one(first: Expr, end: Expr) -> bool:
+    """Whether a range is one literal number."""
+    return ix.literal(first) is not None and ix.sub(end, first) == ix.const(1)
+
+
+def _equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
+    """``value == literal``, where `value` may be a quotient of sizes, its divisor positive."""
+    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
+        low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
+        return Compare("<=", low, value.a), Compare("<", value.a, high)
+    return (Compare("==", value, literal),)
+
+
+def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
+    """(condition, value) of a choice by indices; none for anything else."""
+    match expr:
+        case Select(condition, then, other) if not _reads(condition):
+            return [(condition, then), (negated(condition), other)]
+        case Binary("min", a, b) if dtype_of(a) == "index":
+            return [(Compare("<=", a, b), a), (Compare(">", a, b), b)]
+        case Binary("max", a, b) if dtype_of(a) == "index":
+            return [(Compare(">=", a, b), a), (Compare("<", a, b), b)]
+        case _:
+            return []
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
+def _label(expr: Expr) -> tuple[object, ...]:
+    """What an expression is, without its operands."""
+    match expr:
+        case Load(buffer, _, dtype):
+            return buffer, dtype
+        case Const() | Var():
+            return (expr,)
+        case _:
+            found = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
+            return tuple(found)
+
+
+def _starts(body: tuple[Stmt, ...]) -> Mapping[str, set[str]]:
+    """By buffer, the texts of the values that are assigned to it."""
+    found: dict[str, set[str]] = {}
+    for stmt in statements(body):
+        if isinstance(stmt, Store) and stmt.reduce is None:
+            found.setdefault(stmt.buffer, set()).add(format_expr(stmt.value))
+    return found
+
+
+def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:
+    return {(s.buffer, s.reduce) for s in statements(body) if isinstance(s, Store)}
+
+
+def _bound(stmt: Stmt) -> set[str]:
+    """The names that loops and tiles in `stmt` bind."""
+    found: set[str] = set()
+    for inner in statements((stmt,)):
+        if isinstance(inner, For):
+            found.add(inner.iter)
+        elif isinstance(inner, Tile):
+            found |= {axis.iter for axis in inner.axes}
+    return found
+
+
+def _conditions(place: _Place) -> tuple[Expr, ...]:
+    return tuple(entry for entry in place.path if not isinstance(entry, For | Let))
+
+
+def _from(strip: Strip, lo: Expr) -> Strip:
+    """`strip` with coordinates that count from `lo`."""
+    if lo == ix.const(0):
+        return strip
+    to_x: dict[str, Expr] = {"#x": ix.add(Var("#x"), lo)}
+    return replace(
+        strip,
+        lower=ix.sub(strip.lower, lo),
+        upper=ix.sub(strip.upper, lo),
+        holds=tuple(ix.folded(substitute(condition, to_x)) for condition in strip.holds),
+    )
+
+
+def _space_at(at: Facts) -> Space:
+    """The sizes, and the iterators around as if they were sizes."""
+    sizes = list(at.space.sizes)
+    for name in at.names:
+        if not at.holds(Compare(">=", Var(name), ix.const(0))):
+            raise NotStructural(f"{name} may be negative")
+        sizes.append(Size(name))
+    known = tuple(c for c in at.conditions if at.expresses(c))
+    return Space(tuple(sizes), (*at.space.assumptions, *known))

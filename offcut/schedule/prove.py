@@ -1,0 +1,110 @@
+"""What is proved of a lowered schedule, from its program and its source alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import Alloc, Execution, For, Program, Stmt, blocks, walk
+from offcut.errors import PartitionError
+from offcut.partition import Certificate, Theorem
+from offcut.partition.equivalence import check_equal
+from offcut.polyhedral import Dependence, dependences
+from offcut.schedule.nests import Nests
+
+_TOGETHER = (Execution.PARALLEL, Execution.VECTOR)
+_WORDS = {
+    "flow": ("writes", "reads"),
+    "anti": ("reads", "writes"),
+    "output": ("writes", "writes again"),
+}
+
+
+def prove(nests: Nests, program: Program) -> Certificate:
+    """The theorems by which `program` computes what was described, for all sizes.
+
+    The rewrites of stages, each by its equation; that `program` computes what `nests.source` does,
+    where the terms of a declared reduction may be added in any order; and that loops whose
+    iterations run together carry no dependence.
+
+    Raises PartitionError with the smallest witness.
+    """
+    users = {name: user for user, name in nests.size_names}
+    theorems = [Theorem("substitution", text, of) for of, text in nests.rewrites]
+    theorems += check_equal(nests.source, program, reassociate=True, users=users)
+    theorems += check_together(program, users)
+    return Certificate(tuple(theorems))
+
+
+def check_together(program: Program, users: Mapping[str, str]) -> list[Theorem]:
+    """Refuse a parallel, vectorised or bound loop that carries a dependence.
+
+    Theorem: no two iterations of the loop, the ones around it being the same, touch one element that
+    either writes; but for a buffer whose window is allocated inside, which each of them has.
+    """
+    loops = dict(_marked(program.body, ()))
+    if not loops:
+        return []
+    for dependence in dependences(program):
+        loop = loops.get(dependence.path)
+        if loop is not None and _buffer(dependence) not in _own(loop):
+            raise _carried(program, loop, dependence, users)
+    return [
+        Theorem("parallel", f"{_how(loop)}: no iteration meets another", f"loop {loop.iter}")
+        for loop in loops.values()
+    ]
+
+
+def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:
+    """The loops whose iterations run together, by where they are."""
+    found: list[tuple[tuple[int, ...], For]] = []
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        if isinstance(stmt, For) and (stmt.execution in _TOGETHER or stmt.bound is not None):
+            found.append((here, stmt))
+        inside = blocks(stmt)
+        for number, block in enumerate(inside):
+            found += _marked(block, here if len(inside) == 1 else (*here, number))
+    return found
+
+
+def _how(loop: For) -> str:
+    return f"@bind({loop.bound})" if loop.bound is not None else f"@{loop.execution.value}"
+
+
+def _own(loop: For) -> set[str]:
+    return {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Alloc)}
+
+
+def _buffer(dependence: Dependence) -> str:
+    writer = dependence.target if dependence.kind == "anti" else dependence.source
+    return writer.store.buffer
+
+
+def _carried(
+    program: Program, loop: For, dependence: Dependence, users: Mapping[str, str]
+) -> PartitionError:
+    sizes, first, second = dependence.witness
+    given = ", ".join(
+        f"{users.get(size.name, size.name)} = {value}"
+        for size, value in zip(program.sizes, sizes, strict=True)
+    )
+    one, other = _WORDS[dependence.kind]
+    source, target = dependence.source, dependence.target
+    at = [
+        ", ".join(f"{name} = {value}" for name, value in zip(s.iterators, point, strict=True))
+        for s, point in ((source, first), (target, second))
+    ]
+    again = "it" if source.store == target.store else format_stmt(target.store)
+    help_ = ("mark a loop that carries no dependence",)
+    if dependence.reduction:
+        help_ = (f"rfactor({loop.iter}) reduces in parts that run together",)
+    return PartitionError(
+        "prove",
+        f"cannot run the iterations of {loop.iter} together",
+        at=f"for {loop.iter} in {format_expr(loop.lo)}:{format_expr(loop.hi)}  {_how(loop)}",
+        because=(f"with {given}, " if given else "")
+        + f"{format_stmt(source.store)} at {at[0]} {one} an element of {_buffer(dependence)} that "
+        f"{again} {other} at {at[1]}",
+        help=help_,
+    )

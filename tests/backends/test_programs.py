@@ -1,0 +1,655 @@
+"""Loop programs from text, compiled: equal to numpy, and to the interpreter bit for bit."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats, same_bits
+
+import offcut as oc
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.interpreter import evaluate
+from offcut.core.program import Kind, Program
+
+# Every way a size can sit against vectors of 8 and of 16 lanes, and against four of them.
+SIZES = [0, 1, 2, 7, 8, 9, 16, 17, 33, 85]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program over the size n, and what it computes, in numpy.
+
+    well    makes its inputs well conditioned, in place
+    """
+
+    text: str
+    reference: Callable[..., Any]
+    well: Callable[..., None] = lambda *arrays: None
+
+    @property
+    def program(self) -> Program:
+        return oc.parse(self.text)
+
+    def arrays(self, n: int) -> list[Array]:
+        """Inputs in call order: small whole numbers, so that sums and products are exact."""
+        made = []
+        for buffer in self.program.buffers:
+            if buffer.kind in (Kind.INPUT, Kind.INOUT):
+                shape = tuple(evaluate(e, {"n": n}) for e in buffer.shape)
+                values = np.round(3 * floats(buffer.name, *shape, dtype="float64"))
+                made.append(np.asarray(values, numpy_dtype(buffer.dtype)))
+        self.well(*made)
+        return made
+
+
+def lu(a: Array) -> Array:
+    a = a.copy()
+    for k in range(len(a)):
+        a[k + 1 :, k] /= a[k, k]
+        a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+    return a
+
+
+def dominant(a: Array) -> None:
+    a += 10 * len(a) * np.eye(len(a))
+
+
+def definite(a: Array) -> None:
+    a[...] = a @ a.T + 10 * len(a) * np.eye(len(a))
+
+
+def cholesky(a: Array) -> Array:
+    return np.tril(np.linalg.cholesky(a)) + np.triu(a, 1) if len(a) else a
+
+
+def seidel(a: Array) -> Array:
+    a = a.copy()
+    n = len(a)
+    for _ in range(2):
+        for i in range(1, n - 1):
+            for j in range(1, n - 1):
+                a[i, j] = (a[i, j - 1] + a[i - 1, j] + a[i, j] + a[i + 1, j] + a[i, j + 1]) / 5
+    return a
+
+
+def jacobi(a: Array, b: Array) -> tuple[Array, Array]:
+    a, b = a.copy(), b.copy()
+    for _ in range(3):
+        for x, y in ((a, b), (b, a)):
+            inner = x[1:-1, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:] + x[2:, 1:-1] + x[:-2, 1:-1]
+            y[1:-1, 1:-1] = 0.2 * inner
+    return a, b
+
+
+def heat(a: Array) -> Array:
+    b = a.copy()
+    c = a[1:-1, 1:-1, 1:-1]
+    if c.size:
+        x = a[2:, 1:-1, 1:-1] - 2 * c + a[:-2, 1:-1, 1:-1]
+        y = a[1:-1, 2:, 1:-1] - 2 * c + a[1:-1, :-2, 1:-1]
+        z = a[1:-1, 1:-1, 2:] - 2 * c + a[1:-1, 1:-1, :-2]
+        b[1:-1, 1:-1, 1:-1] = 0.125 * x + 0.125 * y + 0.125 * z + c
+    return b
+
+
+def floyd(d: Array) -> Array:
+    d = d.copy()
+    for k in range(len(d)):
+        d = np.minimum(d, d[:, k : k + 1] + d[k : k + 1, :])
+    return d
+
+
+def pool(a: Array) -> Array:
+    n = len(a)
+    return np.array([max(a[max(i - 1, 0) : i + 2]) for i in range(n)]).reshape(n)
+
+
+def correlation(a: Array) -> Array:
+    n = len(a)
+    means = np.array([a[:, j].sum() / n for j in range(n)]).reshape(n)
+    return np.triu((a - means).T @ (a - means))
+
+
+def gathered(index: Array, a: Array) -> Array:
+    n = len(a)
+    return a[index % n] if n else a
+
+
+def compressed(rows: Array, *others: Array) -> None:
+    rows[...] = np.sort(np.abs(rows)) % max(3 * (len(rows) - 1), 1)
+    rows.sort()
+
+
+def sparse(rows: Array, places: Array, values: Array, x: Array) -> Array:
+    y = np.zeros_like(x)
+    for i in range(len(x)):
+        for k in range(rows[i], rows[i + 1]):
+            y[i] += values[k] * x[places[k] % len(x)]
+    return y
+
+
+def guarded(a: Array, b: Array) -> Array:
+    return np.where(a > 0, np.sqrt(np.abs(a)) + b, np.where(b > 0, -a, 0.0))
+
+
+def banded(a: Array, x: Array) -> Array:
+    n = len(x)
+    near = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 2
+    return (a * near) @ x
+
+
+CASES = {
+    "lu": Case(
+        """\
+size n in 0:5000
+inout A: float64[n, n]
+for k in 0:n
+  for i in k + 1:n
+    A[i, k] = A[i, k] / A[k, k]
+    for j in k + 1:n
+      A[i, j] -= A[i, k] * A[k, j]""",
+        lu,
+        dominant,
+    ),
+    "cholesky": Case(
+        """\
+size n in 0:5000
+inout A: float64[n, n]
+for i in 0:n
+  for j in 0:i
+    for k in 0:j
+      A[i, j] -= A[i, k] * A[j, k]
+    A[i, j] = A[i, j] / A[j, j]
+  for k in 0:i
+    A[i, i] -= A[i, k] * A[i, k]
+  A[i, i] = sqrt(A[i, i])""",
+        cholesky,
+        definite,
+    ),
+    "seidel-2d": Case(
+        """\
+size n in 0:5000
+inout A: float64[n, n]
+for t in 0:2
+  for i in 1:n - 1
+    for j in 1:n - 1
+      A[i, j] = (A[i, j - 1] + A[i - 1, j] + A[i, j] + A[i + 1, j] + A[i, j + 1]) / 5.0""",
+        seidel,
+    ),
+    "jacobi-2d": Case(
+        """\
+size n in 0:5000
+inout A: float64[n, n]
+inout B: float64[n, n]
+for t in 0:3
+  for i in 1:n - 1
+    for j in 1:n - 1
+      B[i, j] = 0.2 * (A[i, j] + A[i, j - 1] + A[i, j + 1] + A[i + 1, j] + A[i - 1, j])
+  for i in 1:n - 1
+    for j in 1:n - 1
+      A[i, j] = 0.2 * (B[i, j] + B[i, j - 1] + B[i, j + 1] + B[i + 1, j] + B[i - 1, j])""",
+        jacobi,
+    ),
+    "heat-3d": Case(
+        """\
+size n in 0:500
+input A: float32[n, n, n]
+output B: float32[n, n, n]
+for i in 0:n
+  for j in 0:n
+    for k in 0:n
+      if 1 <= i and i < n - 1 and 1 <= j and j < n - 1 and 1 <= k and k < n - 1
+        B[i, j, k] = 0.125 * (A[i + 1, j, k] - 2.0 * A[i, j, k] + A[i - 1, j, k]) + 0.125 * (A[i, j + 1, k] - 2.0 * A[i, j, k] + A[i, j - 1, k]) + 0.125 * (A[i, j, k + 1] - 2.0 * A[i, j, k] + A[i, j, k - 1]) + A[i, j, k]
+      else
+        B[i, j, k] = A[i, j, k]""",
+        heat,
+    ),
+    "trmm": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+inout B: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    for k in i + 1:n
+      B[i, j] += A[k, i] * B[k, j]
+    B[i, j] = 2.0 * B[i, j]""",
+        lambda a, b: 2 * (b + np.tril(a, -1).T @ b),
+    ),
+    "floyd-warshall": Case(
+        """\
+size n in 0:5000
+inout D: int32[n, n]
+for k in 0:n
+  for i in 0:n
+    for j in 0:n
+      D[i, j] min= D[i, k] + D[k, j]""",
+        floyd,
+        lambda d: np.fill_diagonal(np.abs(d, out=d), 0),
+    ),
+    "prefix sum": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+output S: float32[n, n]
+for i in 0:n
+  S[i, 0] = A[i, 0]
+  for j in 1:n
+    S[i, j] = S[i, j - 1] + A[i, j]""",
+        lambda a: np.cumsum(a, axis=1),
+    ),
+    "prefix sum of columns": Case(
+        """\
+size n in 0:5000
+inout S: float32[n, n]
+for j in 0:n
+  for i in 1:n
+    S[i, j] += S[i - 1, j]""",
+        lambda a: np.cumsum(a, axis=0),
+    ),
+    "1-d pooling with borders": Case(
+        """\
+size n in 0:5000
+input A: float32[n]
+output P: float32[n]
+for i in 0:n
+  P[i] = A[i]
+  for d in -1:2
+    if 0 <= i + d and i + d < n
+      P[i] max= A[i + d]""",
+        pool,
+    ),
+    "a guard that depends on data": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+input B: float32[n, n]
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 0.0
+    if A[i, j] > 0.0
+      C[i, j] = sqrt(A[i, j]) + B[i, j]
+    else
+      if B[i, j] > 0.0
+        C[i, j] = -(A[i, j])""",
+        guarded,
+    ),
+    "concat with where": Case(
+        """\
+size n in 0:5000
+input A: float32[n]
+input B: float32[n + 3]
+output C: float32[2*n + 3]
+for i in 0:2*n + 3
+  C[i] = where(i < n, A[i], B[i - n])""",
+        lambda a, b: np.concatenate([a, b]),
+    ),
+    "element-wise chain": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+input B: float32[n, n]
+local T: float32[n, n]
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    T[i, j] = A[i, j] * B[i, j]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = max(T[i, j] + A[j, i], 0.0)""",
+        lambda a, b: np.maximum(a * b + a.T, 0),
+    ),
+    "matrix product, a scalar for each element": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+input B: float32[n, n]
+private s: float32[]
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    s[] = 0.0
+    for k in 0:n
+      s[] += A[i, k] * B[k, j]
+    C[i, j] = s[]""",
+        lambda a, b: a @ b,
+    ),
+    "one scalar, one sum": Case(
+        """\
+size n in 0:5000
+input A: float64[n]
+private s: float64[]
+output R: float64[1]
+s[] = 0.0
+for i in 0:n
+  s[] += A[i] * A[i]
+R[0] = s[]""",
+        lambda a: np.array([a @ a]),
+    ),
+    "one scalar, two nests": Case(
+        """\
+size n in 1:5000
+input A: float64[n, n]
+local s: float64[]
+local mean: float64[n]
+output C: float64[n, n]
+for j in 0:n
+  s[] = 0.0
+  for i in 0:n
+    s[] += A[i, j]
+  mean[j] = s[] / float64(n)
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 0.0
+for i in 0:n
+  for j in i:n
+    s[] = 0.0
+    for k in 0:n
+      s[] += (A[k, i] - mean[i]) * (A[k, j] - mean[j])
+    C[i, j] = s[]""",
+        correlation,
+    ),
+    "two stores of a pair": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+output C: float32[n, 2*n]
+for i in 0:n
+  for j in 0:n
+    C[i, 2*j] = A[i, j]
+    C[i, 2*j + 1] = C[i, 2*j] + 1.0""",
+        lambda a: np.stack([a, a + 1], axis=-1).reshape(len(a), 2 * len(a)),
+    ),
+    "lanes with bounds of their own": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+input X: float32[n]
+output Y: float32[n]
+for i in 0:n
+  Y[i] = 0.0
+  for j in max(0, i - 2):min(n, i + 3)
+    Y[i] += A[i, j] * X[j]""",
+        banded,
+    ),
+    "division and remainder": Case(
+        """\
+size n in 0:5000
+input A: float32[n]
+output C: float32[3*n]
+for i in 0:3*n
+  if i % 3 == 1
+    C[i] = A[i//3]
+  else
+    C[i] = float32(i//2 - i % 2)""",
+        lambda a: np.array(
+            [a[i // 3] if i % 3 == 1 else i // 2 - i % 2 for i in range(3 * len(a))]
+        ).reshape(-1),
+    ),
+    "an index from an array": Case(
+        """\
+size n in 0:5000
+input P: int32[n]
+input A: float32[n]
+output C: float32[n]
+for i in 0:n
+  C[i] = A[index(P[i]) % max(n, 1)]""",
+        gathered,
+    ),
+    "rows of a sparse matrix": Case(
+        """\
+size n in 0:5000
+input R: int32[n + 1]
+input P: int32[3*n]
+input V: float32[3*n]
+input X: float32[n]
+output Y: float32[n]
+for i in 0:n
+  Y[i] = 0.0
+  for k in index(R[i]):index(R[i + 1])
+    Y[i] += V[k] * X[index(P[k]) % max(n, 1)]""",
+        sparse,
+        compressed,
+    ),
+    "execution marks": Case(
+        """\
+size n in 0:5000
+input A: float32[n, n]
+output C: float32[n]
+for i in 0:n @parallel
+  C[i] = 0.0
+  for j in 0:n @vectorize
+    C[i] += A[i, j]
+  for k in 0:2 @unroll
+    C[i] = C[i] * 2.0""",
+        lambda a: 4 * a.sum(axis=1),
+    ),
+}  # fmt: skip
+
+
+def poison(program: Program, n: int) -> tuple[Array, ...]:
+    """Arrays for the results that hold no result: NaN, or the least integer."""
+    made = []
+    for buffer in program.results:
+        shape = tuple(evaluate(e, {"n": n}) for e in buffer.shape)
+        dtype = numpy_dtype(buffer.dtype)
+        integer = np.issubdtype(dtype, np.integer)
+        made.append(np.full(shape, np.iinfo(dtype).min if integer else np.nan, dtype))
+    return tuple(made)
+
+
+def allowed(case: Case) -> list[int]:
+    return [n for n in SIZES if n >= case.program.sizes[0].min]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_computes_what_numpy_does_at_every_size(name: str) -> None:
+    case = CASES[name]
+    kernel = oc.compile(case.program)
+    for n in allowed(case):
+        arrays = case.arrays(n)
+        before = [array.copy() for array in arrays]
+        out = poison(case.program, n)
+        found = kernel(*arrays, out=out if len(out) > 1 else out[0])
+        expected = case.reference(*arrays)
+        for array, kept in zip(arrays, before, strict=True):
+            assert same_bits(array, kept), f"n = {n}: an input is changed"
+        several = isinstance(expected, tuple)
+        for got, want in zip(
+            found if several else [found], expected if several else [expected], strict=True
+        ):
+            close = np.allclose(got, want, rtol=1e-5, atol=1e-5, equal_nan=True)
+            assert close, f"n = {n}: {np.argwhere(~np.isclose(got, want, equal_nan=True))[:5]}"
+
+
+def test_results_that_need_no_rounding_are_those_of_the_interpreter_bit_for_bit() -> None:
+    exact = ("trmm", "floyd-warshall", "prefix sum of columns", "1-d pooling with borders")
+    exact += ("concat with where", "two stores of a pair", "lanes with bounds of their own")
+    exact += ("division and remainder", "element-wise chain", "execution marks")
+    for name in exact:
+        case = CASES[name]
+        kernel = oc.compile(case.program)
+        for n in (1, 9, 17):
+            arrays = case.arrays(n)
+            names = [b.name for b in case.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT)]
+            expected = case.program.run(dict(zip(names, arrays, strict=True)), n=n)
+            assert same_bits(kernel(*arrays), expected), f"{name}, n = {n}"
+
+
+def test_an_array_that_is_updated_may_be_the_result_itself() -> None:
+    for name in ("lu", "trmm"):
+        case = CASES[name]
+        kernel = oc.compile(case.program)
+        arrays = case.arrays(21)
+        expected, target = kernel(*arrays), arrays[-1]
+        assert kernel(*arrays, out=target) is target
+        assert same_bits(target, expected)
+
+
+def test_an_array_that_is_updated_may_be_the_result_itself_whatever_its_strides() -> None:
+    case = CASES["lu"]
+    kernel = oc.compile(case.program)
+    (a,) = case.arrays(20)
+    expected = kernel(a)
+    wide = np.zeros((20, 40))
+    for target in (wide[:, :20], wide[:, ::2]):
+        target[...] = a
+        assert kernel(target, out=target) is target
+        assert same_bits(target.copy(), expected)
+
+
+def test_a_result_that_overlaps_what_is_updated_is_refused() -> None:
+    kernel = oc.compile(CASES["lu"].program)
+    rows = np.eye(9)
+    with pytest.raises(oc.CallError) as refused:
+        kernel(rows[:8, :8], out=rows[1:, :8])
+    assert (
+        str(refused.value)
+        == """\
+lu: out overlaps A
+  at       out
+  because  out and A share memory: out starts 72 bytes after A
+  help     leave out= away, or give it memory of its own"""
+    )
+
+
+def test_several_results_come_as_a_tuple_each_in_place_or_new() -> None:
+    case = CASES["jacobi-2d"]
+    kernel = oc.compile(case.program)
+    a, b = case.arrays(12)
+    expected = kernel(a, b)
+    assert isinstance(expected, tuple)
+    found = kernel(a, b, out=(a, b))
+    assert found[0] is a
+    assert found[1] is b
+    assert all(same_bits(x, y) for x, y in zip(found, expected, strict=True))
+    with pytest.raises(oc.CallError, match=r"out\[0\] overlaps B"):
+        kernel(a, b, out=(b, a))
+
+
+def test_a_kernel_of_a_program_is_pickled_and_shows_what_it_runs() -> None:
+    for name in ("lu", "matrix product, a scalar for each element"):
+        case = CASES[name]
+        kernel = oc.compile(case.program)
+        again = pickle.loads(pickle.dumps(kernel))
+        arrays = case.arrays(17)
+        assert same_bits(again(*arrays), kernel(*arrays))
+        text = kernel.source("loops")
+        assert oc.parse(text)
+        assert "tile" in text
+        assert "@offcut_entry" in kernel.source("llvm")
+        assert kernel.source("asm")
+
+
+def test_a_plan_says_what_became_of_each_loop() -> None:
+    plan = oc.compile(CASES["lu"].program).plan(n=9)
+    assert (
+        str(plan)
+        == """\
+lu(n = 9)
+loop k sequential: it carries output A -> A, and 8 more
+loop i one by one: a loop inside runs as lanes
+loop j as lanes of vectors"""
+    )
+
+
+def test_a_pasted_matrix_product_is_packed_and_run_by_microkernels() -> None:
+    kernel = oc.compile(CASES["matrix product, a scalar for each element"].program)
+    assert "@microkernel" in kernel.source("loops")
+    assert kernel.plan(n=40).pieces
+
+
+@pytest.mark.parametrize("updated", [False, True])
+def test_a_matrix_product_that_starts_from_an_array_is_one_in_place_too(updated: bool) -> None:
+    text = """\
+program gemm
+size m in 0:5000
+size n in 0:5000
+size p in 0:5000
+input A: float32[m, p]
+input B: float32[p, n]
+inout C: float32[m, n]
+for i in 0:m
+  for j in 0:n
+    C[i, j] = 2.0 * C[i, j]
+  for k in 0:p
+    for j in 0:n
+      C[i, j] += 3.0 * A[i, k] * B[k, j]"""
+    kernel = oc.compile(oc.parse(text))
+    assert "@microkernel" in kernel.source("loops")
+    for m, n, p in ((0, 3, 2), (1, 1, 1), (5, 7, 0), (15, 33, 9), (29, 50, 40)):
+        a, b, c = (np.round(3 * floats("x", *s)) for s in ((m, p), (p, n), (m, n)))
+        expected = 2 * c + 3 * (a @ b)
+        assert np.array_equal(kernel(a, b, c, out=c if updated else None), expected)
+
+
+def test_a_program_takes_constants() -> None:
+    text = """\
+size n in 0:100
+input X: float32[n]
+constant W: float32[n, n]
+output Y: float32[n]
+for i in 0:n
+  Y[i] = 0.0
+  for j in 0:n
+    if j <= i
+      Y[i] += W[i, j] * X[j]"""
+    x, w = np.round(3 * floats("x", 21)), np.round(3 * floats("w", 21, 21))
+    kernel = oc.compile(oc.parse(text), constants={"W": w})
+    assert np.array_equal(kernel(x), np.tril(w) @ x)
+    assert np.array_equal(kernel.with_constants({"W": 2 * w})(x), np.tril(2 * w) @ x)
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.compile(oc.parse(text))
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot run without W
+  because  the program declares constant W
+  help     constants={"W": …}
+  help     input W: … in the program"""
+    )
+
+
+OUTSIDE = """\
+size n in 1:5000
+input P: int32[n]
+input A: float32[n]
+output C: float32[n]
+for i in 0:n
+  C[i] = A[{}]"""
+
+
+def test_an_access_that_leaves_its_array_is_refused_with_the_smallest_size() -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(oc.parse(OUTSIDE.format("i + 1")))
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot access A[i + 1] out of bounds
+  at       C[i] = A[i + 1]
+  because  with n = 1, i = 0 it is A[1], of shape (n)
+  help     an if around the statement, or where(condition, …) around the access"""
+    )
+    oc.compile(oc.parse(OUTSIDE.format("n - 1 - i")))
+
+
+def test_an_index_from_an_array_is_asked_at_the_call() -> None:
+    kernel = oc.compile(oc.parse(OUTSIDE.format("index(P[i])")))
+    p, a = np.arange(40, dtype=np.int32)[::-1].copy(), floats("a", 40)
+    assert np.array_equal(kernel(p, a), a[p])
+    for wrong in (40, -1):
+        p[33] = wrong
+        with pytest.raises(oc.CallError, match="leads outside of an array"):
+            kernel(p, a)
+
+
+@pytest.mark.parametrize("request_", [{"inputs": []}, {"strategy": "ladder"}])
+def test_a_program_says_itself_what_is_asked_of_tensors(request_: dict[str, Any]) -> None:
+    with pytest.raises(oc.OffcutError, match="with a program"):
+        oc.compile(CASES["lu"].program, **request_)

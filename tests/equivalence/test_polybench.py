@@ -1,0 +1,142 @@
+"""Every kernel of `polybench`, at edge sizes: what its program means, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from polybench import ILLEGAL, KERNELS, LEGAL, Array, Sizes, unsolved
+
+import offcut as oc
+from offcut.core.computation import computation
+from offcut.core.program import Kind
+from offcut.core.source import source
+from offcut.errors import PartitionError
+
+TILE = 4
+
+
+def results(found: Any) -> tuple[Array, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def agree(found: Any, expected: Sequence[Array], dtype: str = "float64") -> None:
+    """Each result is the reference but for rounding, and of its shape."""
+    for one, other in zip(results(found), expected, strict=True):
+        tolerance = 1e-9 if dtype == "float64" else 2e-3
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def sizes_of(program: oc.Program, sizes: Sizes) -> dict[str, int]:
+    """Those of `sizes` that the program has."""
+    return {size.name: sizes[size.name] for size in program.sizes if size.name in sizes}
+
+
+REFUSED_BY_MISTAKE = {("adi", "j")}
+AT = [(name, sizes) for name, kernel in KERNELS.items() for sizes in kernel.sizes]
+CUTS = [
+    pytest.param(name, {loop: TILE}, tail, marks=() if tail == "cut" else pytest.mark.slow)
+    for name, kernel in KERNELS.items()
+    for loop, carried in kernel.carries.items()
+    for tail in LEGAL[carried]
+] + [
+    pytest.param(name, dict.fromkeys(block, TILE), "cut")
+    for name, kernel in KERNELS.items()
+    for block in kernel.blocks
+]
+REFUSED = [
+    (name, {loop: TILE}, tail)
+    for name, kernel in KERNELS.items()
+    for loop, carried in kernel.carries.items()
+    for tail in ILLEGAL[carried]
+] + [
+    (name, dict.fromkeys(block, TILE), "cut")
+    for name, kernel in KERNELS.items()
+    for block in kernel.crossed
+]
+
+
+@pytest.mark.parametrize(("name", "sizes"), AT, ids=str)
+def test_a_program_means_what_numpy_computes(name: str, sizes: Sizes) -> None:
+    kernel = KERNELS[name]
+    program, given = kernel.program(), kernel.inputs(sizes)
+    agree(program.run(given, **sizes_of(program, sizes)), kernel.expected(given, sizes))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_program_is_read_back_as_it_prints(name: str) -> None:
+    program = KERNELS[name].program()
+    assert oc.parse(str(program)) == program
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"), [at for at in AT if KERNELS[at[0]].front is not None], ids=str
+)
+def test_the_front_end_describes_the_same(name: str, sizes: Sizes) -> None:
+    kernel = KERNELS[name]
+    assert kernel.front is not None
+    described, given = kernel.front(), kernel.inputs(sizes)
+    expected = kernel.expected(given, sizes)
+    if isinstance(described, oc.Program):
+        named = dict(zip((b.name for b in kernel.program().results), expected, strict=True))
+        expected = tuple(named[buffer.name] for buffer in described.results)
+    else:
+        outputs = [described] if not isinstance(described, Sequence) else described
+        described = source(computation(outputs))
+    agree(described.run(given, **sizes_of(described, sizes)), expected)
+
+
+@pytest.mark.parametrize(("name", "tile", "tail"), CUTS, ids=str)
+def test_a_legal_cut_computes_the_same(
+    name: str, tile: dict[str, int], tail: str, request: pytest.FixtureRequest
+) -> None:
+    kernel = KERNELS[name]
+    if (name, *tile) in REFUSED_BY_MISTAKE:
+        reason = "two statements of one text are taken for each other"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+    cut = oc.partition(kernel.program(), tile=tile, tail=tail)
+    assert cut.prove()
+    assert oc.parse(str(cut)) == cut.loops
+    for sizes in (kernel.sizes[0], *kernel.sizes[-2:]):
+        given = kernel.inputs(sizes)
+        found = cut.run(given, **sizes_of(cut.loops, sizes))
+        agree(found, kernel.expected(given, sizes))
+
+
+@pytest.mark.parametrize(("name", "tile", "tail"), REFUSED, ids=str)
+def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -> None:
+    with pytest.raises(PartitionError):
+        oc.partition(KERNELS[name].program(), tile=tile, tail=tail)
+
+
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:
+    kernel = KERNELS[name]
+    compiled = oc.compile(kernel.program(dtype))
+    for sizes in kernel.sizes:
+        given = kernel.inputs(sizes, dtype)
+        found = compiled(*given.values(), **unsolved(kernel.program(), sizes))
+        agree(found, kernel.expected(given, sizes), dtype)
+
+
+@pytest.mark.parametrize("name", [name for name, kernel in KERNELS.items() if kernel.front])
+def test_what_the_front_end_describes_compiles_to_the_same(name: str) -> None:
+    kernel = KERNELS[name]
+    assert kernel.front is not None
+    described = kernel.front()
+    compiled, program = oc.compile(described), described
+    if not isinstance(program, oc.Program):
+        outputs = [program] if not isinstance(program, Sequence) else program
+        program = source(computation(outputs))
+    order = [b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.INOUT)]
+    for sizes in kernel.sizes[-2:]:
+        given = kernel.inputs(sizes)
+        expected = kernel.expected(given, sizes)
+        if isinstance(described, oc.Program):
+            named = dict(zip((b.name for b in kernel.program().results), expected, strict=True))
+            expected = tuple(named[buffer.name] for buffer in program.results)
+        found = compiled(*(given[name] for name in order), **unsolved(program, sizes))
+        agree(found, expected)

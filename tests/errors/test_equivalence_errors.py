@@ -1,0 +1,164 @@
+"""Every refusal of a rewritten program, word for word, with its smallest witness."""
+
+from __future__ import annotations
+
+import pytest
+
+from offcut.core.parser import parse
+from offcut.errors import PartitionError
+from offcut.partition.equivalence import check_equal
+
+HEAD = """program mm
+size n in 0:100
+size m in 0:100
+input A: float64[n, m]
+input x: float64[m]
+local L: float64[n]
+output C: float64[n]
+"""
+PLAIN = """for i in 0:n
+  C[i] = 0.0
+  for k in 0:m
+    C[i] += A[i, k] * x[k]
+"""
+CUT = """for io in 0:(n + 3)//4
+  for i in 4*io:min(4*io + 4, n)
+    C[i] = 0.0
+    for k in 0:m
+      C[i] += A[i, k] * x[k]
+"""
+WINDOW = """for i in 0:n
+  alloc L[i +: 1]
+    L[i] = 0.0
+    for k in 0:m
+      L[i] += A[i, k] * x[k]
+    C[i] = L[i]
+"""
+
+CASES = [
+    (
+        "an update is dropped",
+        CUT,
+        CUT.replace("for k in 0:m", "for k in 0:m - 1"),
+        "with n = 1, m = 1, C[0] is left by C[0] = 0.0 (i = 0), not by "
+        "C[0] += A[0, 0] * x[0] (i = 0, k = 0)",
+    ),
+    (
+        "updates meet in another order",
+        CUT,
+        CUT.replace("A[i, k] * x[k]", "A[i, m - 1 - k] * x[m - 1 - k]"),
+        "with n = 1, m = 2, C[0] += A[0, 1] * x[1] (i = 0, k = 1) runs before "
+        "C[0] += A[0, 0] * x[0] (i = 0, k = 0)",
+    ),
+    (
+        "an element is read at another place",
+        CUT,
+        CUT.replace("x[k]", "x[m - 1 - k]"),
+        "with n = 1, m = 2, C[0] += A[0, 0] * x[0] (i = 0, k = 0) reads x[1] of the initial x[1], "
+        "not of the initial x[0]",
+    ),
+    (
+        "a tile is dropped",
+        CUT,
+        CUT.replace("(n + 3)//4", "n//4"),
+        "with n = 1, m = 0, C[0] has no value: C[0] = 0.0 (i = 0) is not run",
+    ),
+    (
+        "more is run than there is",
+        CUT,
+        CUT.replace("min(4*io + 4, n)", "4*io + 4"),
+        "with n = 1, m = 0, C[1] = 0.0 (io = 0, i = 1) is no instance of the source",
+    ),
+    (
+        "another operator",
+        CUT,
+        CUT.replace("* x[k]", "+ x[k]"),
+        "C[i] += A[i, k] + x[k] is no statement of the source",
+    ),
+    (
+        "an assignment for an update",
+        CUT,
+        CUT.replace("+=", "="),
+        "C[i] = A[i, k] * x[k] is no statement of the source",
+    ),
+    (
+        "a window too small",
+        WINDOW,
+        WINDOW.replace("L[i +: 1]", "L[i + 1 +: 1]"),
+        "with n = 1, m = 0, L[0] = 0.0 (i = 0) touches L[0], outside L in the window [i + 1 +: 1]",
+    ),
+    (
+        "what holds nothing is read",
+        WINDOW,
+        WINDOW.replace("    L[i] = 0.0\n", ""),
+        "with n = 1, m = 0, C[0] has no value: C[0] = 0.0 (i = 0) is not run",
+    ),
+    (
+        "lanes that are not independent",
+        CUT,
+        """tile i in 0 +: n, k in 0 +: m
+  C[i] = 0.0
+  C[i] += A[i, k] * x[k]
+""",
+        "with n = 1, m = 2, C[0] = 0.0 (i = 0, k = 0) and C[0] = 0.0 (i = 0, k = 1) are lanes of "
+        "one tile and touch one element of C",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "right", "wrong", "because"), CASES, ids=lambda v: "")
+def test_a_wrong_program_is_refused_with_the_smallest_witness(
+    name: str, right: str, wrong: str, because: str
+) -> None:
+    plain = parse(HEAD + PLAIN)
+    assert check_equal(plain, parse(HEAD + right))
+    with pytest.raises(PartitionError) as error:
+        check_equal(plain, parse(HEAD + wrong))
+    assert (
+        str(error.value)
+        == f"""\
+prove: the emitted program does not compute what the source does
+  at       mm
+  because  {because}"""
+    )
+
+
+def test_a_sum_in_another_order_is_accepted_where_that_is_promised() -> None:
+    plain = parse(HEAD + PLAIN)
+    turned = parse(HEAD + CUT.replace("A[i, k] * x[k]", "A[i, m - 1 - k] * x[m - 1 - k]"))
+    assert check_equal(plain, turned, reassociate=True)
+    twice = parse(HEAD + CUT.replace("0:m", "0:2*m").replace("k]", "k//2]"))
+    with pytest.raises(PartitionError, match="has twice"):
+        check_equal(plain, twice, reassociate=True)
+
+
+def test_sizes_are_named_as_the_user_names_them() -> None:
+    plain = parse(HEAD + PLAIN)
+    wrong = parse(HEAD + CUT.replace("(n + 3)//4", "n//4"))
+    with pytest.raises(PartitionError) as error:
+        check_equal(plain, wrong, users={"n": "rows", "m": "terms"})
+    assert error.value.because.startswith("with rows = 1, terms = 0, ")
+
+
+def test_other_sizes_and_other_buffers_are_refused() -> None:
+    plain = parse(HEAD + PLAIN)
+    for change, because in (
+        (("0:100", "0:101"), "its sizes, or what it assumes of them, are not the source's"),
+        (("x: float64[m]", "x: float64[n]"), "input x is not declared as in the source"),
+    ):
+        with pytest.raises(PartitionError) as error:
+            check_equal(plain, parse((HEAD + PLAIN).replace(*change)))
+        assert error.value.because == because
+    with pytest.raises(PartitionError) as error:
+        check_equal(parse((HEAD + PLAIN).replace("x", "y")), plain)
+    assert error.value.because == "input y is not declared as in the source"
+
+
+def test_a_source_out_of_bounds_is_refused() -> None:
+    wrong = parse(HEAD + PLAIN.replace("x[k]", "x[k + 1]"))
+    with pytest.raises(PartitionError) as error:
+        check_equal(wrong, wrong)
+    assert error.value.because == (
+        "the source: with n = 1, m = 1, C[0] += A[0, 0] * x[1] (i = 0, k = 0) touches x[1], "
+        "outside x of shape (m)"
+    )

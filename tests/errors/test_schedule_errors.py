@@ -1,0 +1,689 @@
+"""Every refusal of a schedule, word for word, with its witness; what is accepted is in unit/test_schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import offcut as oc
+from offcut.core.microkernel import Microkernel
+from offcut.errors import OffcutError
+from offcut.schedule import Schedule
+
+n, m, d = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("d", max=64)
+
+SEIDEL = """\
+program seidel
+size t in 0:10
+size n in 3:40
+inout A: float64[n, n]
+for s in 0:t
+  for i in 1:n - 1
+    for j in 1:n - 1
+      A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
+"""
+JACOBI = """\
+program jacobi
+size t in 0:10
+size n in 3:40
+inout A: float64[n]
+local B: float64[n]
+for s in 0:t
+  for i in 1:n - 1
+    B[i] = (A[i - 1] + A[i] + A[i + 1]) / 3.0
+  for i in 1:n - 1
+    A[i] = B[i]
+"""
+TRIANGLE = """\
+program triangle
+size n in 0:40
+input L: float64[n, n]
+input x: float64[n]
+output y: float64[n]
+for i in 0:n
+  y[i] = 0.0
+  for j in 0:i + 1
+    y[i] += L[i, j] * x[j]
+"""
+TWICE = """\
+size n in 0:9
+output C: int32[n]
+for i in 0:n
+  C[i] = 1
+for i in 0:n
+  C[i] += 2
+"""
+CUT = """\
+size n in 0:9
+output C: int32[n]
+tile i in 0 +: n
+  C[i] = 1
+"""
+
+
+def matmul(rows: Any, columns: Any, depth: Any, dtype: str = "float32", op: Any = oc.sum) -> Any:
+    A, B = oc.placeholder((depth, rows), dtype, "A"), oc.placeholder((depth, columns), dtype, "B")
+    k = oc.reduce_axis(depth, name="k")
+    return oc.compute((rows, columns), lambda y, x: op(A[k, y] * B[k, x], axis=k), name="C")
+
+
+def product(*sizes: int) -> Schedule:
+    return oc.create_schedule(matmul(*(sizes or (n, m, d))))
+
+
+def text(program: str) -> Schedule:
+    return oc.create_schedule(oc.parse(program))
+
+
+def chain() -> Schedule:
+    """A, then B element by element, then D, then E, a sum by row."""
+    A = oc.placeholder((n, m), name="A")
+    B = oc.compute((n, m), lambda i, j: A[i, j] * 2.0, name="B")
+    D = oc.compute((n, m), lambda i, j: B[i, j] + 1.0, name="D")
+    r = oc.reduce_axis(m, "r")
+    return oc.create_schedule(oc.compute((n,), lambda i: oc.sum(D[i, r], axis=r), name="E"))
+
+
+def fork() -> Schedule:
+    """B, which D and E read."""
+    A = oc.placeholder((n,), name="A")
+    B = oc.compute((n,), lambda i: A[i] * 2.0, name="B")
+    D = oc.compute((n,), lambda i: B[i] + 1.0, name="D")
+    return oc.create_schedule([D, oc.compute((n,), lambda i: B[i] - 1.0, name="E")])
+
+
+def gemm(single: bool = False) -> Microkernel:
+    w, v, r = (
+        oc.placeholder((8, 8), name="w"),
+        oc.placeholder((8, 8), name="x"),
+        oc.reduce_axis(8, "r"),
+    )
+    block = oc.compute((8, 8), lambda i, j: oc.sum(w[r, i] * v[r, j], axis=r), name="block")
+    whole = oc.hardware_intrinsic("gemm8x8")
+    three = whole, oc.hardware_intrinsic("fill_zero"), oc.hardware_intrinsic("gemm8x8_add")
+    return oc.decl_tensor_intrin(block, lambda inputs, outputs: whole if single else three)
+
+
+def declared(lowering: Any, extent: Any = 4) -> Microkernel:
+    X = oc.placeholder((extent,), name="X")
+    return oc.decl_tensor_intrin(oc.compute((extent,), lambda i: X[i], name="Y"), lowering)
+
+
+def an_input_has_no_stage() -> None:
+    product()["A"]
+
+
+def a_name_that_nothing_writes_has_no_stage() -> None:
+    product()["D"]
+
+
+def two_nests_of_one_buffer_are_ambiguous() -> None:
+    text(TWICE)["C"]
+
+
+def a_program_that_is_cut_is_not_scheduled() -> None:
+    text(CUT)
+
+
+def an_axis_that_is_not_there() -> None:
+    product()["C"].split("z", 8)
+
+
+def an_axis_that_is_no_name() -> None:
+    product()["C"].split(3, 8)  # type: ignore[arg-type]
+
+
+def an_axis_that_is_split() -> None:
+    s = product()
+    s["C"].split("y", 8)
+    s["C"].split("y", 4)
+
+
+def an_axis_that_is_fused() -> None:
+    s = product(8, 8, 8)
+    s["C"].reorder("k", "y", "x")
+    s["C"].fuse("y", "x")
+    s["C"].unroll("y")
+
+
+def an_axis_of_another_stage() -> None:
+    s = product()
+    CL = s.cache_write("C", "acc")
+    yo, _ = s["C"].split("y", 8)
+    CL.reorder(yo, "x")
+
+
+def a_factor_of_nothing() -> None:
+    product()["C"].split("y", 0)
+
+
+def a_symbolic_factor() -> None:
+    product()["C"].split("y", n)
+
+
+def a_tail_that_is_none() -> None:
+    product()["C"].split("y", 8, tail="round")
+
+
+def an_exact_split_of_a_ragged_size() -> None:
+    product()["C"].split("y", 8, tail="exact")
+
+
+def an_exact_split_of_what_is_split() -> None:
+    s = product()
+    yo, _ = s["C"].split("y", 8)
+    s["C"].split(yo, 2, tail="exact")
+
+
+def a_sum_that_would_repeat_a_term() -> None:
+    s = product()
+    s["C"].split("k", 8, tail="shift")
+    s.lower()
+
+
+def a_tile_with_an_axis_and_no_factor() -> None:
+    product()["C"].tile("y", "x", 8)
+
+
+def a_tile_of_nothing() -> None:
+    product()["C"].tile()
+
+
+def loops_apart_are_not_fused() -> None:
+    product()["C"].fuse("y", "k")
+
+
+def loops_in_the_wrong_order_are_not_fused() -> None:
+    product()["C"].fuse("x", "y")
+
+
+def a_symbolic_inner_loop_is_not_fused() -> None:
+    product()["C"].fuse("y", "x")
+
+
+def loops_with_a_statement_between_are_not_fused() -> None:
+    text(TRIANGLE)["y"].fuse("i", "j")
+
+
+def a_loop_named_twice_is_not_reordered() -> None:
+    product()["C"].reorder("y", "x", "y")
+
+
+def a_hardware_index_that_is_no_name() -> None:
+    product()["C"].bind("y", "thread 3")
+
+
+def time_is_not_moved_inside_space() -> None:
+    s = text(SEIDEL)
+    s["A"].reorder("i", "s")
+    s.lower()
+
+
+def time_is_not_parallel() -> None:
+    s = text(SEIDEL)
+    s["A"].parallel("s")
+    s.lower()
+
+
+def a_row_that_reads_itself_is_no_vector() -> None:
+    s = text(SEIDEL)
+    s["A"].vectorize("j")
+    s.lower()
+
+
+def a_sum_is_not_parallel() -> None:
+    s = product()
+    s["C"].parallel("k")
+    s.lower()
+
+
+def a_loop_is_not_moved_out_of_time() -> None:
+    s = text(JACOBI)
+    s["A"].reorder("i", "s")
+    s.lower()
+
+
+def an_output_is_not_computed_inside() -> None:
+    s = product()
+    CL = s.cache_write("C", "acc")
+    s["C"].compute_at(CL, "y")
+
+
+def a_stage_is_computed_in_its_reader_only() -> None:
+    s = chain()
+    s["B"].compute_at("E", "i")
+
+
+def a_stage_of_two_readers_is_not_in_one() -> None:
+    s = fork()
+    s["B"].compute_at("D", "i")
+
+
+def a_nest_is_not_inside_itself() -> None:
+    text(JACOBI)["B"].compute_at("A", "i")
+
+
+def an_output_is_not_inlined() -> None:
+    product()["C"].compute_inline()
+
+
+def a_sum_is_not_inlined() -> None:
+    product().cache_write("C", "acc").compute_inline()
+
+
+def a_memory_that_is_no_name() -> None:
+    product().cache_write("C", "acc buffer")
+
+
+def a_copy_for_a_stage_that_does_not_read() -> None:
+    chain().cache_read("A", "in", ["E"])
+
+
+def a_copy_for_nobody() -> None:
+    chain().cache_read("A", "in", [])
+
+
+def a_copy_of_what_is_updated() -> None:
+    text(SEIDEL).cache_read("A", "in", ["A"])
+
+
+def an_update_in_place_has_no_buffer_of_its_own() -> None:
+    text(SEIDEL).cache_write("A", "in")
+
+
+def a_cache_after_the_loops() -> None:
+    s = product()
+    s["C"].split("y", 8)
+    s.cache_write("C", "acc")
+
+
+def a_plain_axis_is_not_factored() -> None:
+    product()["C"].rfactor("y")
+
+
+def a_whole_reduction_is_not_factored() -> None:
+    product()["C"].rfactor("k")
+
+
+def what_is_no_reduction_is_not_factored() -> None:
+    chain()["B"].rfactor("i")
+
+
+def a_reduction_is_factored_before_the_rest() -> None:
+    s = product()
+    s["C"].split("y", 8)
+    ko, _ = s["C"].split("k", 8)
+    s["C"].rfactor(ko)
+
+
+def an_instruction_that_is_not_declared() -> None:
+    product()["C"].tensorize("y", "gemm8x8")
+
+
+def an_instruction_of_another_extent() -> None:
+    s = product()
+    s["C"].tile("y", "x", "k", 8, 4, 8)
+    s["C"].tensorize("yi", gemm())
+
+
+def an_instruction_on_a_symbolic_loop() -> None:
+    product()["C"].reorder("k", "y", "x").tensorize("k", gemm())
+
+
+def an_instruction_of_more_axes() -> None:
+    s = product()
+    s["C"].tile("y", "x", 8, 8)
+    s["C"].tensorize("xi", gemm())
+
+
+def an_instruction_on_an_outer_loop() -> None:
+    s = product()
+    s["C"].tile("y", "x", "k", 8, 8, 8)
+    s["C"].tensorize("ko", gemm())
+
+
+def an_instruction_that_reads_the_transpose() -> None:
+    A, B = oc.placeholder((8, 8), name="A"), oc.placeholder((8, 8), name="B")
+    k = oc.reduce_axis(8, "k")
+    C = oc.compute((8, 8), lambda y, x: oc.sum(A[y, k] * B[k, x], axis=k), name="C")
+    oc.create_schedule(C)["C"].tensorize("y", gemm())
+
+
+def an_instruction_of_another_type() -> None:
+    oc.create_schedule(matmul(8, 8, 8, "int32"))["C"].tensorize("y", gemm())
+
+
+def an_instruction_of_another_reducer() -> None:
+    oc.create_schedule(matmul(8, 8, 8, op=oc.max))["C"].tensorize("y", gemm())
+
+
+def an_instruction_that_always_starts_anew() -> None:
+    s = product()
+    s["C"].tile("y", "x", "k", 8, 8, 8)
+    s["C"].tensorize("yi", gemm(single=True))
+
+
+def an_instruction_on_a_marked_loop() -> None:
+    s = product(8, 8, 8)
+    s["C"].vectorize("x")
+    s["C"].tensorize("y", gemm())
+
+
+def an_instruction_of_symbolic_shape() -> None:
+    declared(lambda inputs, outputs: oc.hardware_intrinsic("copy"), n)
+
+
+def a_lowering_that_returns_nothing() -> None:
+    declared(lambda inputs, outputs: None)
+
+
+def an_instruction_that_computes_nothing() -> None:
+    oc.decl_tensor_intrin(oc.placeholder((4,), name="X"), lambda inputs, outputs: None)
+
+
+def an_access_of_no_mode() -> None:
+    declared(lambda inputs, outputs: inputs[0].access_ptr("x"))
+
+
+def an_instruction_without_a_name() -> None:
+    oc.hardware_intrinsic("fill zero")
+
+
+def an_operand_that_is_no_pointer() -> None:
+    oc.hardware_intrinsic("fill_zero", 3)  # type: ignore[arg-type]
+
+
+REFUSED: dict[Callable[[], None], str] = {
+    an_input_has_no_stage: """\
+schedule: cannot tell the stage of A
+  because  no stage writes it
+  help     stages: C""",
+    a_name_that_nothing_writes_has_no_stage: """\
+schedule: cannot tell the stage of D
+  because  no stage writes it
+  help     stages: C""",
+    two_nests_of_one_buffer_are_ambiguous: """\
+schedule: cannot tell the stage of C
+  because  C_0, C_1 write it
+  help     stages: C_0, C_1""",
+    a_program_that_is_cut_is_not_scheduled: """\
+create_schedule: cannot schedule a program that is cut already
+  at       tile i in 0 +: n
+  because  a schedule is made of plain loops, conditions and stores""",
+    an_axis_that_is_not_there: """\
+split: cannot take z as an axis
+  at       stage C
+  because  C has no such loop
+  help     loops of C: y, x, k""",
+    an_axis_that_is_no_name: """\
+split: cannot take 3 as an axis
+  at       stage C
+  because  C has no such loop
+  help     loops of C: y, x, k""",
+    an_axis_that_is_split: """\
+split: cannot take y as an axis
+  at       stage C
+  because  it is split into yo and yi
+  help     loops of C: yo, yi, x, k""",
+    an_axis_that_is_fused: """\
+unroll: cannot take y as an axis
+  at       stage C
+  because  y and x are fused into y_x
+  help     loops of C: y_x, k""",
+    an_axis_of_another_stage: """\
+reorder: cannot take yo as an axis of CL
+  at       stage CL
+  because  it is an axis of C
+  help     loops of CL: y, x, k""",
+    a_factor_of_nothing: """\
+split: cannot split by 0
+  at       axis C.y
+  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  help     split("y", 8)""",
+    a_symbolic_factor: """\
+split: cannot split by n
+  at       axis C.y
+  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  help     split("y", 8)""",
+    a_tail_that_is_none: """\
+split: cannot take tail='round'
+  at       axis C.y
+  because  a loop has no such tail
+  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+    an_exact_split_of_a_ragged_size: """\
+split: cannot take tail="exact"
+  at       axis C.y
+  because  d = 0, n = 1, m = 0 is allowed and leaves 1 of 8 iterations over
+  help     tail="cut" separates 8*(n//8) iterations from the last n % 8
+  help     assume(n % 8 == 0) if every caller guarantees it""",
+    an_exact_split_of_what_is_split: """\
+split: cannot take tail="exact"
+  at       axis C.yo
+  because  the extent of yo is not one number at all sizes
+  help     tail="cut\"""",
+    a_sum_that_would_repeat_a_term: """\
+prove: the emitted program does not compute what the source does
+  at       C
+  because  with d = 9, n = 1, m = 1, C[0, 0] has twice C[0, 0] += A[1, 0] * B[1, 0] (y = 0, x = 0, k = 1)""",
+    a_tile_with_an_axis_and_no_factor: """\
+tile: cannot tile by 'y', 'x', 8
+  at       stage C
+  because  each axis has one factor: first the axes, then the factors
+  help     tile("y", "x", 8, 8)""",
+    a_tile_of_nothing: """\
+tile: cannot tile by nothing
+  at       stage C
+  because  each axis has one factor: first the axes, then the factors
+  help     tile("y", "x", 8, 8)""",
+    loops_apart_are_not_fused: """\
+fuse: cannot fuse y and k
+  at       stage C
+  because  k is not directly inside y: y > x
+  help     reorder brings two loops together""",
+    loops_in_the_wrong_order_are_not_fused: """\
+fuse: cannot fuse x and y
+  at       stage C
+  because  y is not directly inside x: y > x
+  help     reorder brings two loops together
+  help     fuse("y", "x")""",
+    a_symbolic_inner_loop_is_not_fused: """\
+fuse: cannot fuse y and x
+  at       stage C
+  because  the extent of x is symbolic, and isl knows no // and % by a size
+  help     split("x", 8) first, and fuse with its inner loop""",
+    loops_with_a_statement_between_are_not_fused: """\
+fuse: cannot fuse i and j
+  at       stage y
+  because  j is not directly inside i: i
+  help     reorder brings two loops together""",
+    a_loop_named_twice_is_not_reordered: """\
+reorder: cannot reorder y, x, y
+  at       stage C
+  because  y is listed twice
+  help     loops of C: y, x, k""",
+    a_hardware_index_that_is_no_name: """\
+bind: cannot bind y to 'thread 3'
+  at       axis C.y
+  because  a hardware index is a name
+  help     bind(axis, "blockIdx.x")
+  help     bind(axis, "threadIdx.x")""",
+    time_is_not_moved_inside_space: """\
+prove: the emitted program does not compute what the source does
+  at       seidel
+  because  with t = 2, n = 4, A[2, 1] = (A[1, 1] + A[2, 0] + A[2, 1] + A[2, 2] + A[3, 1]) / 5.0 (s = 0, i = 2, j = 1) reads A[1, 1] of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 1, i = 1, j = 1), not of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 0, i = 1, j = 1)""",
+    time_is_not_parallel: """\
+prove: cannot run the iterations of s together
+  at       for s in 0:t  @parallel
+  because  with t = 2, n = 3, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes an element of A that it writes again at s = 1, i = 1, j = 1
+  help     mark a loop that carries no dependence""",
+    a_row_that_reads_itself_is_no_vector: """\
+prove: cannot run the iterations of j together
+  at       for j in 1:n - 1  @vectorize
+  because  with t = 1, n = 4, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes an element of A that it reads at s = 0, i = 1, j = 2
+  help     mark a loop that carries no dependence""",
+    a_sum_is_not_parallel: """\
+prove: cannot run the iterations of k together
+  at       for k in 0:d  @parallel
+  because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes an element of C that it writes again at y = 0, x = 0, k = 1
+  help     rfactor(k) reduces in parts that run together""",
+    a_loop_is_not_moved_out_of_time: """\
+prove: the emitted program does not compute what the source does
+  at       jacobi
+  because  with t = 2, n = 3, B[1] = (A[0] + A[1] + A[2]) / 3.0 (s = 1, i = 1) reads A[1] of the initial A[1], not of B[1] = (A[0] + A[1] + A[2]) / 3.0 (s = 0, i = 1)""",
+    an_output_is_not_computed_inside: """\
+compute_at: cannot compute C at CL.y
+  at       stage C
+  because  C is output: all of it is wanted
+  help     cache_write(C, scope) makes a local buffer that computes it""",
+    a_stage_is_computed_in_its_reader_only: """\
+compute_at: cannot compute B at E.i
+  at       stage B
+  because  E does not read it
+  help     B is read by D""",
+    a_stage_of_two_readers_is_not_in_one: """\
+compute_at: cannot compute B at D.i
+  at       stage B
+  because  E reads it too, outside of D""",
+    a_nest_is_not_inside_itself: """\
+compute_at: cannot compute B at A.i_
+  at       stage B
+  because  B and A are one nest""",
+    an_output_is_not_inlined: """\
+compute_inline: cannot inline C
+  at       stage C
+  because  C is output: all of it is wanted""",
+    a_sum_is_not_inlined: """\
+compute_inline: cannot inline CL
+  at       stage CL
+  because  it is a reduction, which takes more than one store
+  help     compute_at computes CL inside a loop of its reader""",
+    a_memory_that_is_no_name: """\
+cache_write: cannot cache C in 'acc buffer'
+  because  a memory is known by its name, an identifier
+  help     "acc_buffer"
+  help     "shared\"""",
+    a_copy_for_a_stage_that_does_not_read: """\
+cache_read: cannot let E read a copy of A
+  at       stage E
+  because  it does not read A
+  help     A is read by B""",
+    a_copy_for_nobody: """\
+cache_read: cannot cache A for nobody
+  because  readers is empty, and B reads A""",
+    a_copy_of_what_is_updated: """\
+cache_read: cannot read a copy of A
+  at       stage A
+  because  A writes A, and the copy would be of what was before
+  help     a buffer that a stage reads and writes is updated in place""",
+    an_update_in_place_has_no_buffer_of_its_own: """\
+cache_write: cannot compute A in a buffer of its own
+  at       stage A
+  because  it is updated in place: what was in it before is read""",
+    a_cache_after_the_loops: """\
+cache_write: cannot compute C in a buffer of its own
+  at       stage C
+  because  its loops are scheduled already
+  help     caches come first, then loops""",
+    a_plain_axis_is_not_factored: """\
+rfactor: cannot factor y out of C
+  at       stage C
+  because  y is not a reduction axis of C
+  help     reduction axes: k""",
+    a_whole_reduction_is_not_factored: """\
+rfactor: cannot factor k out of C
+  at       stage C
+  because  nothing is reduced inside k
+  help     split("k", 8) makes ko and ki""",
+    what_is_no_reduction_is_not_factored: """\
+rfactor: cannot factor i out of B
+  at       stage B
+  because  B is not one reduction with its start""",
+    a_reduction_is_factored_before_the_rest: """\
+rfactor: cannot factor ko out of C
+  at       stage C
+  because  its loops are scheduled already
+  help     split the reduction axis, then rfactor, then the rest""",
+    an_instruction_that_is_not_declared: """\
+tensorize: cannot run 'gemm8x8'
+  at       axis C.y
+  because  it is no declared instruction
+  help     decl_tensor_intrin(computation, lowering)""",
+    an_instruction_of_another_extent: """\
+tensorize: cannot run C from yi inwards by gemm8x8
+  at       axis C.yi
+  because  xi has 4 iterations, and the declared extent is 8
+  help     split("x", 8)""",
+    an_instruction_on_a_symbolic_loop: """\
+tensorize: cannot run C from k inwards by gemm8x8
+  at       axis C.k
+  because  k has d iterations, and the declared extent is 8
+  help     split("k", 8)""",
+    an_instruction_of_more_axes: """\
+tensorize: cannot run C from xi inwards by gemm8x8
+  at       axis C.xi
+  because  it has 2 loops, xi, k, and gemm8x8 computes i, j, r""",
+    an_instruction_on_an_outer_loop: """\
+tensorize: cannot run C from ko inwards by gemm8x8
+  at       axis C.ko
+  because  ko is not the innermost part of a loop: its values are not consecutive
+  help     reorder puts the inner loops below "ko\"""",
+    an_instruction_that_reads_the_transpose: """\
+tensorize: cannot run C from y inwards by gemm8x8
+  at       axis C.y
+  because  it computes C[y, x] from A[y, k] * B[k, x], and gemm8x8 computes block[i, j] from w[r, i] * x[r, j]""",
+    an_instruction_of_another_type: """\
+tensorize: cannot run C from y inwards by gemm8x8
+  at       axis C.y
+  because  its elements are int32, and those of gemm8x8 float32""",
+    an_instruction_of_another_reducer: """\
+tensorize: cannot run C from y inwards by gemm8x8
+  at       axis C.y
+  because  it is a reduction by max, and gemm8x8 computes a reduction by sum""",
+    an_instruction_that_always_starts_anew: """\
+tensorize: cannot run C from yi inwards by gemm8x8
+  at       axis C.yi
+  because  ko adds to what was started outside the tile, and gemm8x8 has one instruction for the whole reduction
+  help     a lowering that returns three: body, reset, update""",
+    an_instruction_on_a_marked_loop: """\
+tensorize: cannot run C from y inwards by gemm8x8
+  at       axis C.y
+  because  x is marked: an instruction runs it""",
+    an_instruction_of_symbolic_shape: """\
+decl_tensor_intrin: cannot declare Y
+  at       tensor Y, axis 0
+  because  its extent is n, and an instruction has a fixed shape""",
+    a_lowering_that_returns_nothing: """\
+decl_tensor_intrin: cannot lower Y to None
+  because  a lowering returns one instruction, or three: body, reset, update
+  help     hardware_intrinsic("gemm8x8", inputs[0].access_ptr("r"), …)""",
+    an_instruction_that_computes_nothing: """\
+decl_tensor_intrin: cannot declare X: float32[4]
+  because  an instruction is declared by a tensor that compute defines""",
+    an_access_of_no_mode: """\
+access_ptr: cannot access X as 'x'
+  because  a mode is one of r, w, rw""",
+    an_instruction_without_a_name: """\
+hardware_intrinsic: cannot name an instruction 'fill zero'
+  because  a name is an ASCII identifier""",
+    an_operand_that_is_no_pointer: """\
+hardware_intrinsic: cannot take 3 as an operand of fill_zero
+  because  an operand is a pointer
+  help     inputs[0].access_ptr("r")""",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED, ids=lambda call: call.__name__)
+def test_a_schedule_is_refused_word_for_word(call: Callable[[], None]) -> None:
+    with pytest.raises(OffcutError) as refused:
+        call()
+    assert str(refused.value) == REFUSED[call]
+
+
+def test_a_refused_primitive_changes_nothing() -> None:
+    s = product()
+    before = s.lower()
+    with pytest.raises(OffcutError):
+        s["C"].tile("y", "x", 8, 0)
+    assert s.lower() == before

@@ -1,0 +1,281 @@
+"""The proof by axis: it accepts what is cut, alone, and no mutant that computes something else.
+
+Two independent answers judge it: the reference interpreter at every size from 0 to two tiles and
+three, and the check of all axes at once, which must accept whatever the proof by axis accepts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from offcut.core import index as ix
+from offcut.core import tensor as oc
+from offcut.core.computation import Computation, computation
+from offcut.core.expr import Compare, Const, Expr, Var, substitute
+from offcut.core.interpreter import run
+from offcut.core.parser import parse
+from offcut.core.program import Program, Size
+from offcut.core.sizes import dim
+from offcut.errors import OffcutError, PartitionError
+from offcut.partition import Strategy, check_program, cut, verify
+from offcut.partition.cut import GroupCut, cut_group, program_of
+from offcut.partition.line import NotSeparable, Strip, X, check_line
+from offcut.partition.nest import AxisCut
+from offcut.polyhedral import Space, space_of
+
+TILE = 3
+COLUMNS = 21
+SIZES = range(2 * TILE + 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    computation: Computation
+    program: Program
+
+
+def dense(fused: bool, columns: Any = COLUMNS, reducer: str = "sum") -> Computation:
+    n = dim("n", max=64)
+    A, B = oc.placeholder((n, 5), "float64", "A"), oc.placeholder((5, columns), "float64", "B")
+    k = oc.reduce_axis(5, "k")
+    reduce = getattr(oc, reducer)
+
+    def term(i: Any, j: Any) -> Any:
+        total = reduce(A[i, k] * B[k, j], axis=k)
+        return total + 1.0 if fused else total
+
+    return computation([oc.compute((n, columns), term, name="C")])
+
+
+def tailed(fused: bool = False, **tails: str) -> Case:
+    tile = {axis: {"i": TILE, "j": 8, "k": 2}[axis] for axis in tails}
+    c = dense(fused)
+    return Case(c, cut(c, tile, tails, []).loops)
+
+
+def nested(*cuts: AxisCut, outer: tuple[str, ...] = ()) -> Case:
+    c = dense(False)
+    body, _ = cut_group(c, GroupCut(c.groups[0], cuts, (), outer), c.names())
+    return Case(c, program_of(c, body))
+
+
+BY_HEIGHT = (((1, 1), 8, (8, 4)), ((2, 2), 4, (4, 2, 1)), ((3, 3), 8, (8,)))
+PROGRAMS: dict[str, Callable[[], Case]] = {
+    "balance": partial(tailed, i="balance"),
+    "balance, terms cut": partial(tailed, i="balance", k="cut"),
+    "balance and mask": partial(tailed, i="balance", j="mask"),
+    "mask and pad, terms padded": partial(tailed, i="mask", j="pad", k="pad"),
+    "shift": partial(tailed, i="shift", j="shift"),
+    "shift and cut, terms masked": partial(tailed, i="shift", j="cut", k="mask"),
+    "ladder, fused": partial(tailed, True, i="ladder", j="mask"),
+    "guard": partial(tailed, i="guard", j="cut", k="guard"),
+    "columns by height, balanced": lambda: nested(
+        AxisCut("i", Strategy.BALANCE, TILE), AxisCut("j", Strategy.LADDER, 0, None, BY_HEIGHT)
+    ),
+    "columns by height, ladder, in groups": lambda: nested(
+        AxisCut("i", Strategy.LADDER, TILE),
+        AxisCut("j", Strategy.LADDER, 0, None, BY_HEIGHT, group=8),
+    ),
+    "rows outside": lambda: nested(AxisCut("j", Strategy.LADDER, 8, (8, 4)), outer=("i",)),
+}
+
+
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_what_is_cut_is_proved_by_axis_alone(
+    make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: Any) -> None:
+        raise AssertionError("read over all axes at once")
+
+    case = make()
+    verify._checked.cache_clear()
+    monkeypatch.setattr(verify, "_check_together", unreachable)
+    assert check_program(case.computation, case.program)
+
+
+def results(program: Program) -> list[Any]:
+    """The result at each size, or the fault that ends it."""
+    found: list[Any] = []
+    for n in SIZES:
+        rng = np.random.default_rng(n)
+        inputs = {"A": rng.standard_normal((n, 5)), "B": rng.standard_normal((5, COLUMNS))}
+        try:
+            found.append(run(program, inputs)["C"])
+        except OffcutError as fault:
+            found.append(fault)
+    return found
+
+
+def same(a: list[Any], b: list[Any]) -> bool:
+    arrays = all(isinstance(x, np.ndarray) for x in b)
+    return arrays and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def mutants(text: str) -> Iterator[str]:
+    """`text` with an integer changed by one, a line left out, or two lines of a level swapped."""
+    for number in re.finditer(r"(?<![\w.])\d+(?![\w.])", text):
+        for by in (-1, 1):
+            yield text[: number.start()] + str(int(number[0]) + by) + text[number.end() :]
+    lines = text.splitlines()
+    for k, line in enumerate(lines):
+        depth = len(line) - len(line.lstrip())
+        end = k + 1
+        while end < len(lines) and len(lines[end]) - len(lines[end].lstrip()) > depth:
+            end += 1
+        yield "\n".join([*lines[:k], *lines[end:]])
+        if end < len(lines) and len(lines[end]) - len(lines[end].lstrip()) == depth:
+            stop = end + 1
+            while stop < len(lines) and len(lines[stop]) - len(lines[stop].lstrip()) > depth:
+                stop += 1
+            yield "\n".join([*lines[:k], *lines[end:stop], *lines[k:end], *lines[stop:]])
+
+
+def is_accepted(case: Case, mutant: Program) -> bool:
+    try:
+        check_program(case.computation, mutant)
+    except PartitionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_no_mutant_of_the_text_that_changes_a_result_is_accepted(
+    make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "_FEW", 0)  # what fails along an axis needs no smaller witness
+    case = make()
+    text = str(case.program)
+    right = results(case.program)
+    refused, slipped = 0, []
+    for changed in dict.fromkeys(mutants(text)):
+        try:
+            mutant = parse(changed)
+        except OffcutError:
+            continue
+        if not is_accepted(case, mutant):
+            refused += 1
+        elif not same(right, results(mutant)):
+            slipped.append(changed)
+    assert not slipped, "\n\n".join([f"{len(slipped)} slipped through", *slipped])
+    assert refused >= 15
+
+
+TAILS = st.sampled_from(("guard", "cut", "mask", "pad", "shift", "ladder", "balance"))
+TERMS = st.sampled_from(("cut", "guard", "pad", "mask"))
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    i=TAILS,
+    j=TAILS,
+    k=TERMS,
+    tiles=st.tuples(*(st.integers(1, 4) for _ in "ijk")),
+    reducer=st.sampled_from(("sum", "max")),
+    seed=st.integers(0, 2**31),
+)
+def test_what_is_accepted_by_axis_is_accepted_by_the_check_of_all_axes(
+    i: str, j: str, k: str, tiles: tuple[int, ...], reducer: str, seed: int
+) -> None:
+    c = dense(False, 6, reducer)
+    p = cut(c, dict(zip("ijk", tiles, strict=True)), {"i": i, "j": j, "k": k}, [])
+    assert is_product(c, p.loops)
+    changed = list(dict.fromkeys(mutants(str(p.loops))))
+    for text in np.random.default_rng(seed).choice(changed, 6):
+        try:
+            mutant = parse(str(text))
+        except OffcutError:
+            continue
+        if is_product(c, mutant):
+            everything(c, mutant)
+
+
+def arguments(c: Computation, program: Program) -> Any:
+    stages = [stage for group in c.groups for stage in group]
+    kinds = {buffer.name: buffer.kind for buffer in c.buffers}
+    return c, space_of(c), stages, kinds, program.body, program.name
+
+
+def is_product(c: Computation, program: Program) -> bool:
+    try:
+        verify._check_head(c, program)
+        return verify._is_product(*arguments(c, program))
+    except PartitionError:
+        return False
+
+
+def everything(c: Computation, program: Program) -> None:
+    verify._check_together(*arguments(c, program))
+
+
+N = Var("n")
+BOUNDS = [ix.const(0), N, ix.floordiv(N, 3), ix.mod(N, 3), ix.ceildiv(N, 3), ix.sub(N, 1)]
+STARTS = [ix.const(0), ix.mul(3, ix.floordiv(N, 3)), ix.sub(N, 3), ix.const(1)]
+
+
+def value(expr: Expr, names: dict[str, int]) -> int:
+    found = ix.literal(ix.simplify(substitute(expr, {k: ix.const(v) for k, v in names.items()})))
+    assert found is not None
+    return found
+
+
+def met(strip: Strip, n: int) -> list[int]:
+    """The coordinates that a strip of one loop meets, in its order."""
+    ((name, lo, hi),) = strip.loops
+    return [
+        x
+        for t in range(value(lo, {"n": n}), value(hi, {"n": n}))
+        for x in range(value(strip.lower, {"n": n, name: t}), value(strip.upper, {"n": n, name: t}))
+        if all(holds(c, {"n": n, X.name: x, name: t}) for c in strip.holds)
+    ]
+
+
+def holds(condition: Expr, names: dict[str, int]) -> bool:
+    assert isinstance(condition, Compare)
+    found = ix.compare(
+        condition.op, *(ix.const(value(e, names)) for e in (condition.a, condition.b))
+    )
+    assert isinstance(found, Const)
+    return bool(found.value)
+
+
+STRIPS = st.builds(
+    lambda hi, start, step, height, limited: Strip(
+        ix.add(start, ix.mul(step, Var("t"))),
+        ix.add(start, ix.mul(step, Var("t")), height),
+        (("t", ix.const(0), hi),),
+        (Compare("<", X, N),) if limited else (),
+    ),
+    st.sampled_from(BOUNDS),
+    st.sampled_from(STARTS),
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 3]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STRIPS, min_size=1, max_size=2), st.booleans())
+def test_a_line_is_accepted_exactly_where_enumeration_agrees(
+    strips: list[Strip], ordered: bool
+) -> None:
+    space = Space((Size("n"),))
+    try:
+        broken = check_line(space, N, strips, ordered=ordered)
+    except NotSeparable:
+        return
+    right = []
+    for n in range(12):
+        coordinates = [x for strip in strips for x in met(strip, n)]
+        right.append((coordinates if ordered else sorted(coordinates)) == list(range(n)))
+    assert (broken is None) == all(right)
+    if broken is not None:
+        assert not right[dict(broken.sizes)["n"]]

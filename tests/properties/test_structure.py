@@ -1,0 +1,170 @@
+"""The proof that reads two programs side by side: what it accepts is equal, and it accepts what is cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import offcut as oc
+from offcut.core.interpreter import evaluate
+from offcut.core.program import Kind, Program
+from offcut.errors import OffcutError
+from offcut.partition.structure import NotStructural, check_structure
+
+GEMM = """\
+program gemm
+size n in 0:60
+size m in 0:60
+size K in 0:60
+input A: int32[n, K]
+input B: int32[K, m]
+output C: int32[n, m]
+for i in 0:n
+  for j in 0:m
+    C[i, j] = 0
+    for k in 0:K
+      C[i, j] += A[i, k] * B[k, j]
+"""
+CONVOLUTION = """\
+program convolution
+size n in 0:60
+size m in 0:60
+input X: int32[n, m]
+input W: int32[3, 3]
+output C: int32[n, m]
+for i in 0:n
+  for j in 0:m
+    C[i, j] = 0
+    for r in 0:3
+      for s in 0:3
+        C[i, j] += where(i + r >= 1 and i + r <= n and j + s >= 1 and j + s <= m, X[i + r - 1, j + s - 1] * W[r, s], 0)
+"""
+SWEEP = """\
+program sweep
+size T in 0:9
+size n in 0:60
+inout A: int32[n]
+inout B: int32[n]
+for t in 0:T
+  for i in 1:n - 1
+    B[i] = A[i - 1] + A[i + 1]
+  for i in 1:n - 1
+    A[i] = B[i - 1] - B[i]
+"""
+PREFIX = """\
+program prefix
+size n in 0:60
+input A: int32[n]
+inout C: int32[n + 1]
+for i in 0:n
+  C[i + 1] += C[i] * 3 + A[i]
+"""
+PROGRAMS: dict[str, tuple[str, dict[str, int], str]] = {
+    **{
+        f"gemm {tail}": (GEMM, {"i": 3, "j": 4}, tail)
+        for tail in (
+            *("cut", "guard", "mask", "pad", "shift", "ladder", "balance"),
+            *("even", "residue", "version"),
+        )
+    },
+    **{f"gemm k {tail}": (GEMM, {"k": 3}, tail) for tail in ("cut", "guard", "mask", "pad")},
+    "convolution": (CONVOLUTION, {"i": 3, "j": 4}, "mask"),
+    "convolution uncut": (CONVOLUTION, {}, "cut"),
+    "sweep": (SWEEP, {"B.i": 3, "A.i": 4}, "balance"),
+    "prefix": (PREFIX, {"i": 4}, "ladder"),
+}
+
+
+def cut(name: str) -> oc.Program:
+    text, tile, tail = PROGRAMS[name]
+    return oc.partition(oc.parse(text), tile=tile, tail=tail).loops
+
+
+def outputs(program: Program, sizes: Mapping[str, int]) -> list[npt.NDArray[np.int32]]:
+    """What the interpreter gives for fixed pseudo-random inputs."""
+    rng = np.random.default_rng(7)
+    given = {
+        b.name: rng.integers(-99, 99, [int(evaluate(e, sizes)) for e in b.shape], np.int32)
+        for b in program.buffers
+        if b.kind in (Kind.INPUT, Kind.INOUT)
+    }
+    found = program.run(given, **sizes)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def differ(one: Program, other: Program) -> bool:
+    """Whether two programs differ at some small size; one that cannot run there does."""
+    names = [size.name for size in one.sizes]
+    for n in (0, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13):
+        for m in (n, max(0, n - 3), 2):
+            sizes = {name: (n, m, 5)[k] for k, name in enumerate(names)}
+            if "T" in sizes:
+                sizes = {"T": 2, "n": n}
+            try:
+                pairs = zip(outputs(one, sizes), outputs(other, sizes), strict=True)
+                if any(not np.array_equal(a, b) for a, b in pairs):
+                    return True
+            except (OffcutError, ValueError, IndexError):
+                return True
+    return False
+
+
+def mutants(text: str) -> Iterator[str]:
+    """`text` with one literal, comparison, or statement of its body changed."""
+    head, body = re.split(r"(?m)^(?=for|if|tile|let)", text, maxsplit=1)
+    for found in re.finditer(r"(?<![\w.])\d+(?![\w.])", body):
+        for new in (int(found[0]) + 1, int(found[0]) - 1):
+            if new >= 0:
+                yield head + body[: found.start()] + str(new) + body[found.end() :]
+    for old, new in (("<=", "<"), (" < ", " <= "), ("+=", "="), (" + ", " - "), (" - ", " + ")):
+        for found in re.finditer(re.escape(old), body):
+            yield head + body[: found.start()] + new + body[found.end() :]
+    lines = body.rstrip().split("\n")
+    for k, line in enumerate(lines):
+        if re.match(r"\s*\w+\[", line):
+            yield head + "\n".join([*lines[:k], *lines[k + 1 :]])
+            if k + 1 < len(lines) and re.match(r"\s*\w+\[", lines[k + 1]):
+                swapped = [*lines[:k], lines[k + 1], line, *lines[k + 2 :]]
+                yield head + "\n".join(swapped)
+
+
+def accepted(source: Program, emitted: Program) -> bool:
+    try:
+        check_structure(source, emitted)
+    except NotStructural:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_cut_is_accepted(name: str) -> None:
+    source = oc.parse(PROGRAMS[name][0])
+    assert accepted(source, cut(name))
+    assert not differ(source, cut(name))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("gemm mask", "prefix") else pytest.mark.slow)
+        for name in PROGRAMS
+    ],
+)
+def test_a_mutant_that_is_accepted_is_equal(name: str) -> None:
+    """An equivalent mutant may be accepted; one that computes something else never is."""
+    source, text = oc.parse(PROGRAMS[name][0]), str(cut(name))
+    refused = 0
+    for mutant in mutants(text):
+        try:
+            emitted = oc.parse(mutant)
+        except OffcutError:
+            continue
+        if accepted(source, emitted):
+            assert not differ(source, emitted), mutant
+        else:
+            refused += 1
+    assert refused > 10

@@ -1,0 +1,223 @@
+"""Programs in place over time: how they read, and what they mean."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core import recurrence as module
+from offcut.core.program import Kind
+from offcut.core.tensor import Tensor
+
+n, m, steps = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("steps", max=9)
+A, B = oc.placeholder((n, m), "float64", "A"), oc.placeholder((n, m), "float64", "B")
+x, y = oc.placeholder((n,), "float64", "x"), oc.placeholder((n,), "float64", "y")
+k = oc.reduce_axis(m, "k")
+EDGES = [0, 1, 2, 5, 13]
+
+
+def once(tensor: Tensor, *args: Any, **rest: Any) -> oc.Program:
+    return oc.recurrence(1, lambda t: oc.update(tensor, *args, **rest), name="once")
+
+
+def body(program: oc.Program) -> str:
+    """The statements inside the steps, without the declarations."""
+    assert oc.parse(str(program)) == program
+    text = str(program)
+    lines = text[text.index("\nfor ") + 1 :].splitlines()[1:]
+    return "\n".join(line.removeprefix("  ") for line in lines)
+
+
+def test_the_examples_of_the_page_run() -> None:
+    assert doctest.testmod(module).attempted
+    assert not doctest.testmod(module).failed
+
+
+def test_what_is_updated_is_in_place_and_the_rest_is_input() -> None:
+    program = oc.recurrence(
+        steps, lambda t: [oc.update(y, lambda i: A[i, 0]), oc.update(x, lambda i: y[i] + B[i, 0])]
+    )
+    kinds = {buffer.name: buffer.kind for buffer in program.buffers}
+    assert list(kinds.items()) == [
+        ("y", Kind.INOUT),
+        ("A", Kind.INPUT),
+        ("x", Kind.INOUT),
+        ("B", Kind.INPUT),
+    ]
+    assert [buffer.name for buffer in program.results] == ["y", "x"]
+
+
+def test_a_tensor_that_is_read_and_written_is_swept_as_gauss_and_seidel_do() -> None:
+    program = oc.recurrence(
+        steps, lambda t: oc.update(x, lambda i: x[i] + x[i - 1], where=lambda i: i >= 1)
+    )
+    assert body(program) == "for i in 1:n\n  x[i] = x[i] + x[i - 1]"
+    for size in EDGES:
+        given = np.arange(1.0, size + 1)
+        expected = given.copy()
+        for _ in range(2):
+            expected = np.cumsum(expected)
+        np.testing.assert_array_equal(program.run({"x": given}, steps=2), expected)
+
+
+def test_inputs_stay_as_they_are() -> None:
+    given = np.ones(4)
+    result = oc.recurrence(3, lambda t: oc.update(x, lambda i: x[i] * 2.0)).run({"x": given})
+    assert (result == 8).all()
+    assert (given == 1).all()
+
+
+def test_the_step_is_a_coordinate() -> None:
+    program = oc.recurrence(
+        n, lambda t: oc.update(x, lambda i: oc.cast(t, "float64"), where=lambda i: i >= t)
+    )
+    np.testing.assert_array_equal(program.run({"x": np.zeros(5)}), np.arange(5.0))
+    assert "for i in t:n" in str(program)
+
+
+def test_a_number_takes_the_type_of_the_tensor() -> None:
+    assert body(once(x, lambda i: 1)) == "for i in 0:n\n  x[i] = 1.0"
+    whole = oc.placeholder((n,), "int8", "W")
+    assert body(once(whole, lambda i: -3)) == "for i in 0:n\n  W[i] = -3"
+
+
+def test_a_tensor_without_axes_is_updated_too() -> None:
+    total = oc.placeholder((), "float64", "total")
+    program = oc.recurrence(n, lambda t: oc.update(total, lambda: total[()] + x[t]))
+    assert body(program) == "total[] = total[] + x[t]"
+    assert program.run({"total": np.float64(1), "x": np.arange(5.0)}) == 11
+
+
+def test_a_sum_that_the_tensor_does_not_read_is_added_up_in_place() -> None:
+    program = once(x, lambda i: oc.sum(A[i, k], axis=k))
+    assert body(program) == "for i in 0:n\n  x[i] = 0.0\n  for k in 0:m\n    x[i] += A[i, k]"
+
+
+def test_another_sum_is_added_up_in_private() -> None:
+    program = once(x, lambda i: x[i] + oc.sum(A[i, k] * x[i], axis=k))
+    assert program.buffer("x_sum").kind is Kind.PRIVATE
+    assert body(program) == (
+        "for i in 0:n\n"
+        "  x_sum[i] = 0.0\n"
+        "  for k in 0:m\n"
+        "    x_sum[i] += A[i, k] * x[i]\n"
+        "  x[i] = x[i] + x_sum[i]"
+    )
+
+
+def test_a_sum_that_reads_the_tensor_sees_what_was_written_before() -> None:
+    r = oc.reduce_axis(n, "r")
+    program = once(x, lambda i: oc.sum(x[r], axis=r))
+    expected = np.array([6.0, 11.0, 20.0])  # 1+2+3, 6+2+3, 6+11+3
+    np.testing.assert_array_equal(program.run({"x": np.array([1.0, 2.0, 3.0])}), expected)
+
+
+def test_one_sum_named_twice_is_added_up_once() -> None:
+    def total(i: Any) -> Any:
+        return oc.sum(A[i, k], axis=k)
+
+    program = once(x, lambda i: total(i) * total(i) + oc.max(A[i, k], axis=k))
+    assert [b.name for b in program.buffers if b.kind is Kind.PRIVATE] == ["x_sum", "x_max"]
+    a = np.arange(6.0).reshape(2, 3)
+    found = program.run({"A": a, "x": np.zeros(2)})
+    np.testing.assert_array_equal(found, a.sum(1) ** 2 + a.max(1))
+
+
+@pytest.mark.parametrize(
+    ("value", "loops"),
+    [
+        (
+            lambda i, r: oc.where(r < i, A[i, r], 0.0),
+            "x[i] = 0.0\nfor r in 0:min(m, i)\n  x[i] += A[i, r]",
+        ),
+        (
+            lambda i, r: oc.where((r > i) & (r % 2 == 0), A[i, r], 0.0),
+            "x[i] = 0.0\nfor r in i + 1:m\n  if r % 2 == 0\n    x[i] += A[i, r]",
+        ),
+        (
+            lambda i, r: oc.where((r <= i) & (A[i, r] > 0.0), A[i, r], 0.0),
+            "x[i] = 0.0\nfor r in 0:min(m, i + 1)\n  x[i] += where(A[i, r] > 0.0, A[i, r], 0.0)",
+        ),
+        (
+            lambda i, r: oc.where(i > 3, oc.where(r >= 2, A[i, r], 0.0), 0.0),
+            "x[i] = 0.0\nif i > 3\n  for r in 2:m\n    x[i] += A[i, r]",
+        ),
+        (
+            lambda i, r: oc.where(r < i, A[i, r], 1.0),
+            "x[i] = 0.0\nfor r in 0:m\n  x[i] += where(r < i, A[i, r], 1.0)",
+        ),
+    ],
+)
+def test_a_sum_runs_only_where_its_terms_are(value: Any, loops: str) -> None:
+    r = oc.reduce_axis(m, "r")
+    program = once(x, lambda i: oc.sum(value(i, r), axis=r))
+    expected = "for i in 0:n\n" + "\n".join("  " + line for line in loops.splitlines())
+    assert body(program) == expected
+
+
+def test_a_greatest_element_runs_only_where_its_terms_are() -> None:
+    r = oc.reduce_axis(m, "r")
+    least = float("-inf")
+    program = once(x, lambda i: oc.max(oc.where(r < i, A[i, r], least), axis=r))
+    assert "for r in 0:min(m, i)\n" in str(program)
+    a = np.arange(12.0).reshape(3, 4)
+    np.testing.assert_array_equal(program.run({"A": a, "x": np.zeros(3)}), [least, 4, 9])
+
+
+def test_a_condition_on_elements_is_decided_when_it_is_met() -> None:
+    program = oc.recurrence(
+        steps, lambda t: oc.update(x, lambda i: x[i] - 1.0, where=lambda i: x[i] > 0.0)
+    )
+    found = program.run({"x": np.array([3.0, 1.0, 0.0])}, steps=2)
+    np.testing.assert_array_equal(found, [1, 0, 0])
+
+
+def test_names_of_the_loop_syntax_and_of_sizes_are_kept_apart() -> None:
+    i = oc.dim("i", max=9)
+    tensor = oc.placeholder((i, i), "float64", "for")
+    program = oc.recurrence(i, lambda where: oc.update(tensor, lambda i, let: tensor[i, let] + 1.0))
+    assert body(program) == (
+        "for i_ in 0:i\n  for let_ in 0:i\n    for_[i_, let_] = for_[i_, let_] + 1.0"
+    )
+    assert (program.run({"for_": np.zeros((2, 2))}) == 2).all()
+
+
+def test_a_size_in_a_value_is_the_size() -> None:
+    i = oc.dim("i", max=9)
+    vector = oc.placeholder((i,), "float64", "v")
+    program = oc.recurrence(2, lambda t: oc.update(vector, lambda r: vector[i - 1 - r] + 1.0))
+    assert "v[r] = v[i - r - 1] + 1.0" in str(program)
+
+
+def test_axes_are_named_by_hand_where_the_function_does_not() -> None:
+    assert body(once(A, lambda *at: B[at], axes=("r", "c"))) == (
+        "for r in 0:n\n  for c in 0:m\n    A[r, c] = B[r, c]"
+    )
+
+
+def test_facts_between_sizes_are_assumed() -> None:
+    with oc.assume(n <= m):
+        assert "assume n <= m" in str(once(A, lambda i, j: 0.0))
+
+
+def test_triangles_are_solved() -> None:
+    L, r = oc.placeholder((n, n), "float64", "L"), oc.reduce_axis(n, "r")
+    rows = oc.recurrence(
+        1,
+        lambda t: oc.update(
+            x,
+            lambda i: (x[i] - oc.sum(oc.where(r < i, L[i, r] * x[r], 0.0), axis=r)) / L[i, i],
+        ),
+        name="trisolv",
+    )
+    assert "for r in 0:i\n" in str(rows)
+    random = np.random.default_rng(7)
+    for size in EDGES:
+        lower = np.tril(random.uniform(-1, 1, (size, size))) + 3 * np.eye(size)
+        right = random.uniform(-1, 1, size)
+        found = rows.run({"L": lower, "x": right})
+        np.testing.assert_allclose(found, np.linalg.solve(lower, right), atol=1e-12)

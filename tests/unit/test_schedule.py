@@ -1,0 +1,563 @@
+"""Schedules by hand: the paper's listing, every primitive, every tail, at every edge size."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import edge_sizes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import offcut as oc
+from offcut.errors import PartitionError
+from offcut.partition import Strategy
+from offcut.schedule import Schedule
+
+RNG = np.random.default_rng(0)
+n, m, d = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("d", max=64)
+TAILS = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance")
+LOOPS = ("guard", "cut", "mask", "pad", "ladder", "balance")  # those that a sum may take
+
+PAPER = """\
+program C
+input A: float32[1024, 1024]
+input B: float32[1024, 1024]
+output C: float32[1024, 1024]
+local CL: float32[1024, 1024] @scope(acc_buffer)
+local AL: float32[1024, 1024] @scope(inp_buffer)
+local BL: float32[1024, 1024] @scope(inp_buffer)
+for yo in 0:128
+  for xo in 0:128
+    alloc CL[8*yo +: 8, 8*xo +: 8]
+      tile y in 8*yo +: 8, x in 8*xo +: 8  @microkernel(fill_zero)
+        CL[y, x] = 0.0
+      for ko in 0:128
+        alloc AL[8*ko +: 8, 8*yo +: 8]
+          tile k in 8*ko +: 8, y in 8*yo +: 8
+            AL[k, y] = A[k, y]
+          alloc BL[8*ko +: 8, 8*xo +: 8]
+            tile k in 8*ko +: 8, x in 8*xo +: 8
+              BL[k, x] = B[k, x]
+            tile y in 8*yo +: 8, x in 8*xo +: 8  @microkernel(fused_gemm8x8_add)
+              for k in 8*ko:8*ko + 8
+                CL[y, x] += AL[k, y] * BL[k, x]
+      tile y in 8*yo +: 8, x in 8*xo +: 8
+        C[y, x] = CL[y, x]"""
+
+TILED = """\
+for yo in 0:128
+  for xo in 0:128
+    for yi in 0:8
+      for xi in 0:8
+        C[8*yo + yi, 8*xo + xi] = 0.0
+    for ko in 0:128
+      for yi in 0:8
+        for xi in 0:8
+          for ki in 0:8
+            C[8*yo + yi, 8*xo + xi] += A[8*ko + ki, 8*yo + yi] * B[8*ko + ki, 8*xo + xi]"""
+
+
+def matmul(rows: Any, columns: Any, depth: Any) -> tuple[Any, Any, Any]:
+    """``C = A^T B``, as in the paper."""
+    A = oc.placeholder((depth, rows), "float32", name="A")
+    B = oc.placeholder((depth, columns), "float32", name="B")
+    k = oc.reduce_axis(depth, name="k")
+    C = oc.compute((rows, columns), lambda y, x: oc.sum(A[k, y] * B[k, x], axis=k), name="C")
+    return A, B, C
+
+
+def gemm(t: int = 8, single: bool = False) -> Any:
+    """The accelerator's instruction; `single`: it always starts from zero."""
+    w, v = oc.placeholder((t, t), name="w"), oc.placeholder((t, t), name="x")
+    r = oc.reduce_axis(t, name="r")
+    block = oc.compute((t, t), lambda i, j: oc.sum(w[r, i] * v[r, j], axis=r), name="block")
+
+    def lower(inputs: Any, outputs: Any) -> Any:
+        ww, xx = (one.access_ptr("r") for one in inputs)
+        zz = outputs[0].access_ptr("w")
+        body = oc.hardware_intrinsic(f"gemm{t}x{t}", ww, xx, zz)
+        if single:
+            return body
+        return (
+            body,
+            oc.hardware_intrinsic("fill_zero", zz),
+            oc.hardware_intrinsic(f"fused_gemm{t}x{t}_add", ww, xx, zz),
+        )
+
+    return oc.decl_tensor_intrin(block, lower)
+
+
+def listing(rows: Any, columns: Any, depth: Any, t: int = 8, tail: str | None = None) -> Schedule:
+    """The accelerator schedule of Chen et al., OSDI 2018."""
+    A, B, C = matmul(rows, columns, depth)
+    s = oc.create_schedule(C)
+    CL = s.cache_write(C, "acc_buffer")
+    AL, BL = (s.cache_read(tensor, "inp_buffer", readers=[CL]) for tensor in (A, B))
+    _, xo, _, _ = s[C].tile("y", "x", t, t, tail=tail)
+    s[CL].compute_at(s[C], xo)
+    ko, ki = s[CL].split("k", t, tail=tail)
+    s[CL].reorder(ko, "y", "x", ki)
+    s[AL].compute_at(s[CL], ko)
+    s[BL].compute_at(s[CL], ko)
+    s[CL].tensorize("y", gemm(t))
+    return s
+
+
+def check_product(s: Schedule, *sizes: int) -> None:
+    rows, columns, depth = sizes
+    a, b = (RNG.standard_normal((depth, width), dtype=np.float32) for width in (rows, columns))
+    found = s.run({"A": a, "B": b})
+    np.testing.assert_allclose(found, a.T @ b, rtol=1e-3, atol=1e-4)
+
+
+def test_the_listing_of_the_paper_prints_its_nest() -> None:
+    s = listing(1024, 1024, 1024)
+    assert str(s.lower()) == PAPER
+    assert oc.parse(PAPER) == s.lower()
+    assert str(s) == PAPER
+
+
+def test_the_listing_of_the_paper_computes_the_product() -> None:
+    a, b = (RNG.standard_normal((1024, 1024), dtype=np.float32) for _ in range(2))
+    found = listing(1024, 1024, 1024).run({"A": a, "B": b})
+    np.testing.assert_allclose(found, a.T @ b, rtol=1e-3, atol=1e-2)
+
+
+def test_the_tiled_nest_of_the_paper_has_six_loops() -> None:
+    _, _, C = matmul(1024, 1024, 1024)
+    s = oc.create_schedule(C)
+    axes = s[C].tile("y", "x", "k", 8, 8, 8)
+    assert [axis.name for axis in axes] == ["yo", "xo", "ko", "yi", "xi", "ki"]
+    assert s[C].loops == ("yo", "xo", "yi", "xi", "ko", "ki")
+    assert str(s.lower()).endswith(TILED)
+
+
+@pytest.mark.parametrize("tail", [None, "cut", "mask"])
+def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> None:
+    s = listing(n, m, d, 4, tail)
+    for rows, columns, depth in [
+        *itertools.product((0, 1, 5), repeat=3),
+        *((size, 4, 13) for size in edge_sizes(4)),
+        (4, 4, 4),
+        (17, 3, 17),
+        (12, 17, 12),
+    ]:
+        check_product(s, rows, columns, depth)
+
+
+def test_an_instruction_on_a_tail_is_padded_or_replaced_by_loops() -> None:
+    padded, plain = str(listing(n, m, d).lower()), str(listing(n, m, d, tail="cut").lower())
+    assert padded.count("@pad  @microkernel(fused_gemm8x8_add)") == 6
+    assert "where(k < d, AL[k, y] * BL[k, x], -0.0)" in padded
+    assert "where(k < d" not in plain
+
+
+def test_what_is_proved_of_a_schedule_is_listed() -> None:
+    certificate = str(listing(n, m, d).prove())
+    for line in ("AL = A  (cache_read(A))", "C = CL  (cache_write(C))", "data flow", "in bounds"):
+        assert line in certificate
+
+
+def test_the_source_has_every_rewrite_and_no_loop_changed() -> None:
+    s = listing(n, m, d)
+    a, b = (RNG.standard_normal((5, width), dtype=np.float32) for width in (7, 9))
+    np.testing.assert_allclose(s.source.run({"A": a, "B": b}), a.T @ b, rtol=1e-4, atol=1e-4)
+    assert [line.strip() for line in str(s.source).splitlines() if "tile" in line] == []
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_split_with_any_tail_runs_every_instance(tail: str) -> None:
+    A = oc.placeholder((n,), name="A")
+    C = oc.compute((n,), lambda i: A[i] * 2.0, name="C")
+    s = oc.create_schedule(C)
+    outer, inner = s[C].split("i", 4, tail)
+    assert (outer.name, inner.name) == ("io", "ii")
+    for size in edge_sizes(4):
+        a = RNG.standard_normal(size, dtype=np.float32)
+        np.testing.assert_array_equal(s.run({"A": a}), a * 2)
+
+
+@pytest.mark.parametrize("tail", LOOPS)
+@pytest.mark.parametrize("axis", ["y", "k"])
+def test_a_reduction_is_split_with_any_tail_that_repeats_nothing(axis: str, tail: str) -> None:
+    _, _, C = matmul(n, m, d)
+    s = oc.create_schedule(C)
+    s[C].split(axis, 4, tail)
+    for size in edge_sizes(4):
+        check_product(s, size, 3, 17 - size)
+
+
+def test_an_exact_split_has_no_tail_where_a_promise_says_so() -> None:
+    A = oc.placeholder((n,), name="A")
+    with oc.assume(n % 8 == 0):
+        s = oc.create_schedule(oc.compute((n,), lambda i: A[i] * 2.0, name="C"))
+        s["C"].split("i", 8, "exact")
+        text = str(s.lower())
+    assert text.endswith("for io in 0:n//8\n  for ii in 0:8\n    C[8*io + ii] = A[8*io + ii] * 2.0")
+
+
+def test_axes_are_named_by_text_or_by_what_a_primitive_returned() -> None:
+    texts = []
+    for by_text in (True, False):
+        _, _, C = matmul(n, m, d)
+        s = oc.create_schedule(C)
+        outer, inner = s[C].split("y", 4)
+        if by_text:
+            s["C"].reorder("x", "yo", "yi").unroll("yi")
+        else:
+            s[s[C]].reorder("x", outer, inner).unroll(inner)
+        texts.append(str(s.lower()))
+    assert texts[0] == texts[1]
+    assert "for yi in 0:4  @unroll" in texts[0]
+
+
+def test_a_loop_is_split_again_and_the_inner_one_too() -> None:
+    A = oc.placeholder((n,), name="A")
+    C = oc.compute((n,), lambda i: A[i] * 2.0, name="C")
+    for first, second in itertools.product(("cut", "guard", "balance", "shift"), repeat=2):
+        s = oc.create_schedule(C)
+        outer, inner = s[C].split("i", 6, first)
+        s[C].split(inner, 4, second)
+        s[C].split(outer, 2, "cut")
+        for size in (0, 1, 5, 6, 7, 18, 23):
+            a = RNG.standard_normal(size, dtype=np.float32)
+            np.testing.assert_array_equal(s.run({"A": a}), a * 2)
+
+
+def test_the_inner_loop_of_a_split_may_be_outside() -> None:
+    _, _, C = matmul(n, m, d)
+    s = oc.create_schedule(C)
+    s[C].split("k", 4)
+    s[C].reorder("ki", "ko", "y", "x")
+    text = str(s.lower())
+    assert "if 4*ko + ki < d" in text
+    check_product(s, 5, 6, 7)
+
+
+def test_two_loops_are_fused_into_one() -> None:
+    A = oc.placeholder((n, 6), name="A")
+    C = oc.compute((n, 6), lambda i, j: A[i, j] * 2.0, name="C")
+    s = oc.create_schedule(C)
+    fused = s[C].fuse("i", "j")
+    s[C].split(fused, 4)
+    assert "C[" in str(s.lower())
+    for size in edge_sizes(4):
+        a = RNG.standard_normal((size, 6), dtype=np.float32)
+        np.testing.assert_array_equal(s.run({"A": a}), a * 2)
+
+
+def test_a_sum_leaves_its_start_behind_when_its_axis_moves_out() -> None:
+    _, _, C = matmul(n, m, d)
+    s = oc.create_schedule(C)
+    s[C].reorder("k", "y", "x")
+    assert str(s.lower()).endswith("""\
+for y in 0:n
+  for x in 0:m
+    C[y, x] = 0.0
+for k in 0:d
+  for y in 0:n
+    for x in 0:m
+      C[y, x] += A[k, y] * B[k, x]""")
+    check_product(s, 5, 6, 7)
+
+
+def test_loops_are_marked_as_they_are_to_run() -> None:
+    _, _, C = matmul(n, m, d)
+    s = oc.create_schedule(C)
+    yo, xo, yi, xi = s[C].tile("y", "x", 8, 8, tail="guard")
+    s[C].parallel(yo).bind(xo, "blockIdx.x").unroll(yi).vectorize(xi)
+    text = str(s.lower())
+    for loop in (
+        "for yo in 0:(n + 7)//8  @body  @parallel",
+        "for xo in 0:(m + 7)//8  @body  @bind(blockIdx.x)",
+        "for yi in 0:8  @unroll",
+        "for xi in 0:8  @vectorize",
+    ):
+        assert loop in text
+    assert "@parallel: no iteration meets another" in str(s.prove())
+    check_product(s, 9, 10, 3)
+
+
+def chain() -> tuple[Any, Any, Any, Any]:
+    """Twice, then one more except at the border, then summed by row."""
+    A = oc.placeholder((n, m), name="A")
+    B = oc.compute((n, m), lambda i, j: A[i, j] * 2.0, name="B")
+    D = oc.compute(
+        (n, m), lambda i, j: oc.where((i >= 1) & (i < n - 1), B[i, j] + 1.0, 0.0), name="D"
+    )
+    r = oc.reduce_axis(m, "r")
+    return A, B, D, oc.compute((n,), lambda i: oc.sum(D[i, r], axis=r), name="E")
+
+
+def check_chain(s: Schedule) -> None:
+    for rows, columns in [(0, 0), (0, 3), (1, 1), (2, 5), (5, 9), (9, 13)]:
+        a = RNG.standard_normal((rows, columns), dtype=np.float32)
+        expected = a * 2 + 1
+        expected[:1] = expected[-1:] = 0
+        np.testing.assert_allclose(s.run({"A": a}), expected.sum(1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_schedule_that_does_nothing_is_the_source() -> None:
+    s = oc.create_schedule(chain()[3])
+    assert s.stages == ("B", "D", "E")
+    assert s.lower() == s.source
+    check_chain(s)
+
+
+def test_a_stage_is_computed_inside_its_reader() -> None:
+    _, B, D, E = chain()
+    s = oc.create_schedule(E)
+    s[B].compute_at(s[D], "j")
+    s[D].compute_at(E, "i")
+    assert "alloc D[i +: 1, 0 +: m]" in str(s.lower())
+    check_chain(s)
+
+
+def test_a_stage_is_computed_in_its_reader_everywhere() -> None:
+    _, B, _, E = chain()
+    s = oc.create_schedule(E)
+    s[B].compute_inline()
+    assert s.stages == ("D", "E")
+    assert "A[i, j] * 2.0 + 1.0" in str(s.lower())
+    assert "B[i, j] = A[i, j] * 2.0  (compute_inline(B))" in str(s.prove())
+    check_chain(s)
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_sum_is_factored_into_two(inner: bool) -> None:
+    _, B, D, E = chain()
+    s = oc.create_schedule(E)
+    s[B].compute_inline()
+    axis = s[E].split("r", 4)[inner]
+    EF = s[E].rfactor(axis)
+    s[EF].reorder("i", *(loop for loop in EF.loops if loop != "i"))
+    s[EF].vectorize(axis.name) if inner else s[EF].parallel("i")
+    s[D].compute_at(EF, "i")
+    s[E].split("i", 3)
+    check_chain(s)
+
+
+def test_one_of_two_reduction_axes_is_factored_out() -> None:
+    A = oc.placeholder((n, m), name="A")
+    i, j = oc.reduce_axis(n, "i"), oc.reduce_axis(m, "j")
+    C = oc.compute((), lambda: oc.max(A[i, j], axis=(i, j)), name="C")
+    s = oc.create_schedule(C)
+    CF = s[C].rfactor("i")
+    s[CF].parallel("i")
+    a = RNG.standard_normal((5, 7), dtype=np.float32)
+    assert s.run({"A": a}) == a.max()
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_halo_is_computed_with_the_tile_that_reads_it(tail: str) -> None:
+    H = oc.placeholder((n,), name="H")
+    P = oc.compute((n,), lambda i: H[i] * 3.0, name="P")
+    Q = oc.compute(
+        (n,),
+        lambda i: P[i] + oc.where(i >= 1, P[i - 1], 0.0) + oc.where(i < n - 1, P[i + 1], 0.0),
+        name="Q",
+    )
+    s = oc.create_schedule(Q)
+    outer, _ = s[Q].split("i", 4, tail)
+    s[P].compute_at(Q, outer)
+    for size in edge_sizes(4):
+        h = RNG.standard_normal(size, dtype=np.float32)
+        expected = h * 3
+        expected[1:] += 3 * h[:-1]
+        expected[:-1] += 3 * h[1:]
+        np.testing.assert_allclose(s.run({"H": h}), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_instruction_that_does_the_whole_sum_needs_no_start() -> None:
+    _, _, C = matmul(16, 16, 8)
+    for single in (True, False):
+        s = oc.create_schedule(C)
+        _, _, yi, _ = s[C].tile("y", "x", 8, 8)
+        s[C].reorder("yi", "xi", "k").tensorize(yi, gemm(single=single))
+        assert str(s.lower()).count("@microkernel(gemm8x8)") == 1
+        check_product(s, 16, 16, 8)
+
+
+def test_operands_of_an_instruction_may_commute_and_lie_in_larger_buffers() -> None:
+    A, B = oc.placeholder((n, d, 8), name="A"), oc.placeholder((d, n, 8), name="B")
+    k = oc.reduce_axis(d, "k")
+    C = oc.compute((n, 8, 8), lambda b, y, x: oc.sum(B[k, b, x] * A[b, k, y], axis=k), name="C")
+    s = oc.create_schedule(C)
+    _, ki = s[C].split("k", 8)
+    s[C].reorder("ko", "y", "x", ki).tensorize("y", gemm())
+    a, b = RNG.standard_normal((3, 13, 8)), RNG.standard_normal((13, 3, 8))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    expected = np.einsum("bky,kbx->byx", a, b)
+    np.testing.assert_allclose(s.run({"A": a, "B": b}), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_elementwise_instruction_runs_a_tile() -> None:
+    x = oc.placeholder((16,), name="x")
+    relu = oc.compute((16,), lambda i: oc.maximum(x[i], 0.0), name="relu")
+    intrinsic = oc.decl_tensor_intrin(
+        relu,
+        lambda inputs, outputs: oc.hardware_intrinsic(
+            "vrelu", inputs[0].access_ptr("r"), outputs[0].access_ptr("w")
+        ),
+    )
+    A = oc.placeholder((n,), name="A")
+    s = oc.create_schedule(oc.compute((n,), lambda i: oc.maximum(A[i], 0.0), name="C"))
+    _, ii = s["C"].split("i", 16)
+    s["C"].tensorize(ii, intrinsic)
+    assert str(s.lower()).count("@microkernel(vrelu)") == 2
+    for size in edge_sizes(16):
+        a = RNG.standard_normal(size, dtype=np.float32)
+        np.testing.assert_array_equal(s.run({"A": a}), np.maximum(a, 0))
+
+
+# Programs from text.
+
+SEIDEL = """\
+program seidel
+size t in 0:10
+size n in 3:40
+inout A: float64[n, n]
+for s in 0:t
+  for i in 1:n - 1
+    for j in 1:n - 1
+      A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
+"""
+JACOBI = """\
+program jacobi
+size t in 0:10
+size n in 3:40
+inout A: float64[n]
+local B: float64[n]
+for s in 0:t
+  for i in 1:n - 1
+    B[i] = (A[i - 1] + A[i] + A[i + 1]) / 3.0
+  for i in 1:n - 1
+    A[i] = B[i]
+"""
+TRIANGLE = """\
+program triangle
+size n in 0:40
+input L: float64[n, n]
+input x: float64[n]
+output y: float64[n]
+for i in 0:n
+  y[i] = 0.0
+  for j in 0:i + 1
+    y[i] += L[i, j] * x[j]
+"""
+
+
+def same_as_text(text: str, s: Schedule, inputs: Any, **sizes: int) -> None:
+    np.testing.assert_array_equal(s.run(inputs, **sizes), oc.parse(text).run(inputs, **sizes))
+
+
+def test_a_program_from_text_is_scheduled_by_the_buffers_that_it_writes() -> None:
+    s = oc.create_schedule(oc.parse(SEIDEL))
+    s["A"].split("i", 4)
+    s["A"].split("j", 8, "mask")
+    for size in (3, 5, 6, 7, 19):
+        same_as_text(SEIDEL, s, {"A": RNG.standard_normal((size, size))}, t=3)
+
+
+def test_a_stencil_of_five_points_may_run_by_column() -> None:
+    s = oc.create_schedule(oc.parse(SEIDEL))
+    s["A"].reorder("j", "i")
+    same_as_text(SEIDEL, s, {"A": RNG.standard_normal((9, 9))}, t=3)
+
+
+def test_two_stages_share_the_loop_over_time() -> None:
+    s = oc.create_schedule(oc.parse(JACOBI))
+    assert (s.stages, s["A"].loops, s["B"].loops) == (("B", "A"), ("s", "i_"), ("s", "i"))
+    s["B"].vectorize(s["B"].split("i", 4)[1])
+    s["A"].parallel(s["A"].split("i", 4, "shift")[0])
+    for size in (3, 5, 6, 7, 19):
+        same_as_text(JACOBI, s, {"A": RNG.standard_normal(size)}, t=3)
+
+
+def test_a_triangle_is_reordered_with_a_condition() -> None:
+    s = oc.create_schedule(oc.parse(TRIANGLE))
+    s["y"].reorder("j", "i")
+    assert str(s.lower()).endswith("""\
+for i in 0:n
+  y[i] = 0.0
+for j in 0:n
+  for i in 0:n
+    if j < i + 1
+      y[i] += L[i, j] * x[j]""")
+    L, x = RNG.standard_normal((9, 9)), RNG.standard_normal(9)
+    np.testing.assert_allclose(s.run({"L": L, "x": x}), np.tril(L) @ x)
+
+
+def test_a_triangle_is_tiled() -> None:
+    for tails in itertools.product(("cut", "guard", "balance"), repeat=2):
+        s = oc.create_schedule(oc.parse(TRIANGLE))
+        s["y"].split("i", 4, tails[0])
+        s["y"].split("j", 3, tails[1])
+        for size in edge_sizes(4):
+            L, x = RNG.standard_normal((size, size)), RNG.standard_normal(size)
+            np.testing.assert_allclose(s.run({"L": L, "x": x}), np.tril(L) @ x)
+
+
+def test_several_nests_of_one_buffer_are_told_apart() -> None:
+    text = "size n in 0:9\noutput C: int32[n]\nfor i in 0:n\n  C[i] = 1\nfor i in 0:n\n  C[i] += 2"
+    s = oc.create_schedule(oc.parse(text))
+    assert s.stages == ("C_0", "C_1")
+    s["C_1"].split("i", 4)
+    np.testing.assert_array_equal(s.run({}, n=6), np.full(6, 3))
+
+
+# Schedules drawn at random.
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    kinds = st.sampled_from(["split", "split", "reorder", "fuse"])
+    tails = st.sampled_from([*LOOPS, None])
+    listed = []
+    for kind in draw(st.lists(kinds, min_size=1, max_size=4)):
+        pick = draw(st.integers(0, 99))
+        if kind == "split":
+            listed.append((kind, pick, draw(st.integers(1, 4)), draw(tails)))
+        elif kind == "reorder":
+            listed.append((kind, draw(st.permutations(range(12)))))
+        else:
+            listed.append((kind, pick))
+    return listed
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps(), st.booleans(), st.integers(0, 99), st.integers(0, 99))
+def test_any_schedule_that_is_accepted_computes_the_product(
+    drawn: list[tuple[Any, ...]], cached: bool, at: int, then: int
+) -> None:
+    A, _, C = matmul(n, m, d)
+    s = oc.create_schedule(C)
+    stage = s[C]
+    if cached:
+        stage = s.cache_write(C, "acc")
+        s[C].split("y", 3)
+        stage.compute_at(C, s[C].loops[at % 3])
+    for step in drawn:
+        loops = stage.loops
+        match step:
+            case "split", pick, factor, tail:
+                stage.split(loops[pick % len(loops)], factor, tail)
+            case "reorder", order:
+                stage.reorder(*(loops[k] for k in order if k < len(loops)))
+            case "fuse", pick:
+                place = pick % (len(loops) - 1)
+                with contextlib.suppress(PartitionError):  # a symbolic inner loop
+                    stage.fuse(loops[place], loops[place + 1])
+    if cached:
+        AL = s.cache_read(A, "in", readers=[stage])
+        s[AL].compute_at(stage, stage.loops[then % len(stage.loops)])
+    for sizes in [(0, 3, 4), (1, 1, 1), (3, 4, 5), (4, 8, 12), (13, 9, 3), (5, 5, 0)]:
+        check_product(s, *sizes)
+
+
+def test_every_strategy_is_tried() -> None:
+    assert {strategy.value for strategy in Strategy} >= {*TAILS, "exact"}
