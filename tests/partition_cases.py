@@ -487,9 +487,9 @@ CASES: Mapping[str, Case] = {
     "multi loop, product of sizes": Case(
         PRODUCT_OF_SIZES,
         spread_plain,
-        Shape(2, conditions=2),
+        Shape(8),
         pairs("nm", *RAGGED),
-        because="not quasi-affine",
+        because="written out",
     ),
     "one point of ten": Case(
         CONDITION_EQ,
@@ -590,7 +590,7 @@ CASES: Mapping[str, Case] = {
     "clamped ends": Case(
         CLAMPED,
         lambda A: np.pad(A, 1, "edge")[:-2] + np.pad(A, 1, "edge")[2:],
-        Shape(3),
+        Shape(4),
         EDGES[1:],
     ),
     "folded index": Case(FOLDED, lambda A, n: A.ravel()[:n] * 3, Shape(2), EDGES, tile={"i": 4}),

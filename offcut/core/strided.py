@@ -59,7 +59,7 @@ def _progression(part: Array, rank: int) -> list[tuple[int, int]] | None:
             deltas.append((lead + axis, delta))
             line = np.arange(0, delta * count, delta) if delta else np.zeros(count, np.int64)
             expected = expected + line.reshape(-1, *(1,) * (part.ndim - axis - 1))
-    return deltas if np.array_equal(part, expected) else None
+    return deltas if bool((part == expected).all()) else None
 
 
 def distinct(view: Array, shape: tuple[int, ...]) -> bool:

@@ -281,13 +281,13 @@ class _Band:
         loop = self.band[step.loop]
         lo, hi = loop.lo, loop.hi
         if step.loop in ranges:
-            known = ranges[step.loop].rect
-            if known is None:
-                return self.level(rest, ranges, at)
-            lo, hi = known[0], ix.add(*known)
+            known = ranges[step.loop]
+            lo, hi = (known.rect[0], ix.add(*known.rect)) if known.rect else (known.lo, known.hi)
         outer = [k for k in range(step.loop) if self.iters[k] in variables(lo) | variables(hi)]
         if outer:
-            return self.crossed(step, rest, ranges, at)
+            check_crossed(loop, step.strategy, step.last)
+            own = step.strategy if step.last else Strategy.CUT
+            return self.crossed(replace(step, strategy=own), rest, ranges, at, lo, hi)
         if at.holds(ix.compare("<=", ix.sub(hi, lo), step.tile - 1)):
             self.cutter.note(
                 f"{loop.iter} in {format_expr(lo)}:{format_expr(hi)} is shorter than a tile of "
@@ -362,14 +362,13 @@ class _Band:
         rest: tuple[_Step, ...],
         ranges: Mapping[int, _Range],
         at: Facts,
+        lo: Expr,
+        hi: Expr,
     ) -> tuple[Stmt, ...]:
         """A loop whose bounds depend on another of the band: full tiles, and what bounds cross."""
         loop = self.band[step.loop]
-        check_crossed(loop, step.strategy, step.last)
-        if step.loop in ranges:
-            return self.level(rest, ranges, at)
         box = {self.iters[k]: one for k, one in ranges.items()}
-        bounds = [self.over(edge, box) for edge in (loop.lo, loop.hi)]
+        bounds = [self.over(edge, box) for edge in (lo, hi)]
         (lo_min, lo_max), (hi_min, hi_max) = bounds
         tile = step.tile
         free = step.strategy is not Strategy.GUARD
@@ -379,20 +378,22 @@ class _Band:
         body: tuple[Stmt, ...] = ()
         if free:
             if not at.holds(Compare(">=", lo_min, lo_max)):
-                before = _Range(loop.lo, at.extreme("min", loop.hi, lo_max), None, None, clipped)
+                before = _Range(lo, at.extreme("min", hi, lo_max), None, None, clipped)
                 body += self.level(rest, {**ranges, step.loop: before}, at)
             if count != ix.const(0):
                 body += self.full_tiles(step, rest, ranges, at, lo_max, count)
         if step.strategy is Strategy.CUT:
-            lo = loop.lo if lo_min == lo_max == end else _later(at, loop.lo, end, lo_max)
-            after = _Range(lo, loop.hi, None, None, clipped)
+            start = lo if lo_min == lo_max == end else _later(at, lo, end, lo_max)
+            after = _Range(start, hi, None, None, clipped)
             return (*body, *self.level(rest, {**ranges, step.loop: after}, at))
+        left = ix.ceildiv(at.extreme("max", ix.sub(hi_max, end), ix.const(0)), tile)
+        if left == ix.const(0):
+            return body
         counter = self.names.fresh(f"{loop.iter}_tile")
         start = ix.add(end, ix.mul(tile, Var(counter)))
-        left = ix.ceildiv(at.extreme("max", ix.sub(hi_max, end), ix.const(0)), tile)
         inside = Logic(
             "and",
-            (Compare("<=", loop.lo, Var(loop.iter)), Compare("<", Var(loop.iter), loop.hi)),
+            (Compare("<=", lo, Var(loop.iter)), Compare("<", Var(loop.iter), hi)),
         )
         form = replace(clipped, form=Form.MASK if free else Form.FULL)
         masked = _Range(start, ix.add(start, tile), (start, ix.const(tile)), inside, form)
@@ -675,6 +676,8 @@ def _crossing(tile: int) -> Segment:
 def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
     """`at`, inside the loop over the tiles of `segment` and its bounded values."""
     new = sorted((variables(start) | variables(height)) - at.known)
+    if len(new) == 1 and segment.guarded is not None:
+        return at.loop(new[0], *segment.owned)
     if len(new) == 1 and segment.count is not None and not segment.lets:
         return at.loop(new[0], ix.const(0), segment.count)
     return at

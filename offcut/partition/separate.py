@@ -272,9 +272,9 @@ class _Separation:
             here = ix.add(start, ix.mul(modulus, Var(counter)))
             body += substituted(loop.body, {loop.iter: here})
             last = ix.add(start, ix.mul(modulus, steps))
-            left = ix.compare(">", ix.mod(extent, modulus), remainder)
-            if left != Const(0, "bool"):
-                rest += (If(left, substituted(loop.body, {loop.iter: last})),)
+            end = at.extreme("min", ix.add(last, 1), loop.hi)
+            if remainder < modulus - 1:
+                rest += (replace(loop, lo=last, hi=end),)
         self.note(loop.iter, f"in steps of {modulus}, which a condition inside distinguishes")
         return (For(counter, ix.const(0), steps, body), *rest)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,31 +45,11 @@ def test_a_nest_is_read_back_as_it_prints(name: str) -> None:
     assert oc.parse(str(program)) == program
 
 
-# What the cutter does not do yet, though it should.
-REFUSED = {"multi loop, product of sizes": "its own proof refuses the cut"}
-GUARDED = {
-    **REFUSED,
-    "48 split 10 then 32": "a bound of two is tested inside",
-    "parity": "a remainder is not divided",
-    "data dependent": "the reason is not told",
-}
-
-
-def expected_to_fail(names: Mapping[str, str]) -> list[Any]:
-    """The names of all cases, those in `names` marked with why."""
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=names[name]))
-        if name in names
-        else name
-        for name in CASES
-    ]
-
-
 def partitioned(case: Case) -> Any:
     return oc.partition(case.program, tile=dict(case.tile), tail=case.tail)
 
 
-@pytest.mark.parametrize("name", expected_to_fail(REFUSED))
+@pytest.mark.parametrize("name", CASES)
 def test_a_cut_nest_computes_the_same(name: str) -> None:
     case = CASES[name]
     cut = partitioned(case)
@@ -81,7 +60,7 @@ def test_a_cut_nest_computes_the_same(name: str) -> None:
         same(cut.run(given, **sizes), case.expected(given, sizes))
 
 
-@pytest.mark.parametrize("name", expected_to_fail(GUARDED))
+@pytest.mark.parametrize("name", CASES)
 def test_conditions_leave_the_loops_within_a_budget_of_copies(name: str) -> None:
     case = CASES[name]
     cut = partitioned(case)

@@ -13,10 +13,13 @@ import pytest
 
 from offcut.core import tensor as oc
 from offcut.core.computation import Computation, computation
+from offcut.core.intrinsic import decl_tensor_intrin, hardware_intrinsic
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.parser import parse
+from offcut.core.program import Program
 from offcut.core.sizes import dim
 from offcut.partition import Strategy, cut
+from offcut.schedule import create_schedule
 
 HERE = Path(__file__).parent
 n, m = dim("n", min=1, max=4096), dim("m", max=512)
@@ -86,25 +89,58 @@ CASES: dict[str, tuple[Callable[[], Computation], dict[str, int], dict[str, str]
 }
 
 
-def emitted(name: str) -> Any:
+def accelerator(rows: Any, columns: Any, depth: Any, tail: str | None = None) -> Program:
+    """The listing of Chen et al., OSDI 2018: caches in two memories, an 8×8 instruction."""
+    A, B = oc.placeholder((depth, rows), name="A"), oc.placeholder((depth, columns), name="B")
+    k, r = oc.reduce_axis(depth, "k"), oc.reduce_axis(8, "r")
+    C = oc.compute((rows, columns), lambda y, x: oc.sum(A[k, y] * B[k, x], axis=k), name="C")
+    w, v = oc.placeholder((8, 8), name="w"), oc.placeholder((8, 8), name="x")
+    block = oc.compute((8, 8), lambda i, j: oc.sum(w[r, i] * v[r, j], axis=r), name="block")
+    three = ("gemm8x8", "fill_zero", "fused_gemm8x8_add")
+    intrinsic = decl_tensor_intrin(block, lambda i, o: tuple(map(hardware_intrinsic, three)))
+    s = create_schedule(C)
+    CL = s.cache_write(C, "acc_buffer")
+    AL, BL = (s.cache_read(tensor, "inp_buffer", readers=[CL]) for tensor in (A, B))
+    _, xo, _, _ = s[C].tile("y", "x", 8, 8, tail=tail)
+    CL.compute_at(s[C], xo)
+    ko, ki = CL.split("k", 8)
+    CL.reorder(ko, "y", "x", ki)
+    AL.compute_at(CL, ko)
+    BL.compute_at(CL, ko)
+    CL.tensorize("y", intrinsic)
+    return s.lower()
+
+
+SCHEDULES: dict[str, Callable[[], Program]] = {
+    "schedule_paper": lambda: accelerator(1024, 1024, 1024),
+    "schedule_ragged": lambda: accelerator(n, 30, m),
+    "schedule_guarded": lambda: accelerator(n, 30, m, "guard"),
+}
+
+
+def emitted(name: str) -> Program:
+    if name in SCHEDULES:
+        return SCHEDULES[name]()
     described, tile, tail = CASES[name]
-    return cut(described(), tile, tail, [gemm()])
+    return cut(described(), tile, tail, [gemm()]).loops
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *SCHEDULES])
 def test_a_loop_program_is_emitted_as_it_was(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.offcut", str(emitted(name)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *SCHEDULES])
 def test_a_golden_file_is_read_back_into_the_program(name: str, updating: bool) -> None:
     if updating:
         pytest.skip("the files are being written")
-    assert parse((HERE / f"{name}.offcut").read_text(encoding="utf-8")) == emitted(name).loops
+    assert parse((HERE / f"{name}.offcut").read_text(encoding="utf-8")) == emitted(name)
 
 
 def test_every_golden_file_belongs_to_a_case(updating: bool) -> None:
-    orphans = [path for path in sorted(HERE.glob("*.offcut")) if path.stem not in CASES]
+    orphans = [
+        path for path in sorted(HERE.glob("*.offcut")) if path.stem not in {*CASES, *SCHEDULES}
+    ]
     if updating:
         for path in orphans:
             path.unlink()

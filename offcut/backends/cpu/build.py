@@ -23,11 +23,13 @@ from offcut.backends.raising import raised
 from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
 from offcut.core.computation import Computation
-from offcut.core.expr import Expr
-from offcut.core.program import Buffer, Kind, Panels, Program, Store, walk
+from offcut.core.expr import Expr, Load
+from offcut.core.expr import walk as nodes
+from offcut.core.program import Buffer, For, Kind, Panels, Program, Store, walk
 from offcut.costmodel import Hardware, load, with_caches
 from offcut.errors import PartitionError
 from offcut.partition import all_matches, check_program, separate
+from offcut.partition.separate import Separated
 
 CHAINS = 4  # vectors of a program's sums that are computed side by side: as long as an FMA takes
 
@@ -99,7 +101,8 @@ def plan_program(program: Program, host: Host) -> Vectorized:
     with debug.timed("bounds"):
         inside = kept_inside(program)
     with debug.timed("separate"):
-        apart = separate(inside, COPIES)
+        whole = Separated(inside, ())
+        apart = whole if _reads_bounds(inside) else separate(inside, COPIES)
     with debug.timed("vectorize"):
         made = vectorized(apart.program, host.isa)
     debug.note(3, str(made.program))
@@ -134,6 +137,12 @@ def _contraction(program: Program, host: Host) -> Computation | None:
     except PartitionError:  # a read that cannot be bounded, say: loops run it as it stands
         return None
     return computation
+
+
+def _reads_bounds(program: Program) -> bool:
+    """Whether an array says how often some loop runs: no set knows where its conditions change."""
+    bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
+    return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
 
 
 def lowered_program(made: Vectorized, signature: Signature, host: Host) -> Lowered:

@@ -146,6 +146,7 @@ def banded(a: Array, x: Array) -> Array:
 CASES = {
     "lu": Case(
         """\
+program lu
 size n in 0:5000
 inout A: float64[n, n]
 for k in 0:n
