@@ -12,6 +12,7 @@ run         backends    any size, no Python per shape   `Kernel`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +22,9 @@ from offcut.backends.cpu.build import (
     Code,
     build,
     build_program,
+    code_bytes,
     contraction_in,
+    hardware,
     lowered,
     lowered_program,
     plan,
@@ -39,13 +42,15 @@ from offcut.backends.schedule import Schedule
 from offcut.backends.signature import signature_of
 from offcut.core.binding import bind_constants
 from offcut.core.computation import Computation, computation
-from offcut.core.program import Program
+from offcut.core.program import Program, Store
+from offcut.core.program import walk as statements
 from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
 from offcut.core.sizes import assume, facts_about
+from offcut.core.source import source
 from offcut.core.tensor import Tensor, sizes_of, tensors_of
+from offcut.costmodel import copies_worth, tile_price
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import (
-    COPIES,
     Partition,
     Tiles,
     checked_request,
@@ -63,7 +68,7 @@ def partition(
     tail: Mapping[str, str] | str = "cut",
     target: str = "cpu",
     inputs: Sequence[Tensor] | None = None,
-    copies: int = COPIES,
+    copies: int | None = None,
 ) -> Partition:
     """`output` with its conditions separated and the axes named in `tile` cut, and proved.
 
@@ -73,18 +78,38 @@ def partition(
     tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder,
             balance, even, residue, version, mix
     target  whose microkernels may cover the pieces
-    copies  stores of the result per store of `output`, at most: what conditions may cost in code
+    copies  stores of the result per store of `output`, at most: what conditions may cost in code;
+            None: as many as the cost model finds worth it (`copies_worth`)
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     _check_target(target, "partition")
     kernels = microkernels(isa.host().isa)
     asked = {} if tile is None else tile
+    price = tile_price(kernels[0], hardware())
     if isinstance(output, Program):
-        return cut_program(output, checked_request(asked, tail), kernels, copies=copies)
-    outputs = outputs_of(output, "partition")
-    described = computation(outputs, inputs_of(inputs, outputs, "partition"))
-    return cut(described, asked, tail, kernels, copies=copies)
+        program, wanted = output, checked_request(asked, tail)
+        made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
+    else:
+        outputs = outputs_of(output, "partition")
+        described = computation(outputs, inputs_of(inputs, outputs, "partition"))
+        program = source(described)
+        made = cut(described, asked, tail, kernels, price, _copies(copies, program))
+    return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
+
+
+def _copies(asked: int | None, program: Program) -> int:
+    if asked is None:
+        stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
+        return copies_worth(hardware(), stores)
+    if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+        raise PartitionError(
+            "partition",
+            f"cannot make {asked!r} copies",
+            because="copies is an int, at least 1: what one statement may become",
+            help=("copies=1 leaves every condition where it is",),
+        )
+    return asked
 
 
 def compile(

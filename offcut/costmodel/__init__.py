@@ -9,15 +9,18 @@ from offcut.costmodel.closed_form import (
     unpacked_factor,
 )
 from offcut.costmodel.hardware import Hardware, load, with_caches
+from offcut.costmodel.tiles import copies_worth, tile_price
 
 __all__ = [
     "Blocks",
     "Hardware",
     "Work",
+    "copies_worth",
     "load",
     "pack_seconds",
     "real",
     "rows_seconds",
+    "tile_price",
     "unpacked_factor",
     "with_caches",
 ]

@@ -22,6 +22,10 @@ class Hardware:
     unpacked_near         time on an operand whose rows lie apart over time on panels, near
     unpacked_far          and where it comes from behind the nearest cache
     overlap_loss          of the shorter of computing and streaming, the share that is not hidden
+    code_bytes            capacity of the instruction cache
+    statement_bytes       of object code that a statement takes, with the loop around it
+    statement_seconds     that it takes to compile
+    compile_seconds       that separating the conditions of a program may take to compile
     """
 
     name: str
@@ -35,6 +39,10 @@ class Hardware:
     unpacked_near: float
     unpacked_far: float
     overlap_loss: float
+    code_bytes: int
+    statement_bytes: int
+    statement_seconds: float
+    compile_seconds: float
 
     def rows_in_l1(self, row_bytes: int) -> int:
         """Rows of this length whose current lines an L1 set can hold, one way left for the rest.

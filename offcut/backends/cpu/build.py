@@ -153,6 +153,13 @@ def lowered_program(made: Vectorized, signature: Signature, host: Host) -> Lower
     return replace(low, text=low.text + fast_entry_ir(signature, constants=constants))
 
 
+def code_bytes(program: Program, host: Host) -> int:
+    """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
+    made = vectorized(program, host.isa)
+    low = lower(made.program, host.isa, microkernels(host.isa), ix.const(0), CHAINS)
+    return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=True))
+
+
 def build_program(program: Program, signature: Signature, host: Host) -> Code:
     """Machine code of a loop program, from the cache where it has been built before."""
     content = (repr(program), repr(signature), host.triple, host.feature_string)

@@ -65,6 +65,12 @@ def object_code(text: str, host: Host, *, passes: bool, loops: bool = False) -> 
     return bytes(machine.emit_object(module))
 
 
+def text_bytes(code: bytes) -> int:
+    """Bytes of the instructions in an object file."""
+    sections = llvm.ObjectFileRef.from_data(code).sections()
+    return sum(section.size() for section in sections if section.is_text())
+
+
 def assembly(text: str, host: Host, *, passes: bool, loops: bool = False) -> str:
     """The assembly of a module, likewise."""
     module, machine = _module(text, host, passes, loops)

@@ -1,0 +1,52 @@
+"""What tiles cost by their height, and what copies of a statement cost: code, and time to compile.
+
+A loop cut into tiles of heights h runs ``sum of count * (c(h) + startup)`` cycles per column, with
+c(h) the microkernel's cycles at that height. Without a microkernel of that height, a tile costs as
+many cycles as the tallest one does for its share of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Lookup
+from offcut.core.microkernel import Microkernel
+from offcut.costmodel.closed_form import real
+from offcut.costmodel.hardware import Hardware
+
+
+def tile_price(
+    kernel: Microkernel, hardware: Hardware
+) -> Callable[[Sequence[tuple[Expr, Expr]], int], Expr]:
+    """Predicted seconds per column of runs of equal tiles, ``(how many, their height)``.
+
+    The heights are at most the second argument; a run of no tile costs nothing.
+    """
+
+    def cycles(height: int) -> float:
+        rows = min(height, kernel.max_rows)
+        shape = kernel.tile(rows, kernel.columns_for(rows))
+        return (shape.cycles + shape.startup) / shape.columns * height / max(rows, 1)
+
+    def price(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
+        table = (0.0, *(cycles(height) for height in range(1, tile + 1)))
+        total: Expr = real(0.0)
+        for count, height in runs:
+            one = Lookup(table, ix.minimum(ix.maximum(height, 0), tile))
+            total = Binary("+", total, Binary("*", real(count), one))
+        return Binary("*", total, real(1.0 / hardware.hertz))
+
+    return price
+
+
+def copies_worth(hardware: Hardware, stores: int) -> int:
+    """How many copies of each of `stores` statements conditions may cost.
+
+    As many as keep all of them in the instruction cache, and compile within the time that a call
+    has to win back: ``min(code_bytes / statement_bytes, compile_seconds / statement_seconds)`` in
+    all, and at least 2 of each.
+    """
+    cached = hardware.code_bytes / hardware.statement_bytes
+    timely = hardware.compile_seconds / hardware.statement_seconds
+    return max(2, int(min(cached, timely)) // max(1, stores))
