@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from offcut.pipeline import Kernel as Kernel
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
+    from offcut.pipeline import prove_equal as prove_equal
     from offcut.schedule import create_schedule as create_schedule
 
 _HOME = {
@@ -61,7 +62,7 @@ _HOME = {
         *("CallError", "DescribeError", "InternalError", "OffcutError"),
         *("ParseError", "PartitionError", "TargetError"),
     ),
-    "offcut.pipeline": ("Kernel", "compile", "partition"),
+    "offcut.pipeline": ("Kernel", "compile", "partition", "prove_equal"),
     "offcut.schedule": ("create_schedule",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -294,6 +294,53 @@ def _entry(result: Sweep, cell: Cell, point: Sequence[Cell], best: float) -> Tex
 
 
 @app.command()
+def cut(
+    program: Annotated[Path, typer.Argument(help="A loop program, as `parse` reads it.")],
+    tile: Annotated[
+        list[str] | None, typer.Option(help="i=14, or i=64,16 for two levels; once a loop.")
+    ] = None,
+    tail: Annotated[
+        list[str] | None, typer.Option(help="A strategy for all loops, or i=balance for one.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what was cut and what was left, and why.")
+    ] = False,
+    png: Annotated[Path | None, typer.Option(help="Where a picture of the tiles goes.")] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(help="n=29: the value of a size in the picture.")
+    ] = None,
+) -> None:
+    """Separate the conditions of a loop program, cut its loops, prove the result, and print it.
+
+    Example: offcut cut gemm.offcut --tile i=14 --tile j=32 --tail mask --tail i=balance --explain
+    """
+    from offcut.cut_command import cut_file, sizes_at
+
+    with _refusals():
+        made = cut_file(program, tile or (), tail or ())
+        if png is not None:
+            made.plot(png, **sizes_at(at or ()))
+    typer.echo(str(made))
+    if explain:
+        typer.echo(made.explain(), err=True)
+
+
+@app.command()
+def check(
+    source: Annotated[Path, typer.Argument(help="What must be computed.")],
+    emitted: Annotated[Path, typer.Argument(help="What another program makes of it.")],
+    reassociate: Annotated[
+        bool, typer.Option("--reassociate", help="Sums may be added in any order.")
+    ] = False,
+) -> None:
+    """Prove for all sizes that one loop program computes what another one does."""
+    from offcut.cut_command import check_files
+
+    with _refusals():
+        typer.echo(str(check_files(source, emitted, reassociate)))
+
+
+@app.command()
 def machine() -> None:
     """Print the machine in one line, as measurements carry it."""
     from offcut.experiment.machine import describe

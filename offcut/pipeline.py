@@ -51,8 +51,10 @@ from offcut.core.tensor import Tensor, sizes_of, tensors_of
 from offcut.costmodel import copies_worth, tile_price
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import (
+    Certificate,
     Partition,
     Tiles,
+    check_equal,
     checked_request,
     cut,
     cut_program,
@@ -96,6 +98,26 @@ def partition(
         program = source(described)
         made = cut(described, asked, tail, kernels, price, _copies(copies, program))
     return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
+
+
+def prove_equal(source: Program, emitted: Program, reassociate: bool = False) -> Certificate:
+    """The proof that one loop program computes what another one does, at every allowed size.
+
+    source       what must be computed, in plain loops
+    emitted      the same sizes and buffers, in whatever order and pieces
+    reassociate  whether the terms of a sum may be added in another order
+
+    Raises PartitionError, with the smallest witness, where they differ or the proof does not reach.
+    """
+    for program in (source, emitted):
+        if not isinstance(program, Program):
+            raise DescribeError(
+                "prove_equal",
+                f"cannot compare {program!r}",
+                because="it is no loop program",
+                help=("parse(text)", "partition(…).loops"),
+            )
+    return Certificate(check_equal(source, emitted, reassociate=reassociate))
 
 
 def _copies(asked: int | None, program: Program) -> int:
@@ -431,4 +453,4 @@ def _check_target(target: str, op: str) -> None:
         )
 
 
-__all__ = ["Kernel", "compile", "partition"]
+__all__ = ["Kernel", "compile", "partition", "prove_equal"]

@@ -8,13 +8,16 @@ Every kernel has one stable C entry, whatever its back end::
     pointers   inputs, then outputs, then packed constants
     sizes      the symbolic sizes in the order of `Signature.sizes`
     strides    of inputs, then outputs, every axis in turn, in elements
-    status     0: done; else it would have left an array, and has left the results unfinished
+    status     0: done; `LEFT_AN_ARRAY`: it would have, and has left the results unfinished
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+LEFT_AN_ARRAY = 1
+"""What the entry returns where an index or a guard that depends on data leads out of an array."""
 
 
 @dataclass(frozen=True, slots=True)

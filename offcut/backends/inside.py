@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Logic, loads
 from offcut.core.printer import format_expr, format_stmt
@@ -68,7 +69,7 @@ def kept_inside(program: Program) -> Program:
     taken = {buffer.name for buffer in program.buffers}
     name = next(n for k in range(len(taken) + 1) if (n := f"outside{k or ''}") not in taken)
     status = Buffer(name, "int32", (), Kind.LOCAL, scope=STATUS)
-    none, some = (Store(name, (), Const(value, "int32")) for value in (0, 1))
+    none, some = (Store(name, (), Const(value, "int32")) for value in (0, LEFT_AN_ARRAY))
     body = _with_questions(program.body, (), asked, some)
     return replace(program, buffers=(*program.buffers, status), body=(none, *body))
 

@@ -105,7 +105,7 @@ class Plan:
                 }
                 for one in self.considered
             ],
-            "notes": list(self.notes),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def rows(self) -> list[list[str]]:

@@ -13,6 +13,7 @@ from offcut.partition.cut import (
     prove,
     strategy_named,
 )
+from offcut.partition.equivalence import check_equal
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
@@ -49,6 +50,7 @@ __all__ = [
     "all_matches",
     "axis_named",
     "check_divides",
+    "check_equal",
     "check_program",
     "checked_request",
     "cut",

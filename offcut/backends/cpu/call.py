@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import LEFT_AN_ARRAY, Argument, Extent, Relation, Signature
 from offcut.backends.cpu import arrays, entry
 from offcut.backends.cpu.arrays import View
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.errors import CallError
+from offcut.errors import CallError, InternalError
 
 _ALIGNMENT = 64  # bytes, of the workspace
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
@@ -120,13 +120,15 @@ class SlowPath:
         base = ctypes.addressof(scratch) if scratch is not None else 0
         aligned = base + -base % _ALIGNMENT
         status = _ENTRY(self.entry)(pointers, extents, strides, aligned or None)
-        if status:
+        if status == LEFT_AN_ARRAY:
             raise CallError(
                 self.signature.name,
                 "cannot run on these arrays",
                 because="an index that it reads from them, or a guard that it computes, leads "
                 "outside of an array",
             )
+        if status:
+            raise InternalError(f"{self.signature.name}: the compiled code returned {status}")
 
 
 def make_callable(

@@ -1,0 +1,76 @@
+"""The commands `offcut cut` and `offcut check`: loop programs in files, cut, proved, drawn, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from offcut.core.parser import parse
+from offcut.core.program import Program
+from offcut.errors import DescribeError
+from offcut.partition import Certificate, Partition
+from offcut.pipeline import partition, prove_equal
+
+
+def read_program(path: Path, command: str) -> Program:
+    """The loop program in a file; refused where there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DescribeError(command, f"cannot read {path}", because=str(reason)) from None
+    return parse(text)
+
+
+def cut_file(path: Path, tiles: Sequence[str], tails: Sequence[str]) -> Partition:
+    """The program in a file, cut as ``i=14`` or ``i=64,16`` and ``mask`` or ``i=balance`` say."""
+    program = read_program(path, "cut")
+    tile = {
+        name: tuple(_number(part, "--tile", text) for part in value.split(","))
+        for name, value, text in (_pair(text, "--tile") for text in tiles)
+    }
+    named = [text for text in tails if "=" in text]
+    for_all = [text for text in tails if "=" not in text]
+    if len(for_all) > 1:
+        raise DescribeError(
+            "cut",
+            f"cannot take {len(for_all)} strategies for all loops",
+            at=f"--tail {' --tail '.join(for_all)}",
+            because="one is for all that are not named",
+            help=("--tail mask --tail i=balance",),
+        )
+    tail = dict.fromkeys(tile, for_all[0]) if for_all else {}
+    tail |= {name: value for name, value, _ in (_pair(text, "--tail") for text in named)}
+    return partition(program, tile=tile, tail=tail)
+
+
+def check_files(source: Path, emitted: Path, reassociate: bool) -> Certificate:
+    """Prove that the program in `emitted` computes what the one in `source` does."""
+    first, second = read_program(source, "check"), read_program(emitted, "check")
+    return prove_equal(first, second, reassociate)
+
+
+def sizes_at(texts: Sequence[str]) -> dict[str, int]:
+    """``n=29`` as a size and its value."""
+    pairs = (_pair(text, "--at") for text in texts)
+    return {name: _number(value, "--at", text) for name, value, text in pairs}
+
+
+def _pair(text: str, option: str) -> tuple[str, str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise DescribeError(
+            "cut",
+            f"cannot read {option} {text}",
+            because="it is no name=value",
+            help=("--tile i=14", "--tile i=64,16", "--tail i=balance", "--at n=29"),
+        )
+    return name.strip(), value.strip(), text
+
+
+def _number(text: str, option: str, whole: str) -> int:
+    if not text.strip().isdecimal():
+        raise DescribeError(
+            "cut", f"cannot read {option} {whole}", because=f"{text!r} is not a whole number"
+        )
+    return int(text)
