@@ -23,10 +23,12 @@ class Const:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Const):
             return NotImplemented
+        if type(self.value) is int and type(other.value) is int:
+            return self.value == other.value and self.dtype == other.dtype
         return (repr(self.value), self.dtype) == (repr(other.value), other.dtype)
 
     def __hash__(self) -> int:
-        return hash((repr(self.value), self.dtype))
+        return hash((self.value if self.value == self.value else "nan", self.dtype))
 
 
 @dataclass(frozen=True, slots=True)

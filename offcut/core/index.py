@@ -51,6 +51,7 @@ class Linear:
         return result
 
 
+@lru_cache(maxsize=1 << 14)
 def linear(expr: Expr) -> Linear:
     """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
     match expr:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, product
 
 from offcut.core import index as ix
@@ -76,6 +77,16 @@ def check_equal(
 
     Raises PartitionError with the smallest witness.
     """
+    names = tuple((users or {}).items())
+    return _proved(source, emitted, reassociate, names)
+
+
+@lru_cache(maxsize=32)
+def _proved(
+    source: Program, emitted: Program, reassociate: bool, names: tuple[tuple[str, str], ...]
+) -> tuple[Theorem, ...]:
+    """`check_equal`, which proves a pair of programs once."""
+    users = dict(names)
     _check_declarations(source, emitted)
     options = list(islice(_options(source.body), 2))
     if len(options) > 1:
@@ -92,7 +103,7 @@ def check_equal(
         theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
         if is_same_shape(plain, replace(emitted, body=body)):
             continue
-        flows = Flows(source.sizes, source.assumptions, users or {})
+        flows = Flows(source.sizes, source.assumptions, users)
         pair = flows.prepared(plain), flows.prepared(replace(emitted, body=body))
         for case in flows.cases(pair[1]):
             _Comparison(case, *pair, reassociate, of).prove()

@@ -240,6 +240,11 @@ class Users:
     sizes: tuple[tuple[str, str], ...]
     buffers: tuple[tuple[str, str], ...]
 
+    @property
+    def of_sizes(self) -> dict[str, str]:
+        """The users' names of the sizes, by the program's."""
+        return {inner: user for user, inner in self.sizes}
+
     @staticmethod
     def of(program: Program) -> Users:
         """The names of a program that a user wrote."""
@@ -312,8 +317,7 @@ class Partition:
         if self.computation is not None:
             proved = check_program(self.computation, self.loops)
         else:
-            users = {inner: user for user, inner in self.users.sizes}
-            proved = check_equal(self.source, self.loops, users=users)
+            proved = check_equal(self.source, self.loops, users=self.users.of_sizes)
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

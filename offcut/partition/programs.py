@@ -51,7 +51,8 @@ def cut_program(
     names = Names(_names(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
-    check_in_bounds(separated.program, users or Users.of(source))
+    affine = all(one.sizes is not None for one in accesses_outside(source))
+    check_in_bounds(source if affine else separated.program, users or Users.of(source))
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
@@ -71,7 +72,7 @@ def cut_program(
         notes |= cutter.notes
     emitted = replace(source, body=body)
     certificate = Certificate(tuple(dict.fromkeys(_axis_theorems(axes))))
-    proved = check_equal(source, emitted, users=dict(_program_names(users)))
+    proved = check_equal(source, emitted, users=(users or Users.of(source)).of_sizes)
     return Partition(
         source=source,
         pieces=tuple(_pieces(space, source, emitted, made)),
@@ -87,7 +88,7 @@ def check_in_bounds(program: Program, users: Users) -> None:
 
     Theorem: see `accesses_outside`. An index that is not quasi-affine is left to the interpreter.
     """
-    names = {inner: user for user, inner in users.sizes}
+    names = users.of_sizes
     for one in accesses_outside(program):
         if one.sizes is None:
             continue
@@ -105,10 +106,6 @@ def check_in_bounds(program: Program, users: Users) -> None:
             f"{buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
             help=("an `if` around the statement, or a where(…) around the read",),
         )
-
-
-def _program_names(users: Users | None) -> list[tuple[str, str]]:
-    return [] if users is None else [(inner, user) for user, inner in users.sizes]
 
 
 def _axis_theorems(axes: Mapping[tuple[Strategy, int, bool], None]) -> list[Theorem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import islpy as isl
 
@@ -27,15 +28,26 @@ class Facts:
     names: tuple[str, ...] = ()
     conditions: tuple[Expr, ...] = ()
     _outer: Facts | None = field(default=None, repr=False, compare=False)
+    _kept: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def loop(self, name: str, lo: Expr, hi: Expr) -> Facts:
         """Inside ``for name in lo:hi``."""
-        bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
-        return Facts(self.space, (*self.names, name), (*self.conditions, *bounds), self)
+        found = self._kept.get((name, lo, hi))
+        if found is None:
+            bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
+            names, known = (*self.names, name), (*self.conditions, *bounds)
+            found = self._kept[name, lo, hi] = Facts(self.space, names, known, self)
+        assert isinstance(found, Facts)
+        return found
 
     def where(self, condition: Expr) -> Facts:
         """Where `condition` holds too."""
-        return Facts(self.space, self.names, (*self.conditions, condition), self)
+        found = self._kept.get(condition)
+        if found is None:
+            known = (*self.conditions, condition)
+            found = self._kept[condition] = Facts(self.space, self.names, known, self)
+        assert isinstance(found, Facts)
+        return found
 
     def without(self, name: str) -> Facts:
         """Around the loop over `name`: what mentions it is not known."""
@@ -63,7 +75,7 @@ class Facts:
         """The names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 
-    @property
+    @cached_property
     def empty(self) -> bool:
         """Whether nothing runs here, at any size."""
         return bool(self._set.is_empty())
@@ -74,6 +86,12 @@ class Facts:
 
     def holds(self, condition: Expr) -> bool:
         """Whether `condition` holds wherever something runs, at all sizes."""
+        key = "holds", condition
+        if key not in self._kept:
+            self._kept[key] = self._holds(condition)
+        return bool(self._kept[key])
+
+    def _holds(self, condition: Expr) -> bool:
         if isinstance(condition, Const):
             return bool(condition.value)
         negated: Expr = Logic("not", (condition,))

@@ -188,7 +188,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
     text = draw(programs())
     loops = names_of_loops(oc.parse(text))
     chosen = [name for name in loops if draw(st.booleans())]
-    sizes = st.one_of(st.integers(1, 5), st.sampled_from(((4, 2), (6, 3), (5, 2))))
+    sizes = st.one_of(st.integers(1, 5), st.sampled_from(((4, 2), (6, 3), (4, 1))))
     tile = {name: draw(sizes) for name in chosen}
     return Drawn(text, tile, {name: draw(st.sampled_from(ALL)) for name in chosen})
 
