@@ -10,7 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from functools import lru_cache
+from typing import ClassVar, TypeAlias, assert_never
+
+
+class _Hashed:
+    """A node that computes its hash once: nodes are keys of what is kept about them."""
+
+    __slots__ = ("_hash",)
+    __match_args__: ClassVar[tuple[str, ...]]
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            known: int = self._hash
+        except AttributeError:
+            known = hash((type(self), *(getattr(self, name) for name in self.__match_args__)))
+            object.__setattr__(self, "_hash", known)
+        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,87 +49,107 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
-class Var:
+class Var(_Hashed):
     """An iteration coordinate or a size: an integer, known by its name."""
 
     name: str
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(_Hashed):
     """``buffer[index]``: one index expression per axis of `buffer`, whose type is `dtype`."""
 
     buffer: str
     index: tuple[Expr, ...]
     dtype: str
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(_Hashed):
     """``a op b`` on equal types: ``+ - * / // % min max``; ``//`` and ``%`` floor, ``/`` is for values."""
 
     op: str
     a: Expr
     b: Expr
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(_Hashed):
     """``op(a)``: ``neg exp tanh erf sqrt abs log``."""
 
     op: str
     a: Expr
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(_Hashed):
     """`a` converted to `dtype`; to an integer it truncates, as C does."""
 
     a: Expr
     dtype: str
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(_Hashed):
     """`then` where `condition` holds, else `other`; only the branch taken is accessed."""
 
     condition: Expr
     then: Expr
     other: Expr
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(_Hashed):
     """``a op b`` as a condition: ``< <= > >= == !=``."""
 
     op: str
     a: Expr
     b: Expr
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Logic:
+class Logic(_Hashed):
     """``and``, ``or`` of two or more conditions, ``not`` of one."""
 
     op: str
     args: tuple[Expr, ...]
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(_Hashed):
     """``values[index]``: a table of float64 literals, read at an index inside it."""
 
     values: tuple[float, ...]
     index: Expr
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(_Hashed):
     """`value` reduced over `axes` by ``sum``, ``max`` or ``min``; the outermost node of a compute."""
 
     op: str
     value: Expr
     axes: tuple[str, ...]
+
+    __hash__ = _Hashed.__hash__
 
 
 Expr: TypeAlias = (
@@ -206,7 +243,14 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def variables(expr: Expr) -> set[str]:
     """The names of all `Var` nodes."""
-    return {node.name for node in walk(expr) if isinstance(node, Var)}
+    return set(_variables(expr))
+
+
+@lru_cache(maxsize=1 << 14)
+def _variables(expr: Expr) -> frozenset[str]:
+    if isinstance(expr, Var):
+        return frozenset((expr.name,))
+    return frozenset().union(*map(_variables, children(expr)))
 
 
 def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offcut.core.program import For, If, Store, Tile, walk
+from offcut.core.expr import Expr, Load, Select
+from offcut.core.expr import walk as walk_expr
+from offcut.core.printer import format_expr
+from offcut.core.program import For, If, Let, Program, Stmt, Store, Tile, blocks, walk
+from offcut.polyhedral import Facts, Space
 
 if TYPE_CHECKING:
     from offcut.partition.pieces import Partition
@@ -22,23 +28,72 @@ def explain(partition: Partition) -> str:
     lines = [f"{program.name}: {cut}."]
     if covered:
         lines.append(f"A microkernel covers {covered} of {len(pieces)} pieces.")
-    guards = _conditions(partition)
-    lines.append(
-        "No instance asks a condition." if not guards else f"{guards} conditions are left."
-    )
+    kept = dict.fromkeys(_kept(partition.source, program))
+    asked = "No instance asks a condition."
+    if kept:
+        asked = f"{len(kept)} conditions are left." if len(kept) > 1 else "One condition is left."
+    lines.append(asked)
     lines.append(str(partition.size) + ".")
     lines.append(f"{len(partition.certificate.theorems)} theorems hold for all sizes.")
-    return "\n".join([" ".join(lines), *(f"- {note}" for note in partition.notes)])
+    said = [note for note in partition.notes if "keeps" in note]
+    reasons = [one for one in kept if not any(one.text in note for note in said)]
+    return "\n".join([" ".join(lines), *(f"- {line}" for line in (*partition.notes, *reasons))])
 
 
-def _conditions(partition: Partition) -> int:
-    """Conditions inside loops: what an instance or a tile asks before it runs."""
-    found = 0
-    for stmt in walk(partition.loops.body):
-        if isinstance(stmt, For | Tile):
-            found += sum(isinstance(inner, If) and _holds_store(inner) for inner in stmt.body)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A condition that instances ask, and why it stays."""
+
+    text: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.text} stays: {self.because}"
 
 
-def _holds_store(stmt: If) -> bool:
-    return any(isinstance(inner, Store) for inner in (*stmt.then, *stmt.other))
+def _kept(source: Program, emitted: Program) -> Iterator[_Kept]:
+    """What an instance of `emitted`, or a lane of a tile, asks before it runs or in its value."""
+    given = {c for c in _asked(source.body, False)}
+    space = Space(emitted.sizes, emitted.assumptions)
+    names = tuple(dict.fromkeys(_bound(emitted.body)))
+    at = Facts(space, names)
+    for condition in _asked(emitted.body, False):
+        text = format_expr(condition)
+        if any(isinstance(node, Load) for node in walk_expr(condition)):
+            yield _Kept(text, "it depends on what is in memory")
+        elif not at.expresses(condition):
+            yield _Kept(text, "it is not quasi-affine")
+        elif condition in given:
+            yield _Kept(text, "the parts in which it would not change are not worth their copies")
+        else:
+            yield _Kept(text, "it holds on a part of a tile")
+
+
+def _asked(body: Sequence[Stmt], inside: bool) -> Iterator[Expr]:
+    """The conditions between a loop or a tile and a statement in it, and those in its value."""
+    for stmt in body:
+        match stmt:
+            case Store(_, _, value):
+                yield from (n.condition for n in walk_expr(value) if isinstance(n, Select))
+            case If(condition, then, other):
+                held = (*then, *other)
+                if inside and any(isinstance(inner, Store) for inner in held):
+                    yield condition
+                yield from _asked(held, inside)
+            case _:
+                if isinstance(stmt, Tile) and stmt.where is not None:
+                    yield stmt.where
+                for block in blocks(stmt):
+                    yield from _asked(block, inside or isinstance(stmt, For | Tile))
+
+
+def _bound(body: Sequence[Stmt]) -> Iterator[str]:
+    """The names that loops, tiles and bounded values bind."""
+    for stmt in walk(tuple(body)):
+        match stmt:
+            case For(name) | Let(name):
+                yield name
+            case Tile(axes):
+                yield from (axis.iter for axis in axes)
+            case _:
+                pass

@@ -162,11 +162,12 @@ class LoopCutter:
                 inner = inner.loop(one.iter, one.lo, one.hi)
             return _wrapped(chain, self.block(chain[-1].body, inner))
         first, last = chosen[0], chosen[-1]
-        if self.distributes(chain[first:]):
-            parts = (_wrapped(chain, (inner,))[0] for inner in chain[-1].body)
-            return tuple(s for part in parts for s in self.nest(_loop(part), at))
         for one in chain[:first]:
             at = at.loop(one.iter, one.lo, one.hi)
+        if self.distributes(chain[first:]):
+            parts = [_wrapped(chain[first:], (inner,))[0] for inner in chain[-1].body]
+            made = tuple(stmt for part in parts for stmt in self.nest(_loop(part), at))
+            return _wrapped(chain[:first], made)
         band = chain[first : last + 1]
         end = last + 1
         while end < len(chain) and self.joins(chain[end], band):

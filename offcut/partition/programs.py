@@ -16,6 +16,7 @@ from offcut.core.program import For, Program, Stmt, Store, Tile, blocks
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
+from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import (
     Carried,
     LoopCut,
@@ -47,12 +48,14 @@ def cut_program(
 
     Raises PartitionError for what is not there, not legal, or not proved.
     """
+    users = users or Users.of(source)
+    check_marks(source, users.of_sizes)
     homes = {name: _loops_named(source, name) for name in wanted}
     names = Names(_names(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
     affine = all(one.sizes is not None for one in accesses_outside(source))
-    check_in_bounds(source if affine else separated.program, users or Users.of(source))
+    check_in_bounds(source if affine else separated.program, users)
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
@@ -70,15 +73,25 @@ def cut_program(
         made += cutter.made
         axes |= cutter.axes
         notes |= cutter.notes
+    reached = {axis for one in made for axis, _ in one.segments}
+    notes |= {
+        f"{name} is not cut: none of its iterations is left in a loop": None
+        for name, (iterator, _) in homes.items()
+        if iterator not in reached
+    }
     emitted = replace(source, body=body)
     certificate = Certificate(tuple(dict.fromkeys(_axis_theorems(axes))))
-    proved = check_equal(source, emitted, users=(users or Users.of(source)).of_sizes)
+    try:
+        proved = check_equal(source, emitted, users=users.of_sizes)
+    except PartitionError as refused:
+        tails = [cut.strategy.value for cut in wanted.values()]
+        raise not_equal(refused, list(wanted), tails) from None
     return Partition(
         source=source,
         pieces=tuple(_pieces(space, source, emitted, made)),
         loops=emitted,
         certificate=Certificate((*certificate.theorems, *proved)),
-        users=users or Users.of(source),
+        users=users,
         notes=tuple(notes),
     )
 

@@ -7,7 +7,7 @@ from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.partition.sides import Part, Sides, free_of, reads_of, timing
+from offcut.partition.sides import Part, Sides, free_of, reads_of, refused, timing
 from offcut.polyhedral import Map
 from offcut.polyhedral.flow import Statement, before, late
 
@@ -131,8 +131,12 @@ class Order:
                     continue
                 first = self.flows.access(one, a, x)
                 second = self.flows.access(other, b, y)
-                assert first is not None
-                assert second is not None
+                if first is None or second is None:
+                    raise refused(
+                        self.all.of,
+                        f"it changes the order of accesses to {a}, and an index of {a} is not "
+                        "quasi-affine, so any two of them may be one element",
+                    )
                 pairs = first.apply_range(second.reverse())
                 yield from (
                     (one.name, other.name, level)

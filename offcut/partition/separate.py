@@ -206,7 +206,7 @@ class _Separation:
             breaks = []
         if breaks:
             return self.cut_at(loop, breaks[0], at, limit)
-        if modulus := self.modulus(loop, asked):
+        if modulus := self.modulus(loop, asked, inner):
             made = self.strided(loop, modulus, at)
             if own * len(made) <= limit:
                 return self.block(made, at, limit)
@@ -246,16 +246,25 @@ class _Separation:
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
-    def modulus(self, loop: For, asked: Sequence[_Inside]) -> int:
-        """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none."""
+    def modulus(self, loop: For, asked: Sequence[_Inside], inner: Facts) -> int:
+        """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
+        remainders at the start of the loop are not known.
+        """
         for one in asked:
             for node in walk(one.atom):
                 match node:
-                    case Binary("%" | "//", inner, Const(value, _)) if loop.iter in variables(
-                        inner
+                    case Binary("%" | "//", dividend, Const(value, _)) if loop.iter in variables(
+                        dividend
                     ):
-                        if int(value) <= UNROLLED:
-                            return int(value)
+                        divisor = int(value)
+                        short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
+                        if divisor > UNROLLED or inner.holds(short):
+                            continue
+                        loops = ((loop.iter, loop.lo, loop.hi), *one.loops)
+                        if _remainder_is_known(dividend, divisor, loops):
+                            return divisor
+                        text = format_expr(one.atom)
+                        self.note(loop.iter, f"keeps {text}: where it starts, no remainder is known")
                     case _:
                         pass
         return 0
@@ -427,7 +436,7 @@ class _Separation:
 
     def joined(self, op: str, args: Sequence[Expr], at: Facts) -> Expr:
         """A conjunction or disjunction without what is decided."""
-        stops = op == "or"
+        stops, whole, known = op == "or", Logic(op, tuple(args)), at
         left: list[Expr] = []
         for arg in args:
             one = self.decided(arg, at)
@@ -439,6 +448,8 @@ class _Separation:
             at = at.where(Logic("not", (one,)) if stops else one)
         if not left:
             return Const(int(not stops), "bool")
+        if stops and not known.expresses(whole):
+            return whole  # what sets cannot say is compared as it stands
         return left[0] if len(left) == 1 else Logic(op, tuple(left))
 
     def note(self, loop: str, text: str) -> None:
@@ -474,6 +485,15 @@ def _starts(body: tuple[Stmt, ...]) -> dict[str, set[str]]:
 def _is_index(atom: Compare) -> bool:
     no_loads = not any(isinstance(node, Load) for node in walk(atom))
     return no_loads and dtype_of(atom.a) == "index"
+
+
+def _remainder_is_known(
+    dividend: Expr, divisor: int, loops: Sequence[tuple[str, Expr, Expr]]
+) -> bool:
+    """Whether ``dividend % divisor`` is a literal where all of `loops` start."""
+    for name, lo, _ in reversed(loops):
+        dividend = ix.simplify(substitute(dividend, {name: lo}))
+    return all(factor % divisor == 0 for _, factor in ix.linear(dividend).terms)
 
 
 def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:

@@ -31,13 +31,14 @@ class Strategy(Enum):
     """Always · full tiles without conditions · the rest runs one instance at a time."""
 
     MASK = "mask"
-    """The microkernel declares a predicate on the axis · one call for the rest · it costs a full tile."""
+    """Always; by a microkernel where it declares a predicate on the axis · one call for the rest ·
+    it costs a full tile."""
 
     PAD = "pad"
     """Always for sums (the term is masked to the neutral element) · one call · copies, a full tile's cost."""
 
     SHIFT = "shift"
-    """Repeating instances changes nothing (no `+=` across tiles, nothing in place) · one microkernel ·
+    """Repeating instances changes nothing (no `+=` across tiles, no `B[i] = 2*B[i]`) · one microkernel ·
     repeats up to a tile of work; an extent below the tile needs a version of its own."""
 
     LADDER = "ladder"

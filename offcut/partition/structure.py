@@ -74,7 +74,7 @@ def check_structure(source: Program, emitted: Program) -> None:
     if any(isinstance(stmt, Choose | Tile | Let) for stmt in statements(source.body)):
         raise NotStructural("a source that is cut already")
     space = Space(source.sizes, source.assumptions)
-    if accesses_outside(source):
+    if any(one.sizes is not None for one in accesses_outside(source)):
         raise NotStructural("accesses that may lie outside")
     walker = _SideBySide(space, source)
     try:
@@ -187,6 +187,9 @@ class _SideBySide:
                     return left
                 raise NotStructural(f"no {stmt.buffer} here")
             case If(condition, then, other):
+                asked = self.settled(condition, at)
+                if isinstance(asked, Const):
+                    return self.inline(then if asked.value else other, left, at)
                 for holds, branch in ((condition, then), (negated(condition), other)):
                     if at.expresses(condition) and at.where(negated(holds)).empty:
                         return self.inline(branch, left, at)
@@ -438,9 +441,10 @@ class _SideBySide:
         """Whether two expressions have one value wherever `at` holds."""
         if a == b:
             return True
+        a, b = self.settled(a, at), self.settled(b, at)
         for one, other, swap in ((a, b, False), (b, a, True)):
             cases = _cases(one)
-            if cases:
+            if cases and all(at.expresses(condition) for condition, _ in cases):
                 return all(
                     at.where(condition).empty
                     or (
@@ -449,8 +453,7 @@ class _SideBySide:
                         else self.alike(value, other, at.where(condition))
                     )
                     for condition, value in cases
-                    if at.expresses(condition)
-                ) and all(at.expresses(condition) for condition, _ in cases)
+                )
         if dtype_of(a) == "index" and dtype_of(b) == "index":
             return at.holds(Compare("==", a, b))
         if type(a) is not type(b) or _label(a) != _label(b):
@@ -459,6 +462,36 @@ class _SideBySide:
         return len(mine) == len(theirs) and all(
             self.alike(x, y, at) for x, y in zip(mine, theirs, strict=True)
         )
+
+    def settled(self, expr: Expr, at: Facts) -> Expr:
+        """`expr`, a condition or a choice by one, without the comparisons that `at` decides."""
+        match expr:
+            case Compare() if at.expresses(expr):
+                answer = at.decide(expr)
+                return expr if answer is None else Const(int(answer), "bool")
+            case Logic("not", (arg,)):
+                inner = self.settled(arg, at)
+                if isinstance(inner, Const):
+                    return Const(int(not inner.value), "bool")
+                return Logic("not", (inner,))
+            case Logic(op, args):
+                left: dict[Expr, None] = {}
+                for arg in args:
+                    one = self.settled(arg, at)
+                    if not isinstance(one, Const):
+                        left[one] = None
+                    elif bool(one.value) == (op == "or"):
+                        return one
+                if not left:
+                    return Const(int(op == "and"), "bool")
+                return next(iter(left)) if len(left) == 1 else Logic(op, tuple(left))
+            case Select(condition, then, other):
+                asked = self.settled(condition, at)
+                if isinstance(asked, Const):
+                    return self.settled(then if asked.value else other, at)
+                return Select(asked, then, other)
+            case _:
+                return expr
 
     def idle(self, body: Sequence[Stmt], at: Facts) -> bool:
         """Whether `body` changes nothing wherever `at` holds."""

@@ -39,6 +39,13 @@ class Space:
     assumptions: tuple[Expr, ...] = ()
     _names: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sizes, self.assumptions))
+
     def __post_init__(self) -> None:
         names = {size.name: f"p{k}" for k, size in enumerate(self.sizes)}
         object.__setattr__(self, "_names", names)

@@ -1,4 +1,9 @@
-"""What is known at a place in a loop program, and what follows from it, for all sizes."""
+"""What is known at a place in a loop program, and what follows from it, for all sizes.
+
+A question concerns only the conditions that share names with it, directly or by others: what is
+known falls into *parts* that share none, and isl sees one part at a time. Answers are kept by the
+conditions of their part, so that the rows of a border are asked once, whatever the columns.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,9 @@ from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.witness import smallest
 
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+_KEPT = 1 << 14  # answers
+
+_Part = tuple[tuple[str, ...], tuple[Expr, ...]]  # iterators, conditions
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,6 @@ class Facts:
     space: Space
     names: tuple[str, ...] = ()
     conditions: tuple[Expr, ...] = ()
-    _outer: Facts | None = field(default=None, repr=False, compare=False)
     _kept: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def loop(self, name: str, lo: Expr, hi: Expr) -> Facts:
@@ -35,8 +42,8 @@ class Facts:
         found = self._kept.get((name, lo, hi))
         if found is None:
             bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
-            names, known = (*self.names, name), (*self.conditions, *bounds)
-            found = self._kept[name, lo, hi] = Facts(self.space, names, known, self)
+            found = Facts(self.space, (*self.names, name), (*self.conditions, *bounds))
+            self._kept[name, lo, hi] = found
         assert isinstance(found, Facts)
         return found
 
@@ -44,8 +51,8 @@ class Facts:
         """Where `condition` holds too."""
         found = self._kept.get(condition)
         if found is None:
-            known = (*self.conditions, condition)
-            found = self._kept[condition] = Facts(self.space, self.names, known, self)
+            found = Facts(self.space, self.names, (*self.conditions, condition))
+            self._kept[condition] = found
         assert isinstance(found, Facts)
         return found
 
@@ -54,31 +61,47 @@ class Facts:
         kept = tuple(c for c in self.conditions if name not in variables(c))
         return Facts(self.space, tuple(n for n in self.names if n != name), kept)
 
-    @cached_property
-    def _set(self) -> isl.Set:
-        if self._outer is None:
-            known = _box(self.space, len(self.names))
-            new = self.conditions
-        else:
-            known = self._outer._set
-            new = self.conditions[len(self._outer.conditions) :]
-            if len(self.names) > len(self._outer.names):
-                known = known.add_dims(isl.dim_type.set, 1)
-        for condition in new:
-            text = self.space.condition(condition, coordinates(self.names))
-            if text is not None:
-                known = known & _half(self.space, len(self.names), text)
-        return known
-
     @property
     def known(self) -> frozenset[str]:
         """The names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 
     @cached_property
+    def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
+        """The conditions in groups that share no name, each with all its names."""
+        groups: list[tuple[set[str], list[int]]] = []
+        for position, condition in enumerate(self.conditions):
+            mine = (set(variables(condition)), [position])
+            apart = []
+            for group in groups:
+                if group[0] & mine[0]:
+                    mine = (mine[0] | group[0], mine[1] + group[1])
+                else:
+                    apart.append(group)
+            groups = [*apart, mine]
+        return tuple((frozenset(names), self._part(names, where)) for names, where in groups)
+
+    def _part(self, names: set[str], where: list[int]) -> _Part:
+        conditions = dict.fromkeys(self.conditions[position] for position in sorted(where))
+        return tuple(n for n in self.names if n in names), tuple(conditions)
+
+    def _about(self, condition: Expr) -> _Part:
+        """The part of what is known that shares names with `condition`."""
+        mine = variables(condition)
+        names: set[str] = set(mine)
+        conditions: list[Expr] = []
+        for others, part in self._parts:
+            if others & mine:
+                names |= others
+                conditions += part[1]
+        return tuple(n for n in self.names if n in names), tuple(conditions)
+
+    @cached_property
     def empty(self) -> bool:
         """Whether nothing runs here, at any size."""
-        return bool(self._set.is_empty())
+        parts = (part for _, part in self._parts)
+        nothing = any(_known(self.space, *part).is_empty() for part in parts)
+        return nothing or bool(self.space.context.is_empty())
 
     def expresses(self, condition: Expr) -> bool:
         """Whether sets can say `condition`."""
@@ -86,28 +109,18 @@ class Facts:
 
     def holds(self, condition: Expr) -> bool:
         """Whether `condition` holds wherever something runs, at all sizes."""
-        key = "holds", condition
-        if key not in self._kept:
-            self._kept[key] = self._holds(condition)
-        return bool(self._kept[key])
-
-    def _holds(self, condition: Expr) -> bool:
         if isinstance(condition, Const):
             return bool(condition.value)
-        negated: Expr = Logic("not", (condition,))
-        if isinstance(condition, Compare):
-            negated = Compare(_OPPOSITE[condition.op], condition.a, condition.b)
-        text = self.space.condition(negated, coordinates(self.names))
-        if text is None:
-            return False
-        return bool(self._set.is_disjoint(_half(self.space, len(self.names), text)))
+        key = "holds", condition
+        if key not in self._kept:
+            self._kept[key] = _holds(self.space, self._about(condition), condition)
+        return bool(self._kept[key])
 
     def witness(self, condition: Expr) -> str | None:
         """The smallest sizes and iterators at which `condition` holds; None where it never does."""
-        text = self.space.condition(condition, coordinates(self.names))
-        if text is None:
+        if not self.expresses(condition):
             return None
-        found = smallest(self._set & _half(self.space, len(self.names), text))
+        found = smallest(_known(self.space, self.names, (*self.conditions, condition)))
         if found is None:
             return None
         names = [*(size.name for size in self.space.sizes), *self.names]
@@ -137,13 +150,29 @@ class Facts:
         return made
 
 
-@lru_cache(maxsize=256)
-def _box(space: Space, rank: int) -> Set:
-    return space.set([""] * rank, ())
+@lru_cache(maxsize=_KEPT)
+def _holds(space: Space, part: _Part, condition: Expr) -> bool:
+    negated: Expr = Logic("not", (condition,))
+    if isinstance(condition, Compare):
+        negated = Compare(_OPPOSITE[condition.op], condition.a, condition.b)
+    text = space.condition(negated, coordinates(part[0]))
+    if text is None:
+        return False
+    return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))
 
 
-@lru_cache(maxsize=4096)
-def _half(space: Space, rank: int, condition: str) -> Set:
+@lru_cache(maxsize=_KEPT)
+def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -> Set:
+    """Where all conditions hold that sets can say, within the facts of the sizes."""
+    if not conditions:
+        return space.set([""] * len(names), ())
+    known = _known(space, names, conditions[:-1])
+    text = space.condition(conditions[-1], coordinates(names))
+    return known if text is None else known & _half(space, len(names), text)
+
+
+@lru_cache(maxsize=_KEPT)
+def _half(space: Space, rank: int, condition: str) -> isl.Set:
     """Where one condition holds, whatever the facts."""
     xs = ", ".join(f"x{k}" for k in range(rank))
     return Set(f"{space.parameters}{{ [{xs}] : {condition} }}")

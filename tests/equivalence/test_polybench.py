@@ -34,7 +34,6 @@ def sizes_of(program: oc.Program, sizes: Sizes) -> dict[str, int]:
     return {size.name: sizes[size.name] for size in program.sizes if size.name in sizes}
 
 
-REFUSED_BY_MISTAKE = {("adi", "j")}
 AT = [(name, sizes) for name, kernel in KERNELS.items() for sizes in kernel.sizes]
 CUTS = [
     pytest.param(name, {loop: TILE}, tail, marks=() if tail == "cut" else pytest.mark.slow)
@@ -89,13 +88,8 @@ def test_the_front_end_describes_the_same(name: str, sizes: Sizes) -> None:
 
 
 @pytest.mark.parametrize(("name", "tile", "tail"), CUTS, ids=str)
-def test_a_legal_cut_computes_the_same(
-    name: str, tile: dict[str, int], tail: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_legal_cut_computes_the_same(name: str, tile: dict[str, int], tail: str) -> None:
     kernel = KERNELS[name]
-    if (name, *tile) in REFUSED_BY_MISTAKE:
-        reason = "two statements of one text are taken for each other"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     cut = oc.partition(kernel.program(), tile=tile, tail=tail)
     assert cut.prove()
     assert oc.parse(str(cut)) == cut.loops

@@ -18,20 +18,14 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu.accesses import is_one_element, own_expressions
+from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import STORED, item_bytes
+from offcut.backends.cpu.extents import as_loops, unlimited
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.row_blocks import lower_by_blocks
-from offcut.backends.cpu.vectors import (
-    TILE_SCRATCH,
-    Lanes,
-    Memory,
-    Vectors,
-    as_loops,
-    is_one_element,
-    own_expressions,
-    unlimited,
-)
+from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.inside import STATUS
 from offcut.backends.signature import crossing
 from offcut.core import index as ix

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import STORED, item_bytes
-from offcut.backends.cpu.vectors import TILE_SCRATCH, Lanes, Memory, Vectors, limits
+from offcut.backends.cpu.extents import limits
+from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.microkernel import Microkernel

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
+from offcut.backends.cpu.accesses import begins_with_store, own_expressions
+from offcut.backends.cpu.extents import at_most
 from offcut.backends.cpu.isa import Isa
-from offcut.backends.cpu.vectors import at_most, begins_with_store, own_expressions
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
 from offcut.core.computation import Names

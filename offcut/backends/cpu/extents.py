@@ -1,0 +1,71 @@
+"""What the form of a tile tells: its instances as loops, its extents, the conditions that limit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, variables, walk
+from offcut.core.program import For, If, Stmt, Tile
+
+
+def as_loops(tile: Tile) -> tuple[Stmt, ...]:
+    """The instances of a tile one after the other."""
+    body = tile.body if tile.where is None else (If(tile.where, tile.body),)
+    for axis in reversed(tile.axes):
+        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
+    return body
+
+
+def limits(tile: Tile, axis: str) -> Iterator[Expr]:
+    """The `hi` of every condition ``axis < hi`` of a tile, equal for all its instances."""
+    for condition in _conditions(tile.where):
+        if isinstance(condition, Compare) and _limited(tile, condition) == axis:
+            yield condition.b
+
+
+def unlimited(tile: Tile) -> tuple[Expr, ...]:
+    """The conditions of a tile that are no `limits` of an axis."""
+    return tuple(c for c in _conditions(tile.where) if _limited(tile, c) is None)
+
+
+def at_most(extent: Expr) -> int | None:
+    """A literal that an index expression does not exceed, as its form shows; None where it shows none."""
+    form = ix.linear(extent)
+    if not form.terms:
+        return form.const
+    found = []
+    for atom, factor in form.terms:
+        match atom, factor:
+            case (Binary("min", a, b), 1) | (Binary("max", a, b), -1):
+                rest = ix.sub(extent, atom) if factor == 1 else ix.add(extent, atom)
+                for side in (a, b):
+                    found.append(at_most(ix.add(rest, side) if factor == 1 else ix.sub(rest, side)))
+    return min((value for value in found if value is not None), default=None)
+
+
+def multiple_of(expr: Expr) -> int:
+    """A number that divides an index expression, from its form; 0 for 0."""
+    form = ix.linear(expr)
+    return gcd(form.const, *(factor for _, factor in form.terms))
+
+
+def _limited(tile: Tile, condition: Expr) -> str | None:
+    axes = {axis.iter for axis in tile.axes}
+    match condition:
+        case Compare("<", Var(name), hi) if name in axes and not variables(hi) & axes:
+            plain = not any(isinstance(node, Load) for node in walk(hi))
+            return name if plain else None
+    return None
+
+
+def _conditions(where: Expr | None) -> Iterator[Expr]:
+    match where:
+        case None:
+            return
+        case Logic("and", args):
+            for arg in args:
+                yield from _conditions(arg)
+        case _:
+            yield where

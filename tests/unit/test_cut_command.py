@@ -1,0 +1,131 @@
+"""Programs in files: `offcut cut` prints what `partition` makes, `offcut check` compares two of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import offcut as oc
+from offcut.cli import app
+
+GEMM = """\
+program gemm
+size n in 0:100
+size m in 0:100
+size K in 0:100
+input A: float32[n, K]
+input B: float32[K, m]
+output C: float32[n, m]
+for i in 0:n
+  for j in 0:m
+    C[i, j] = 0.0
+    for k in 0:K
+      C[i, j] += A[i, k] * B[k, j]
+"""
+run = CliRunner().invoke
+
+
+@pytest.fixture
+def gemm(tmp_path: Path) -> Path:
+    path = tmp_path / "gemm.offcut"
+    path.write_text(GEMM, encoding="utf-8")
+    return path
+
+
+def test_cut_prints_what_partition_makes(gemm: Path) -> None:
+    done = run(app, ["cut", str(gemm), "--tile", "i=8,4", "--tile", "j=8", "--tail", "mask"])
+    wanted = oc.partition(oc.parse(GEMM), tile={"i": (8, 4), "j": 8}, tail="mask")
+    assert done.exit_code == 0
+    assert done.stdout == f"{wanted}\n"
+
+
+def test_cut_explains_and_draws(gemm: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    png = tmp_path / "cut.png"
+    asked = ["--tile", "i=4", "--tile", "j=8", "--tail", "i=balance", "--explain"]
+    at = [word for size in ("n=13", "m=20", "K=3") for word in ("--at", size)]
+    done = run(app, ["cut", str(gemm), *asked, "--png", str(png), *at])
+    assert done.exit_code == 0
+    assert "i, j cut into" in done.stderr
+    assert png.stat().st_size > 1000
+
+
+def test_check_accepts_a_cut_and_refuses_a_mutant(gemm: Path, tmp_path: Path) -> None:
+    cut = run(app, ["cut", str(gemm), "--tile", "i=4", "--tail", "cut"]).stdout
+    emitted = tmp_path / "cut.offcut"
+    emitted.write_text(cut, encoding="utf-8")
+    accepted = run(app, ["check", str(gemm), str(emitted)])
+    assert accepted.exit_code == 0
+    assert "every result is left by the source's last write" in accepted.stdout
+    emitted.write_text(cut.replace("0:n//4", "0:n//4 - 1"), encoding="utf-8")
+    refused = run(app, ["check", str(gemm), str(emitted)])
+    assert refused.exit_code == 2
+    assert (
+        refused.stderr
+        == """\
+prove: the emitted program does not compute what the source does
+  at       gemm
+  because  with n = 4, m = 1, K = 0, C[0, 0] has no value: C[0, 0] = 0.0 (i = 0, j = 0) is not run
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            ["--tile", "i"],
+            """\
+cut: cannot read --tile i
+  because  it is no name=value
+  help     --tile i=14
+  help     --tile i=64,16
+  help     --tail i=balance
+  help     --at n=29
+""",
+        ),
+        (
+            ["--tile", "i=x"],
+            """\
+cut: cannot read --tile i=x
+  because  'x' is not a whole number
+""",
+        ),
+        (
+            ["--tile", "i=4", "--tail", "mask", "--tail", "cut"],
+            """\
+cut: cannot take 2 strategies for all loops
+  at       --tail mask --tail cut
+  because  one is for all that are not named
+  help     --tail mask --tail i=balance
+""",
+        ),
+        (
+            ["--tile", "z=4"],
+            """\
+partition: cannot find the axis 'z'
+  because  no axis has that name
+  help     C.i, C.j, C.k
+""",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str) -> None:
+    done = run(app, ["cut", str(gemm), *asked])
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    done = run(app, ["cut", str(tmp_path / "none")])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("cut: cannot read ")
+    assert "because  No such file or directory" in done.stderr
+
+
+def test_only_programs_are_compared() -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.prove_equal(oc.parse(GEMM), GEMM)  # type: ignore[arg-type]
+    assert str(refused.value).startswith("prove_equal: cannot compare 'program gemm")
+    assert oc.prove_equal(oc.parse(GEMM), oc.parse(GEMM)).theorems
