@@ -70,7 +70,7 @@ class Plan:
                 because="it runs as loops, without pieces",
                 help=("oc.partition(program, tile={…}).plot()",),
             )
-        return self.partition.plot(path, **self.sizes)
+        return self.partition.plot(path, axes=None, **self.sizes)
 
     @property
     def seconds(self) -> float:

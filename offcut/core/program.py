@@ -266,6 +266,28 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from walk(block)
 
 
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions of one statement, not of those inside it."""
+    match stmt:
+        case For(_, lo, hi):
+            return lo, hi
+        case If(condition):
+            return (condition,)
+        case Let(_, _, _, value):
+            return (value,)
+        case Tile(axes, _, where):
+            bounds = tuple(part for axis in axes for part in (axis.start, axis.extent))
+            return bounds if where is None else (*bounds, where)
+        case Alloc(_, axes):
+            return tuple(part for axis in axes for part in axis)
+        case Store(_, index, value):
+            return (*index, value)
+        case Choose(options):
+            return tuple(option.cost for option in options)
+        case _:
+            assert_never(stmt)
+
+
 def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
 

@@ -312,9 +312,11 @@ class _Band:
         extent = ix.sub(hi, lo)
         self.check(loop, step, lo, hi, at)
         sequential = loop.iter in self.cutter.carried.sequential
-        self.cutter.axes[step.strategy, step.tile, sequential] = None
+        # In tiles of one iteration, every strategy is the loop itself.
+        strategy = Strategy.CUT if step.tile == 1 else step.strategy
+        self.cutter.axes[strategy, step.tile, sequential] = None
         body: tuple[Stmt, ...] = ()
-        for one in segments(step.strategy, extent, step.tile):
+        for one in segments(strategy, extent, step.tile):
             when = None if one.when is None else _undecided(one.when, at)
             if when == Const(0, "bool"):
                 continue
@@ -330,7 +332,7 @@ class _Band:
                 mine = _Range(start, hi_here, (start, height), where, segment)
                 return self.level(rest, {**ranges, step.loop: mine}, here)
 
-            if sequential and segment.heights == (1, 1) and segment.guarded is None:
+            if sequential and segment.heights == (1, 1) and not (segment.guarded or segment.lets):
                 # Instances that keep their order are one loop, not a tile each.
                 own = (ix.add(lo, segment.owned[0]), ix.add(lo, segment.owned[1]))
                 mine = _Range(*own, (own[0], ix.sub(own[1], own[0])), None, segment)

@@ -337,14 +337,21 @@ class Partition:
 
         return explain(self)
 
-    def plot(self, path: str | Path | None = None, **sizes: int) -> Any:
-        """Draw the tiles of the first two cut axes at these sizes; needs the extra ``plot``.
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        axes: tuple[str, str] | None = None,
+        **sizes: int,
+    ) -> Any:
+        """Draw the tiles at these sizes; needs the extra ``plot``.
 
         path   where to write a picture; None: only the figure is returned
+        axes   the two that make the plane; None: the first two that are cut
         """
         from offcut.partition.plot import plot
 
-        return plot(self, path, sizes)
+        return plot(self, path, sizes, axes)
 
     def __str__(self) -> str:
         return str(self.loops)

@@ -30,7 +30,7 @@ from offcut.partition.pieces import LoopPiece, Partition, Users
 from offcut.partition.prove import Certificate, Theorem, check_axis
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.strategies import SEQUENCES, Strategy
-from offcut.polyhedral import Facts, Space, accesses_outside, dependences
+from offcut.polyhedral import Facts, Space, accesses_outside, check_program_fits, dependences
 
 
 def cut_program(
@@ -50,6 +50,7 @@ def cut_program(
     """
     users = users or Users.of(source)
     check_marks(source, users.of_sizes)
+    check_program_fits(source)
     homes = {name: _loops_named(source, name) for name in wanted}
     names = Names(_names(source))
     space = Space(source.sizes, source.assumptions)
@@ -90,10 +91,14 @@ def cut_program(
         source=source,
         pieces=tuple(_pieces(space, source, emitted, made)),
         loops=emitted,
-        certificate=Certificate((*certificate.theorems, *proved)),
+        certificate=Certificate((*certificate.theorems, _fits(source), *proved)),
         users=users,
         notes=tuple(notes),
     )
+
+
+def _fits(source: Program) -> Theorem:
+    return Theorem("int64", "index arithmetic stays within 2^62", source.name)
 
 
 def check_in_bounds(program: Program, users: Users) -> None:

@@ -63,6 +63,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    expressions,
     substituted,
 )
 from offcut.core.program import walk as statements
@@ -264,7 +265,9 @@ class _Separation:
                         if _remainder_is_known(dividend, divisor, loops):
                             return divisor
                         text = format_expr(one.atom)
-                        self.note(loop.iter, f"keeps {text}: where it starts, no remainder is known")
+                        self.note(
+                            loop.iter, f"keeps {text}: where it starts, no remainder is known"
+                        )
                     case _:
                         pass
         return 0
@@ -315,7 +318,7 @@ class _Separation:
             and dtype_of(node) == "index"
             and not any(isinstance(side, Const) for side in (node.a, node.b))
             for stmt in statements(loop.body)
-            for expr in _expressions(stmt)
+            for expr in expressions(stmt)
             for node in walk(expr)
         )
         if not multiplied:
@@ -514,32 +517,10 @@ def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
             return stmt
 
 
-def _expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions of one statement, not of those inside it."""
-    match stmt:
-        case For(_, lo, hi):
-            return lo, hi
-        case If(condition):
-            return (condition,)
-        case Let(_, _, _, value):
-            return (value,)
-        case Tile(axes, _, where):
-            bounds = tuple(part for axis in axes for part in (axis.start, axis.extent))
-            return bounds if where is None else (*bounds, where)
-        case Alloc(_, axes):
-            return tuple(part for axis in axes for part in axis)
-        case Store(_, index, value):
-            return (*index, value)
-        case Choose(options):
-            return tuple(option.cost for option in options)
-        case _:
-            assert_never(stmt)
-
-
 def _atoms(body: Sequence[Stmt], at: _Inside) -> Iterator[_Inside]:
     """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around."""
     for stmt in body:
-        for expr in _expressions(stmt):
+        for expr in expressions(stmt):
             yield from _compared(expr, at)
         match stmt:
             case For(name, lo, hi, inner):

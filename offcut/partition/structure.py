@@ -53,6 +53,7 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
+    mapped,
     substituted,
 )
 from offcut.core.program import walk as statements
@@ -60,6 +61,8 @@ from offcut.partition.conditions import conjuncts, negated
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
 from offcut.polyhedral import Facts, Space, accesses_outside, dependences
+
+_MOST_STEPS = 8
 
 
 class NotStructural(Exception):
@@ -106,6 +109,7 @@ class _Place:
 
     path   loops over tiles, bounded values, and conditions, outermost first
     axes   (coordinate, first, one past the last)
+    checked  whether its body is known to be that of the source
     """
 
     path: tuple[For | Let | Expr, ...]
@@ -114,6 +118,7 @@ class _Place:
     body: tuple[Stmt, ...]
     form: Form
     together: bool
+    checked: bool = False
 
     @property
     def leaf(self) -> Leaf:
@@ -152,6 +157,40 @@ class _Place:
         for condition in self.where:
             at = at.where(fixed(condition))
         return at
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How a loop of the source may be run several coordinates at a time, by `emitted`."""
+
+    loop: For
+    emitted: Sequence[Stmt]
+    at: Facts
+
+    def counts(self) -> tuple[int, ...]:
+        """The divisors that the body of the loop mentions."""
+        found: dict[int, None] = {}
+
+        def note(expr: Expr) -> Expr:
+            for node in walk(expr):
+                if isinstance(node, Binary) and node.op in ("//", "%"):
+                    divisor = ix.literal(node.b)
+                    if divisor is not None and 1 < divisor <= _MOST_STEPS:
+                        found[divisor] = None
+            return expr
+
+        for stmt in self.loop.body:
+            mapped(stmt, note)
+        return tuple(found)
+
+    def starts(self, stepped: For, count: int) -> tuple[Expr, ...]:
+        """Where `stepped` may start: with the loop, after another part of it, or before one."""
+        found: dict[Expr, None] = {self.loop.lo: None}
+        length = ix.mul(count, stepped.hi)
+        for stmt in statements(tuple(self.emitted)):
+            if isinstance(stmt, For) and stmt.iter == self.loop.iter:
+                found |= {ix.sub(stmt.lo, length): None, stmt.hi: None}
+        return tuple(found)
 
 
 class _SideBySide:
@@ -218,7 +257,8 @@ class _SideBySide:
         mine: list[Stmt] = []
         while len(mine) < len(left):
             one = left[len(mine)]
-            if not (_written((one,)) <= written and stmt.iter in _bound(one)):
+            runs_it = stmt.iter in _bound(one) or self.steps_in(one)
+            if not (_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
         follows = after[0] if after else None
@@ -236,7 +276,8 @@ class _SideBySide:
         while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
             chain.append(chain[-1].body[0])
         names = [one.iter for one in chain]
-        places = [place for one in mine for place in self.places(one, (), (), names)]
+        steps = _Steps(stmt, mine, at)
+        places = [place for one in mine for place in self.places(one, (), steps, names)]
         bound = {frozenset(name for name, _, _ in place.axes) for place in places}
         if len(bound) != 1:
             raise NotStructural("nests over different coordinates")
@@ -253,7 +294,7 @@ class _SideBySide:
         self,
         stmt: Stmt,
         path: tuple[For | Let | Expr, ...],
-        axes: tuple[tuple[str, Expr, Expr], ...],
+        steps: _Steps,
         names: Sequence[str],
     ) -> Iterator[_Place]:
         """The nodes that bind the first of `names`, and more of them where one tile does."""
@@ -262,18 +303,20 @@ class _SideBySide:
                 yield _Place(
                     path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False
                 )
+            case For() if stmt.iter not in self.iterators and names[0] not in _bound(stmt):
+                yield self.stepped(stmt, path, steps)
             case For() if stmt.iter not in self.iterators:
                 for inner in stmt.body:
-                    yield from self.places(inner, (*path, stmt), axes, names)
+                    yield from self.places(inner, (*path, stmt), steps, names)
             case Let():
                 for inner in stmt.body:
-                    yield from self.places(inner, (*path, stmt), axes, names)
+                    yield from self.places(inner, (*path, stmt), steps, names)
             case If(condition, then, other):
                 for inner in then:
-                    yield from self.places(inner, (*path, *conjuncts(condition)), axes, names)
+                    yield from self.places(inner, (*path, *conjuncts(condition)), steps, names)
                 for inner in other:
                     yield from self.places(
-                        inner, (*path, *conjuncts(condition, False)), axes, names
+                        inner, (*path, *conjuncts(condition, False)), steps, names
                     )
             case Tile():
                 bounds = tuple((a.iter, a.start, ix.add(a.start, a.extent)) for a in stmt.axes)
@@ -281,6 +324,31 @@ class _SideBySide:
                 yield _Place(path, bounds, where, stmt.body, stmt.form, True)
             case _:
                 raise NotStructural("a statement among the tiles of a loop")
+
+    def steps_in(self, stmt: Stmt) -> bool:
+        """Whether `stmt` holds a loop that the source has not."""
+        return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
+
+    def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: _Steps) -> _Place:
+        """A loop that runs several coordinates in each iteration, one after the other in its text."""
+        loop = steps.loop
+        for count in steps.counts():
+            for start in steps.starts(stmt, count):
+                first = ix.add(start, ix.mul(count, Var(stmt.iter)))
+                axes = ((loop.iter, first, ix.add(first, count)),)
+                place = _Place((*path, stmt), axes, (), stmt.body, Form.FULL, False, True)
+                at = self.within(place, (loop,), steps.at, {})
+                at = at.where(Compare("<=", loop.lo, first))
+                at = at.where(Compare("<=", ix.add(first, count), loop.hi))
+                bodies = (
+                    substituted(loop.body, {loop.iter: ix.add(first, k)}) for k in range(count)
+                )
+                try:
+                    self.block([one for body in bodies for one in body], stmt.body, at)
+                    return place
+                except NotStructural:
+                    continue
+        raise NotStructural(f"no steps along {loop.iter}")
 
     def line(self, loop: For, places: Sequence[_Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
@@ -376,13 +444,16 @@ class _SideBySide:
 
     def inner(self, place: _Place, chain: Sequence[For], at: Facts) -> None:
         """The body of a place against that of the loops: at once, else for each bounded value."""
+        if place.checked:
+            return
+        inside = self.within(place, chain, at, {})
         pinned: dict[str, Expr] = {
-            name: first for name, first, end in place.axes if _is_one(first, end)
+            name: first for name, first, end in place.axes if _is_one(name, first, end, inside)
         }
         body = substituted(chain[-1].body, pinned) if pinned else chain[-1].body
-        inside = substituted(place.body, pinned) if pinned else place.body
+        found = substituted(place.body, pinned) if pinned else place.body
         try:
-            self.block(body, inside, self.within(place, chain, at, {}))
+            self.block(body, found, inside)
             return
         except NotStructural:
             if not place.lets:
@@ -391,7 +462,7 @@ class _SideBySide:
             values: dict[str, Expr] = {
                 let.name: ix.const(q) for let, q in zip(place.lets, literals, strict=True)
             }
-            self.block(body, substituted(inside, values), self.within(place, chain, at, values))
+            self.block(body, substituted(found, values), self.within(place, chain, at, values))
 
     def within(
         self, place: _Place, chain: Sequence[For], at: Facts, values: Mapping[str, Expr]
@@ -531,9 +602,11 @@ class _SideBySide:
                 return False
 
 
-def _is_one(first: Expr, end: Expr) -> bool:
-    """Whether a range is one literal number."""
-    return ix.literal(first) is not None and ix.sub(end, first) == ix.const(1)
+def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
+    """Whether a range is one literal number, or nothing."""
+    if ix.literal(first) is None:
+        return False
+    return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
 
 
 def _equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:

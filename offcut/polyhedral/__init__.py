@@ -12,7 +12,7 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.bounds import Outside, accesses_outside
+from offcut.polyhedral.bounds import Outside, accesses_outside, check_program_fits
 from offcut.polyhedral.dependences import Dependence, Statement, carried_by, dependences, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import (
@@ -45,6 +45,7 @@ __all__ = [
     "check_fits",
     "check_in_bounds",
     "check_parallel",
+    "check_program_fits",
     "coefficient",
     "dependences",
     "over_points",

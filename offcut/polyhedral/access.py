@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ import islpy as isl
 from offcut.core.computation import Computation, Stage
 from offcut.core.expr import (
     Binary,
+    Cast,
     Const,
     Expr,
     Load,
@@ -192,36 +193,39 @@ def check_fits(computation: Computation, stage: Stage) -> None:
     """
     ranges = {size.name: (size.min, size.max) for size in computation.sizes}
     for axis in (*stage.axes, *stage.reduce_axes):
-        low, high = _interval(axis.extent, ranges, stage)
+        low, high = interval(axis.extent, ranges, stage.label)
         ranges[axis.name] = (min(0, low), max(0, high - 1))
     for node in walk(stage.value):
         if dtype_of(node) == "index":
-            _interval(node, ranges, stage)
+            interval(node, ranges, stage.label)
 
 
-def _interval(expr: Expr, ranges: dict[str, tuple[int, int]], stage: Stage) -> tuple[int, int]:
-    """Bounds of an index expression."""
+def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]], at: str) -> tuple[int, int]:
+    """Bounds of an index expression over the ranges of its names; refused where int64 may not hold it."""
     match expr:
         case Const(value, _):
             low = high = int(value)
         case Var(name):
             low, high = ranges[name]
+        case Cast(a, _):
+            high = 2**31 if dtype_of(a) != "int64" else INDEX_LIMIT // 2
+            low = -high
         case Binary(op, a, b):
-            x, y = _interval(a, ranges, stage), _interval(b, ranges, stage)
+            x, y = interval(a, ranges, at), interval(b, ranges, at)
             if op == "%":
                 low, high = 0, y[1]
             else:
                 ends = [_APPLY[op](p, q) for p in x for q in y]
                 low, high = min(ends), max(ends)
         case _:
-            below = [_interval(child, ranges, stage) for child in children(expr)]
+            below = [interval(child, ranges, at) for child in children(expr)]
             high = max((max(abs(low), abs(high)) for low, high in below), default=0)
             low = -high
     if max(abs(low), abs(high)) > INDEX_LIMIT:
         raise PartitionError(
             "represent",
             f"cannot compute {format_expr(expr)} in int64",
-            at=stage.label,
+            at=at,
             because=f"it reaches {high if high > INDEX_LIMIT else low}, past 2**62",
             help=("give the sizes a smaller max", "use smaller factors"),
         )

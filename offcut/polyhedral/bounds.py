@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from offcut.core.expr import Expr, Load, loads
-from offcut.core.printer import format_expr
-from offcut.core.program import Program
+from offcut.core.expr import Cast, Expr, Load, children, dtype_of, loads
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import For, Let, Program, Stmt, Tile, blocks, expressions
+from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.witness import smallest
@@ -90,3 +91,53 @@ def _outside(
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     found = smallest(broken)
     return None if found is None else Outside(one, access, *found)
+
+
+def check_program_fits(program: Program) -> None:
+    """Refuse `program` unless all its index arithmetic stays within 2^62, for all sizes.
+
+    Theorem: the interval of every index expression, over the facts of the sizes and the bounds of
+    the loops around it, lies in ``[-2^62, 2^62]``; so int64 computes what isl decided over the
+    integers.
+    """
+    ranges = {size.name: (size.min, size.max) for size in program.sizes}
+    for buffer in program.buffers:
+        for extent in buffer.shape:
+            interval(extent, ranges, buffer.name)
+    for stmt in program.body:
+        _check_fits(stmt, ranges)
+
+
+def _check_fits(stmt: Stmt, ranges: Mapping[str, tuple[int, int]]) -> None:
+    at = format_stmt(stmt).partition("\n")[0]
+    inner = dict(ranges)
+    if isinstance(stmt, Tile):
+        for axis in stmt.axes:
+            start, extent = interval(axis.start, ranges, at), interval(axis.extent, ranges, at)
+            inner[axis.iter] = _range(start[0], start[1] + extent[1])
+    for expr in expressions(stmt):
+        for part in _indices(expr):
+            interval(part, inner, at)
+    match stmt:
+        case For(name, lo, hi):
+            inner[name] = _range(interval(lo, ranges, at)[0], interval(hi, ranges, at)[1])
+        case Let(name, lo, hi):
+            inner[name] = _range(lo, hi)
+        case _:
+            pass
+    for block in blocks(stmt):
+        for inside in block:
+            _check_fits(inside, inner)
+
+
+def _range(low: int, end: int) -> tuple[int, int]:
+    return low, max(low, end - 1)
+
+
+def _indices(expr: Expr) -> Iterator[Expr]:
+    """The index expressions in `expr` that lie in no other."""
+    if dtype_of(expr) == "index":
+        yield expr
+    for child in children(expr):
+        if dtype_of(expr) != "index" or isinstance(expr, Cast):
+            yield from _indices(child)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 import islpy as isl
@@ -138,7 +138,8 @@ def dependences(program: Program) -> Iterator[Dependence]:
             kind = "output" if a_writes and b_writes else "flow" if a_writes else "anti"
             reduction = a.accumulates and b.accumulates and one.store == other.store
             for level, path in _common(one, other):
-                carried = same & _carried(space, one, other, level)
+                ranks = len(one.loops), len(other.loops)
+                carried = same & _carried(space.parameters, ranks, level)
                 if not carried.is_empty():
                     yield Dependence(kind, one, other, path, reduction, carried)
 
@@ -209,11 +210,12 @@ def _relation(
     return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
 
 
-def _carried(space: Space, one: Statement, other: Statement, level: int) -> isl.Map:
-    """Pairs that agree on the loops before `level`, the first one earlier on it."""
-    first = [f"a{k}" for k in range(len(one.loops))]
-    second = [f"b{k}" for k in range(len(other.loops))]
+@lru_cache(256)
+def _carried(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
+    """Pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
+    first = [f"a{k}" for k in range(ranks[0])]
+    second = [f"b{k}" for k in range(ranks[1])]
     equal = [f"a{k} = b{k}" for k in range(level)]
     order = " and ".join([*equal, f"a{level} < b{level}"])
-    head = f"{space.parameters}{{ [{', '.join(first)}] -> [{', '.join(second)}]"
+    head = f"{parameters}{{ [{', '.join(first)}] -> [{', '.join(second)}]"
     return isl.Map(f"{head} : {order} }}")

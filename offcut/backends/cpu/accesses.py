@@ -45,6 +45,20 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
     )
 
 
+def streams(body: Sequence[Stmt]) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
+    """Buffers that `body` accesses at one index only, the index of a store: each element once."""
+    stores = [stmt for stmt in statements(tuple(body)) if isinstance(stmt, Store)]
+    written = {tuple(map(ix.simplify, store.index)) for store in stores}
+    buffers = dict.fromkeys(store.buffer for store in stores)
+    buffers |= dict.fromkeys(load.buffer for store in stores for load, _ in loads(store.value))
+    found = ((buffer, _indices(buffer, body)) for buffer in buffers)
+    return tuple(
+        (buffer, *indices)
+        for buffer, indices in found
+        if indices is not None and len(indices) == 1 and indices <= written
+    )
+
+
 def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
     """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
     for stmt in body:
