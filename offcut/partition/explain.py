@@ -53,7 +53,7 @@ class _Kept:
 
 def _kept(source: Program, emitted: Program) -> Iterator[_Kept]:
     """What an instance of `emitted`, or a lane of a tile, asks before it runs or in its value."""
-    given = {c for c in _asked(source.body, False)}
+    given = set(_asked(source.body, False))
     space = Space(emitted.sizes, emitted.assumptions)
     names = tuple(dict.fromkeys(_bound(emitted.body)))
     at = Facts(space, names)

@@ -40,7 +40,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.microkernel import Microkernel
-from offcut.core.printer import format_expr
+from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -347,6 +347,8 @@ class _Band:
         reduction = self.cutter.carried.reductions.get(loop.iter)
         sequential = loop.iter in self.cutter.carried.sequential
         check_keeps_reduction(f"loop {loop.iter}", step.strategy, reduction)
+        if step.strategy is Strategy.SHIFT and step.tile > 1:
+            check_repeats(loop)
         if step.strategy is Strategy.PAD and sequential and reduction is None:
             raise PartitionError(
                 "partition",
@@ -565,6 +567,24 @@ def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) ->
         because=because,
         help=(f"a reduction axis takes {', '.join(allowed)}",),
     )
+
+
+def check_repeats(loop: For) -> None:
+    """Refuse ``shift`` on a loop that adds to what it does not set first: a term would count twice.
+
+    Whether other values are the same when an instance runs again is proved on the emitted program.
+    """
+    stores = [stmt for stmt in statements(loop.body) if isinstance(stmt, Store)]
+    assigned = {store.buffer for store in stores if store.reduce is None}
+    for store in stores:
+        if store.reduce == "sum" and store.buffer not in assigned:
+            raise PartitionError(
+                "partition",
+                'cannot take tail="shift"',
+                at=f"loop {loop.iter}",
+                because=f"the last tile would run {format_stmt(store)} again",
+                help=("mask, cut, ladder, balance run each instance once",),
+            )
 
 
 # A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.

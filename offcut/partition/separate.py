@@ -234,6 +234,8 @@ class _Separation:
                 one.iter == other.iter == loop.iter
                 and one.body == other.body
                 and (one.hi, other.lo) == (low.hi, high.lo)
+                and (one.lo == low.lo or at.holds(Compare("<=", one.lo, one.hi)))
+                and (other.hi == high.hi or at.holds(Compare("<=", other.lo, other.hi)))
             ):
                 return (*first, replace(one, hi=other.hi), *last)
         return (*before, *after)

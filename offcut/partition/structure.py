@@ -261,17 +261,24 @@ class _SideBySide:
             if not (_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
-        follows = after[0] if after else None
-        if (
-            isinstance(follows, For)
-            and follows.iter == stmt.iter
-            and _written((follows,)) & written
-        ):
-            raise NotStructural("two loops in turn over one coordinate and one buffer")
         if not mine:
             if self.idle((stmt,), at):
                 return left
             raise NotStructural(f"no loop over {stmt.iter} here")
+        follows = after[0] if after else None
+        if not (isinstance(follows, For) and follows.iter == stmt.iter and _written((follows,)) & written):
+            self.nests(stmt, mine, at)
+            return left[len(mine) :]
+        for count in range(1, len(mine) + 1):
+            try:
+                self.nests(stmt, mine[:count], at)
+                return left[count:]
+            except (NotStructural, NotSeparable):
+                continue
+        raise NotStructural("two loops in turn over one coordinate and one buffer")
+
+    def nests(self, stmt: For, mine: Sequence[Stmt], at: Facts) -> None:
+        """Whether `mine` are a loop of the source."""
         chain = [stmt]
         while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
             chain.append(chain[-1].body[0])
@@ -288,7 +295,6 @@ class _SideBySide:
             self.line(stmt, places, at)
         else:
             self.band(chain[:count], places, at)
-        return left[len(mine) :]
 
     def places(
         self,
@@ -332,14 +338,18 @@ class _SideBySide:
     def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: _Steps) -> _Place:
         """A loop that runs several coordinates in each iteration, one after the other in its text."""
         loop = steps.loop
+        if stmt.lo != ix.const(0):
+            raise NotStructural(f"{stmt.iter} does not start at 0")
         for count in steps.counts():
             for start in steps.starts(stmt, count):
                 first = ix.add(start, ix.mul(count, Var(stmt.iter)))
-                axes = ((loop.iter, first, ix.add(first, count)),)
-                place = _Place((*path, stmt), axes, (), stmt.body, Form.FULL, False, True)
-                at = self.within(place, (loop,), steps.at, {})
+                whole = ((loop.iter, start, ix.add(start, ix.mul(count, stmt.hi))),)
+                place = _Place(path, whole, (), stmt.body, Form.FULL, False, True)
+                at = replace(place, path=(*path, stmt), axes=()).inside(steps.at, {})
                 at = at.where(Compare("<=", loop.lo, first))
                 at = at.where(Compare("<=", ix.add(first, count), loop.hi))
+                if at.empty:
+                    continue
                 bodies = (
                     substituted(loop.body, {loop.iter: ix.add(first, k)}) for k in range(count)
                 )
@@ -482,19 +492,24 @@ class _SideBySide:
 
     def check_repeatable(self, body: Sequence[Stmt]) -> None:
         """Refuse a body that changes when it runs again: each buffer that it writes is assigned
-        first, always, and from other buffers.
+        first, always, and from other buffers, or only takes a maximum, or a minimum, of values from others.
         """
-        written = {s.buffer for s in statements(tuple(body)) if isinstance(s, Store)}
+        stores = [s for s in statements(tuple(body)) if isinstance(s, Store)]
+        written = {s.buffer for s in stores}
+        absorbing = {
+            b for b in written if {s.reduce for s in stores if s.buffer == b} in ({"max"}, {"min"})
+        }
         assigned: set[str] = set()
         for stmt in body:
-            stores = [s for s in statements((stmt,)) if isinstance(s, Store)]
-            for store in stores:
+            for store in (s for s in statements((stmt,)) if isinstance(s, Store)):
                 read = {n.buffer for n in walk(store.value) if isinstance(n, Load)}
-                read |= {store.buffer} if store.reduce is not None else set()
+                if store.reduce is not None and store.buffer not in absorbing:
+                    read.add(store.buffer)
                 if (read & written) - assigned:
                     raise NotStructural("a body that does not repeat")
             if isinstance(stmt, Store) and stmt.reduce is None:
                 assigned.add(stmt.buffer)
+        assigned |= absorbing
         if assigned != written:
             raise NotStructural("a body that does not repeat")
 

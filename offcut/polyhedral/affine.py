@@ -21,6 +21,9 @@ from offcut.core.sizes import MAX_SIZE
 Set = isl.Set
 Map = isl.Map
 
+_ALL_OF = {"<": ("max", "min"), "<=": ("max", "min"), ">": ("min", "max"), ">=": ("min", "max")}
+"""Of ``a op b``: the operation on either side that makes it hold for each operand."""
+
 
 def coordinates(axes: Sequence[str]) -> dict[str, str]:
     """isl's names of the coordinates: x0, x1, … by position."""
@@ -103,10 +106,15 @@ class Space:
             case Const(value, "bool"):
                 return "true" if value else "false"
             case Compare(op, a, b):
-                x, y = self.expr(a, axes), self.expr(b, axes)
-                if x is None or y is None:
+                # ``max(p, q) <= x`` is both of ``p <= x`` and ``q <= x``: one piece, not two.
+                left, right = _ALL_OF.get(op, ("", ""))
+                xs = [self.expr(part, axes) for part in _parts(a, left)]
+                ys = [self.expr(part, axes) for part in _parts(b, right)]
+                if None in xs or None in ys:
                     return None
-                return f"({x} {'=' if op == '==' else op} {y})"
+                word = "=" if op == "==" else op
+                each = [f"({x} {word} {y})" for x in xs for y in ys]
+                return each[0] if len(each) == 1 else f"({' and '.join(each)})"
             case Logic("not", (arg,)):
                 text = self.condition(arg, axes)
                 return None if text is None else f"not ({text})"
@@ -122,3 +130,12 @@ class Space:
         """``{ [axes] : facts and conditions }``."""
         xs = ", ".join(f"x{k}" for k in range(len(axes)))
         return Set(f"{self.parameters}{{ [{xs}] : {' and '.join([self.facts, *conditions])} }}")
+
+
+def _parts(expr: Expr, op: str) -> list[Expr]:
+    """The operands of nested `op`."""
+    match expr:
+        case Binary(word, a, b) if word == op:
+            return [*_parts(a, op), *_parts(b, op)]
+        case _:
+            return [expr]

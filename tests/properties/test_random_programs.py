@@ -255,10 +255,17 @@ def check(one: Drawn) -> Partition | None:
     source = oc.parse(one.text)
     try:
         cut = oc.partition(source, tile=one.tile, tail=one.tail)
-    except OffcutError as refused:
-        assert refused.because, str(refused)
-        assert not is_always_legal(one), str(refused)
-        return None
+    except OffcutError as error:
+        refused = error
+    else:
+        return checked(source, cut, one)
+    assert refused.because, str(refused)
+    assert not is_always_legal(one), str(refused)
+    return None
+
+
+def checked(source: Program, cut: Partition, one: Drawn) -> Partition:
+    """`cut`, which is proved, read back as it prints, and computes what `source` does."""
     assert cut.prove()
     assert oc.parse(str(cut)) == cut.loops
     assert cut.explain().startswith(f"{source.name}: ")
@@ -278,7 +285,63 @@ def is_always_legal(one: Drawn) -> bool:
     return alone and all(tail in ON_SUMS for tail in one.tail.values())
 
 
+FAST = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+SLOW = settings(FAST, max_examples=400, derandomize=False)
+
+
 @given(drawn())
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@FAST
 def test_a_cut_program_is_refused_or_computes_the_same(one: Drawn) -> None:
     event("refused" if check(one) is None else "cut")
+
+
+@pytest.mark.slow
+@given(drawn())
+@SLOW
+def test_many_cut_programs_are_refused_or_compute_the_same(one: Drawn) -> None:
+    event("refused" if check(one) is None else "cut")
+
+
+@st.composite
+def single(draw: st.DrawFn) -> Drawn:
+    """A nest of one statement, each of its instances with an element of its own, all loops cut."""
+    nest = Nest(draw, (), ())
+    lines: list[str] = []
+    for name in "ij"[: draw(st.integers(1, 2))]:
+        lines.append(f"{'  ' * len(nest.around)}for {name} in {nest.lower()}:{nest.upper()}")
+        nest.around.append(name)
+    index = ", ".join(f"{name} + {MARGIN}" for name in nest.around)
+    buffer = "AB"[len(nest.around) - 1]
+    lines.append(f"{'  ' * len(nest.around)}{buffer}[{index}] = X[i + {MARGIN}]")
+    tile = {name: draw(st.integers(1, 5)) for name in nest.around}
+    tails = [tail for tail in ALL if tail not in ("exact", "mix")]
+    tail = {name: draw(st.sampled_from(tails)) for name in nest.around}
+    return Drawn(HEAD + "\n".join(lines) + "\n", tile, tail)
+
+
+def executed(text: str, sizes: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """The instances of the one statement of the last nest, as Python runs it."""
+    loops = in_python(text).splitlines()[2:-1]
+    names = [line.split()[1] for line in loops]
+    found: list[tuple[int, ...]] = []
+    last = f"{'  ' * len(loops)}found.append(({', '.join(names)},))"
+    exec("\n".join([*loops, last]), {**sizes, "found": found})
+    return found
+
+
+@given(single())
+@FAST
+def test_pieces_are_disjoint_and_cover_the_instances(one: Drawn) -> None:
+    cut = check(one)
+    if cut is None:
+        event("refused")
+        return
+    for n, m in SIZES:
+        owned: list[tuple[int, ...]] = []
+        for piece in cut.pieces:
+            assert isinstance(piece, LoopPiece)
+            assert piece.axes == tuple(one.tile)
+            owned += points(piece.owned, n, m)
+        assert sorted(owned) == executed(one.text, {"n": n, "m": m})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from typing import assert_never
 
 from offcut.core import index as ix
@@ -45,18 +45,32 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
     )
 
 
-def streams(body: Sequence[Stmt]) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
-    """Buffers that `body` accesses at one index only, the index of a store: each element once."""
+def streams(body: Sequence[Stmt], memory: Container[str]) -> Mapping[str, tuple[Expr, ...]]:
+    """Where `body` accesses each buffer that it streams through: at the index of a store only.
+
+    Empty where these are not most of its accesses: then it goes over elements again and again. An
+    index that is read from an array counts as none: it may be read only where conditions allow.
+
+    memory   the buffers that lie in memory
+    """
     stores = [stmt for stmt in statements(tuple(body)) if isinstance(stmt, Store)]
-    written = {tuple(map(ix.simplify, store.index)) for store in stores}
-    buffers = dict.fromkeys(store.buffer for store in stores)
-    buffers |= dict.fromkeys(load.buffer for store in stores for load, _ in loads(store.value))
-    found = ((buffer, _indices(buffer, body)) for buffer in buffers)
-    return tuple(
-        (buffer, *indices)
-        for buffer, indices in found
-        if indices is not None and len(indices) == 1 and indices <= written
-    )
+    written = {tuple(map(ix.simplify, s.index)) for s in stores if s.buffer in memory}
+    buffers = {store.buffer: None for store in stores}
+    buffers |= {load.buffer: None for store in stores for load, _ in loads(store.value)}
+    found: dict[str, tuple[Expr, ...]] = {}
+    accesses = 0
+    for buffer in buffers:
+        if buffer not in memory:
+            continue
+        indices = _indices(buffer, body)
+        if indices is None:
+            return {}
+        accesses += len(indices)
+        if len(indices) == 1 and indices <= written:
+            (index,) = indices
+            if not any(isinstance(node, Load) for part in index for node in walk(part)):
+                found[buffer] = index
+    return found if 2 * len(found) > accesses else {}
 
 
 def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:

@@ -19,7 +19,7 @@ from offcut.backends.cpu.instances import Instances
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.inside import STATUS
-from offcut.core.expr import Expr, Load
+from offcut.core.expr import Expr, Load, variables
 from offcut.core.program import For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.polyhedral import coefficient
@@ -100,7 +100,8 @@ class Vectors(Instances):
             with self.f.loop(done, full, width) as now:
                 at = ir.add(self.f, start, now)
                 with self.bound(axis.iter, at):
-                    self.fetched_ahead(body, lanes)
+                    if most is None:
+                        self.fetched_ahead(body, lanes)
                     self.instances(body, lanes)
             done = full
         if width == 1 or (known is not None and known % width == 0):
@@ -119,14 +120,14 @@ class Vectors(Instances):
     def fetched_ahead(self, body: Sequence[Stmt], lanes: Lanes) -> None:
         """Ask for what `body` will stream through, `AHEAD` bytes from here, unless it loops inside.
 
-        Rows that start inside a cache line touch two lines with every vector, and then what the
-        processor fetches by itself comes late: of an addition of matrices by a fifth.
+        Rows that start inside a cache line touch two lines with every vector, and what the processor
+        fetches by itself then comes late.
         """
         if any(isinstance(stmt, For) for stmt in statements(tuple(body))):
             return
-        for buffer, index in streams(body):
-            memory = self.memory.get(buffer)
-            if memory is None or self.along(memory, index, lanes) != "next":
+        for buffer, index in streams(body, self.memory).items():
+            memory, names = self.memory[buffer], set().union(*map(variables, index))
+            if not names <= self.values.keys() or self.along(memory, index, lanes) != "next":
                 continue
             address = self.address(memory, index)
             ahead = self.f.let(f"getelementptr i8, ptr {address}, i64 {AHEAD}")
