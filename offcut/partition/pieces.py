@@ -149,24 +149,48 @@ class LoopPiece(_Cut):
     @property
     def owned(self) -> Set:
         """The instances that this piece answers for; the pieces' sets are disjoint and covering."""
-        return self._run.owned
+        return self._run_of(tuple(self._owning(stmt) for stmt in self.path)).owned
 
     @property
     def executed(self) -> Set:
         """What actually runs: repeated and padded instances too."""
-        return self._run.times.domain()
+        return self._run_of(self.path).times.domain()
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """``lo, hi`` of the owned coordinates, by axis, counted from the start of its loop."""
         return {axis: segment.owned for axis, segment in self.segments}
 
-    @cached_property
-    def _run(self) -> Run:
-        body: tuple[Stmt, ...] = (self.path[-1],)
-        for stmt in reversed(self.path[:-1]):
-            body = (_around(stmt, body),)
-        depth = 2 * len(self.path) + 12
+    def _owning(self, stmt: Stmt) -> Stmt:
+        """`stmt`; where it runs a tile that was moved back, only what no other tile runs."""
+        for axis, segment in self.segments:
+            if segment.form is not Form.SHIFT:
+                continue
+            skipped = ix.sub(segment.owned[0], segment.start)
+            match stmt:
+                case For(name, lo) if name == axis:
+                    stmt = replace(stmt, lo=ix.add(lo, skipped))
+                case Tile(axes):
+                    kept = tuple(
+                        replace(
+                            a,
+                            start=ix.add(a.start, skipped),
+                            extent=ix.sub(a.extent, skipped),
+                        )
+                        if a.iter == axis
+                        else a
+                        for a in axes
+                    )
+                    stmt = replace(stmt, axes=kept)
+                case _:
+                    pass
+        return stmt
+
+    def _run_of(self, path: tuple[Stmt, ...]) -> Run:
+        body: tuple[Stmt, ...] = (path[-1],)
+        for inner, stmt in zip(reversed(path[1:]), reversed(path[:-1]), strict=True):
+            body = (_around(stmt, inner, body),)
+        depth = 2 * len(path) + 12
         found = runs(self.space, body, lambda store: self._names_of(store), depth)
         mine = [run for run in found if run.store is self.store]
         owned, times = mine[0].owned, mine[0].times

@@ -38,6 +38,7 @@ from offcut.core.expr import (
     children,
     dtype_of,
     rewrite,
+    substitute,
     variables,
     walk,
 )
@@ -232,6 +233,7 @@ class _Nest:
     width: int
     notes: list[str] = field(default_factory=list)
     carried: dict[Path, list[Dependence]] = field(default_factory=dict)
+    around: list[For] = field(default_factory=list)
 
     def vectorized(self) -> Stmt:
         (stmt,) = self.program.body
@@ -286,10 +288,13 @@ class _Nest:
     def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
         noted = len(self.notes)
         self.notes.append("")
-        trips = _trips(loop)
+        trips = self.trips(loop)
         carried = self.carried.get(path)
+        self.around.append(loop)
         inner, body = self.block(loop.body, path)
         chain = _chain(loop, 1)
+        as_lanes = 4 + ceil(trips / self.width) * self.lane_block(loop.body, loop.iter, "")
+        self.around.pop()
         cycles, made = trips * (1 + max(inner, chain)), replace(loop, body=body)
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
@@ -297,7 +302,6 @@ class _Nest:
         if not _takes_lanes(loop):
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
             return cycles, made
-        as_lanes = 4 + ceil(trips / self.width) * self.lane_block(loop.body, loop.iter, "")
         if as_lanes < cycles or loop.execution is Execution.VECTOR:
             del self.notes[noted:]
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
@@ -309,6 +313,19 @@ class _Nest:
             else "as lanes it is predicted to take longer"
         )
         return cycles, made
+
+    def trips(self, loop: For) -> float:
+        """Iterations, where the text says how many at most, also by the loops around; else `TRIPS`."""
+        extent = ix.sub(loop.hi, loop.lo)
+        found = [at_most(extent)]
+        for outer in reversed(self.around):
+            factor = dict(ix.linear(extent).terms).get(Var(outer.iter), 0)
+            if factor:
+                end = outer.lo if factor < 0 else ix.sub(outer.hi, 1)
+                extent = ix.simplify(substitute(extent, {outer.iter: end}))
+                found.append(at_most(extent))
+        known = [value for value in found if value is not None]
+        return float(max(min(known), 0) if known else TRIPS)
 
     def inside(self, body: Sequence[Stmt], path: Path) -> None:
         """Say of the loops inside a loop of lanes that each lane runs them."""
@@ -340,9 +357,12 @@ class _Nest:
         for stmt in body:
             match stmt:
                 case For():
+                    trips = self.trips(stmt)
+                    self.around.append(stmt)
                     cycles = self.lane_block(stmt.body, lane, stmt.iter)
+                    self.around.pop()
                     masked = 2.0 if lane in variables(stmt.lo) | variables(stmt.hi) else 0.0
-                    total += _trips(stmt) * (0.5 + masked + max(cycles, _chain(stmt, LATENCY)))
+                    total += trips * (0.5 + masked + max(cycles, _chain(stmt, LATENCY)))
                 case Store():
                     total += _store_cost(stmt, lane, self.width, inner)
                 case If(condition, then, other):
@@ -371,12 +391,6 @@ def _takes_lanes(loop: For) -> bool:
 
 
 # -- predicted cycles --------------------------------------------------------------------------
-
-
-def _trips(loop: For) -> float:
-    """Iterations, where the text says how many at most; else `TRIPS`."""
-    known = at_most(ix.sub(loop.hi, loop.lo))
-    return float(TRIPS if known is None else max(known, 0))
 
 
 def _chain(loop: For, share: float) -> float:
