@@ -15,6 +15,7 @@ from typing import TypeGuard
 
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import Compare, Const, Expr, Logic, loads
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
@@ -30,9 +31,18 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
+    walk,
 )
 from offcut.errors import PartitionError
-from offcut.polyhedral import Map, Space, Statement, smallest, statements
+from offcut.polyhedral import (
+    Map,
+    Space,
+    Statement,
+    accesses_outside,
+    smallest,
+    statements,
+    unbounded,
+)
 
 STATUS = "status"
 """The scope of the buffer that says whether some statement would have left an array."""
@@ -43,11 +53,13 @@ Path = tuple[int, ...]
 def kept_inside(program: Program) -> Program:
     """`program` with a question before each statement that is not proved to stay inside its arrays.
 
-    Statements in tiles stay as they are: who made the tiles has proved them.
+    Statements in tiles, choices and bounded values are proved or refused, not asked.
 
     Raises PartitionError, with the smallest witness, where a statement does leave an array.
     """
     space = Space(program.sizes, program.assumptions)
+    if any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body)):
+        _check_tiles(space, program)
     asked: dict[Path | Expr, Expr] = {}
     for statement in statements(program):
         for position, condition in enumerate(statement.conditions):
@@ -74,6 +86,38 @@ def kept_inside(program: Program) -> Program:
     return replace(program, buffers=(*program.buffers, status), body=(none, *body))
 
 
+def _check_tiles(space: Space, program: Program) -> None:
+    """Refuse a program that was cut, by whomever, and leaves an array or the range of a value."""
+    for broken in unbounded(space, program.body):
+        found = smallest(broken.sizes)
+        assert found is not None
+        let, pairs = broken.let, zip(program.sizes, found[0], strict=True)
+        sizes = ", ".join(f"{size.name} = {value}" for size, value in pairs)
+        raise PartitionError(
+            "compile",
+            f"cannot take the value {let.name}",
+            at=f"let {let.name} in {let.lo}:{let.hi} = {format_expr(let.value)}",
+            because=f"with {sizes}, it is not in {let.lo}:{let.hi}",
+            help=("a range that holds it at every size",),
+        )
+    for one in accesses_outside(program):
+        if one.sizes is None:
+            continue
+        buffer = one.access.partition("[")[0]
+        names = [*(size.name for size in program.sizes), *one.statement.iterators]
+        values = (*one.sizes, *one.point)
+        given = ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=False))
+        element = ", ".join(map(str, one.point[len(one.statement.loops) :]))
+        shape = ", ".join(map(format_expr, program.buffer(buffer).shape))
+        raise PartitionError(
+            "compile",
+            f"cannot access {one.access} out of bounds",
+            at=format_stmt(one.statement.store),
+            because=f"with {given} it is {buffer}[{element}], of shape ({shape})",
+            help=("an if around the statement, or where(condition, …) around the access",),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Access:
     """An element, and the conditions inside the statement under which it is accessed."""
@@ -97,7 +141,8 @@ def _proved(space: Space, program: Program, statement: Statement, access: _Acces
     Raises PartitionError where it is not.
     """
     at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
-    known = [space.condition(c, at) for c in (*statement.conditions, *access.path)]
+    asked = (*statement.conditions, *access.path)
+    known = [space.condition(part, at) for c in asked for part in conjuncts(c)]
     parts = [space.expr(part, at) for part in access.index]
     shape = [space.expr(extent, {}) for extent in program.buffer(access.buffer).shape]
     xs, es = ", ".join(at.values()), [f"e{k}" for k in range(len(parts))]

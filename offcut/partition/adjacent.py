@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
+from offcut.core.conditions import negated
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute, variables
-from offcut.partition.conditions import negated
 from offcut.partition.polynomial import Polynomial, constant, polynomial, variable
 
 Refuted = Callable[[Sequence[Expr]], bool]  # whether no sizes satisfy all of these conditions

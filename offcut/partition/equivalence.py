@@ -23,9 +23,10 @@ from functools import lru_cache
 from itertools import islice, product
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Logic, Var, substitute, walk
+from offcut.core.expr import Binary, Const, Expr, Logic, Var, loads, substitute, walk
 from offcut.core.printer import format_expr
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile, mapped
+from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
 from offcut.partition.prove import Theorem
@@ -44,7 +45,7 @@ from offcut.partition.sides import (
 )
 from offcut.partition.structure import NotStructural, check_structure
 from offcut.partition.unify import Unified, solutions, unify
-from offcut.polyhedral import Set
+from offcut.polyhedral import Set, accesses_outside
 from offcut.polyhedral.flow import Flows, Statement, conjuncts
 
 _MOST_ALTERNATIVES = 256
@@ -103,11 +104,51 @@ def _proved(
         theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
         if is_same_shape(plain, replace(emitted, body=body)):
             continue
+        _check_conditions(plain, replace(emitted, body=body))
+        _check_inside(replace(emitted, body=body), users)
         flows = Flows(source.sizes, source.assumptions, users)
         pair = flows.prepared(plain), flows.prepared(replace(emitted, body=body))
         for case in flows.cases(pair[1]):
             _Comparison(case, *pair, reassociate, of).prove()
     return tuple(theorems)
+
+
+def _check_conditions(source: Program, emitted: Program) -> None:
+    """Refuse programs of two shapes whose conditions read what they write: such a condition is
+    evaluated at a moment, and instances are compared as if each evaluated its own.
+    """
+    for program in (source, emitted):
+        stores = [s for s in statements_of(program.body) if isinstance(s, Store)]
+        written = {store.buffer for store in stores}
+        for stmt in statements_of(program.body):
+            condition = stmt.condition if isinstance(stmt, If) else None
+            condition = stmt.where if isinstance(stmt, Tile) else condition
+            if condition is None:
+                continue
+            for load, _ in loads(condition):
+                if load.buffer in written:
+                    raise refused(
+                        emitted.name,
+                        f"{format_expr(condition)} reads {load.buffer}, which the program writes, and "
+                        "the two programs differ in shape: when it is evaluated cannot be compared",
+                    )
+
+
+def _check_inside(emitted: Program, users: Mapping[str, str]) -> None:
+    """Refuse a program that leaves an array, conditions and indices included."""
+    for one in accesses_outside(emitted):
+        if one.sizes is None:
+            continue
+        rank = len(one.statement.loops)
+        names = [users.get(size.name, size.name) for size in emitted.sizes]
+        at = [f"{n} = {v}" for n, v in zip(names, one.sizes, strict=True)]
+        loops = zip(one.statement.iterators, one.point[:rank], strict=True)
+        at += [f"{name} = {value}" for name, value in loops]
+        given = f"with {', '.join(at)}, " if at else ""
+        element = ", ".join(map(str, one.point[rank:]))
+        raise refused(
+            emitted.name, f"{given}{one.access} is [{element}], which lies outside of its array"
+        )
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:

@@ -33,11 +33,13 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
+    Load,
     Logic,
     Select,
     Var,
     dtype_of,
     variables,
+    walk,
 )
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr, format_stmt
@@ -332,7 +334,8 @@ class _Band:
                 mine = _Range(start, hi_here, (start, height), where, segment)
                 return self.level(rest, {**ranges, step.loop: mine}, here)
 
-            if sequential and segment.heights == (1, 1) and not (segment.guarded or segment.lets):
+            single = segment.heights == (1, 1) and not (segment.guarded or segment.lets)
+            if sequential and single and not rest:
                 # Instances that keep their order are one loop, not a tile each.
                 own = (ix.add(lo, segment.owned[0]), ix.add(lo, segment.owned[1]))
                 mine = _Range(*own, (own[0], ix.sub(own[1], own[0])), None, segment)
@@ -785,7 +788,9 @@ def cover(
 def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
     """`stmt` with the terms of its updates masked: -0.0 leaves every float sum as it is, also -0.0."""
     match stmt:
-        case Store(_, _, value, reduce) if reduce is not None:
+        case Store(_, index, value, reduce) if reduce is not None and not any(
+            map(reads_memory, index)
+        ):
             dtype = dtype_of(value)
             nothing = Const(identity(reduce, dtype), dtype)
             return replace(stmt, value=Select(inside, value, nothing))
@@ -798,6 +803,11 @@ def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
                 because="only the terms of a reduction can be masked to its neutral element",
                 help=('tail="mask" runs no instance outside',),
             )
+
+
+def reads_memory(expr: Expr) -> bool:
+    """Whether an expression reads an array."""
+    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def buffers_in(loop: For) -> set[str]:

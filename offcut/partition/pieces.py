@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.expr import Expr
 from offcut.core.printer import format_expr
@@ -188,7 +189,7 @@ class LoopPiece(_Cut):
 
     def _run_of(self, path: tuple[Stmt, ...]) -> Run:
         body: tuple[Stmt, ...] = (path[-1],)
-        for inner, stmt in zip(reversed(path[1:]), reversed(path[:-1]), strict=True):
+        for inner, stmt in zip(reversed(self.path[1:]), reversed(path[:-1]), strict=True):
             body = (_around(stmt, inner, body),)
         depth = 2 * len(path) + 12
         found = runs(self.space, body, lambda store: self._names_of(store), depth)
@@ -235,22 +236,18 @@ def _binds(stmt: Stmt) -> tuple[str, ...]:
             return ()
 
 
-def _around(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
-    """`stmt` with nothing but `body` inside, where that came from."""
+def _around(stmt: Stmt, inner: Stmt, body: tuple[Stmt, ...]) -> Stmt:
+    """`stmt` with nothing but `body` inside, where `inner` was."""
     match stmt:
         case For() | Let() | Tile() | Alloc():
             return replace(stmt, body=body)
         case If(condition, then, _):
-            inside = any(body[0] is inner or _holds(inner, body[0]) for inner in then)
+            inside = any(one is inner for one in then)
             return If(condition, body) if inside else If(condition, (), body)
         case Choose(options):
             return Choose((replace(options[0], body=body),))
         case Store():
             return stmt
-
-
-def _holds(outer: Stmt, inner: Stmt) -> bool:
-    return any(stmt is inner for stmt in walk((outer,)))
 
 
 def _stores(program: Program) -> int:

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import Const, Expr, Load, Var, substitute, variables, walk
 from offcut.core.program import For, Form, If, Kind, Let, Stmt, Store, Tile
 from offcut.core.program import walk as statements
-from offcut.partition.conditions import conjuncts
 from offcut.partition.line import Broken, NotSeparable, Strip, Value, X, check_line
 from offcut.polyhedral import Space
 

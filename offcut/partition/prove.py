@@ -12,11 +12,11 @@ from functools import cache
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Expr, Logic, Var, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
-from offcut.partition.conditions import conjuncts
 from offcut.partition.line import Broken, Strip, Value, check_line, check_within
 from offcut.partition.product import strips_of
 from offcut.partition.segments import loops

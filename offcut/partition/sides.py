@@ -201,6 +201,8 @@ def instance_text(statement: Statement, values: Mapping[str, Expr]) -> str:
 def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """The reads of a value and of the conditions around it, but that of an update's own element."""
     yield from loads(statement.store.value)
+    for part in statement.store.index:
+        yield from loads(part)
     for predicate in statement.predicates:
         yield from loads(predicate)
 

@@ -24,6 +24,7 @@ from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
+from offcut.core.conditions import conjuncts, negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -57,7 +58,6 @@ from offcut.core.program import (
     substituted,
 )
 from offcut.core.program import walk as statements
-from offcut.partition.conditions import conjuncts, negated
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
 from offcut.polyhedral import Facts, Space, accesses_outside, dependences
@@ -266,7 +266,11 @@ class _SideBySide:
                 return left
             raise NotStructural(f"no loop over {stmt.iter} here")
         follows = after[0] if after else None
-        if not (isinstance(follows, For) and follows.iter == stmt.iter and _written((follows,)) & written):
+        if not (
+            isinstance(follows, For)
+            and follows.iter == stmt.iter
+            and _written((follows,)) & written
+        ):
             self.nests(stmt, mine, at)
             return left[len(mine) :]
         for count in range(1, len(mine) + 1):
@@ -317,7 +321,7 @@ class _SideBySide:
             case Let():
                 for inner in stmt.body:
                     yield from self.places(inner, (*path, stmt), steps, names)
-            case If(condition, then, other):
+            case If(condition, then, other) if not _reads(condition):
                 for inner in then:
                     yield from self.places(inner, (*path, *conjuncts(condition)), steps, names)
                 for inner in other:
@@ -362,7 +366,7 @@ class _SideBySide:
 
     def line(self, loop: For, places: Sequence[_Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
-        places = [self.unmasked(place) for place in places]
+        places = [self.unmasked(place, at) for place in places]
         ordered = (self.nest, loop.iter) in self.sequential
         extent = ix.sub(loop.hi, loop.lo)
         alone = StageAxis(loop.iter, extent, loop.iter)
@@ -384,16 +388,19 @@ class _SideBySide:
         for place in places:
             self.inner(place, (loop,), at)
 
-    def unmasked(self, place: _Place) -> _Place:
+    def unmasked(self, place: _Place, at: Facts) -> _Place:
         """`place`, where each term is masked to nothing outside a condition: only where that holds."""
         stores = [s for s in statements(place.body) if isinstance(s, Store)]
+        if any(_reads(part) for store in stores for part in store.index):
+            return place
         masks = {
             s.value.condition for s in stores if self.is_masked(s) and isinstance(s.value, Select)
         }
         if len(masks) == 1 and all(self.is_masked(store) for store in stores):
             (mask,) = masks
             names = {name for name, _, _ in place.axes}
-            if isinstance(mask, Compare) and variables(mask) & names:
+            known = place.inside(at, {}).expresses(mask)
+            if known and isinstance(mask, Compare) and variables(mask) & names:
                 return replace(place, where=(*place.where, mask))
         return place
 

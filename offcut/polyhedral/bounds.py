@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from offcut.core.expr import Cast, Expr, Load, children, dtype_of, loads
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    children,
+    dtype_of,
+    loads,
+)
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import For, Let, Program, Stmt, Tile, blocks, expressions
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    expressions,
+    substituted,
+)
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements
@@ -38,30 +63,54 @@ def accesses_outside(program: Program) -> tuple[Outside, ...]:
     is empty. A condition that is not quasi-affine is taken as true.
     """
     space = Space(program.sizes, program.assumptions)
+    fixed = replace(program, body=_without_lets(program.body))
     found = (
         _outside(program, space, one, buffer, index, path)
-        for one in statements(program)
+        for one in statements(fixed)
         for buffer, index, path in _accesses(one)
     )
     return tuple(one for one in found if one is not None)
 
 
+def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with each bounded value written out, literal by literal, under what makes it that one."""
+    made: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case Let(name, lo, hi, value, inner):
+                inner = _without_lets(inner)
+                for literal in range(lo, hi):
+                    q = ix.const(literal)
+                    made.append(If(_equal(value, q), substituted(inner, {name: q})))
+            case For() | Tile() | Alloc():
+                made.append(replace(stmt, body=_without_lets(stmt.body)))
+            case If(condition, then, other):
+                made.append(If(condition, _without_lets(then), _without_lets(other)))
+            case Choose(options):
+                parts = (replace(o, body=_without_lets(o.body)) for o in options)
+                made.append(Choose(tuple(parts)))
+            case Store():
+                made.append(stmt)
+    return tuple(made)
+
+
+def _equal(value: Expr, q: Expr) -> Expr:
+    """``value == q``, where `value` may be a quotient by an expression that is positive."""
+    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
+        low, high = ix.mul(q, value.b), ix.mul(ix.add(q, 1), value.b)
+        parts = (Compare("<", ix.const(0), value.b), Compare("<=", low, value.a))
+        return Logic("and", (*parts, Compare("<", value.a, high)))
+    return Compare("==", value, q)
+
+
 def _accesses(one: Statement) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]:
     yield one.store.buffer, one.store.index, one.conditions
-    for load, path in loads(one.store.value):
-        yield load.buffer, load.index, (*one.conditions, *path)
-        yield from _inner(load, (*one.conditions, *path))
+    for expr in (one.store.value, *one.store.index):
+        for load, path in loads(expr):
+            yield load.buffer, load.index, (*one.conditions, *path)
     for k, condition in enumerate(one.conditions):
         for load, path in loads(condition):
             yield load.buffer, load.index, (*one.conditions[:k], *path)
-
-
-def _inner(
-    load: Load, path: tuple[Expr, ...]
-) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]:
-    for part in load.index:
-        for inner, more in loads(part):
-            yield inner.buffer, inner.index, (*path, *more)
 
 
 def _outside(
@@ -78,7 +127,7 @@ def _outside(
     if any(text is None for text in texts):
         return Outside(one, access, None, ())
     elements = [f"x{len(one.loops) + k}" for k in range(len(index))]
-    known = (space.condition(condition, at) for condition in path)
+    known = (space.condition(part, at) for condition in path for part in conjuncts(condition))
     conditions = [text for text in known if text is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
     shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]

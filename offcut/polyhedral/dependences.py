@@ -19,6 +19,7 @@ from itertools import product
 
 import islpy as isl
 
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.polyhedral.affine import Space, coordinates
@@ -174,13 +175,15 @@ def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
     """(access, whether it writes) of a statement; the target of an update is read too."""
     store = one.store
     at = coordinates(one.iterators)
-    known = [space.condition(condition, at) for condition in one.conditions]
+    parts = (part for condition in one.conditions for part in conjuncts(condition))
+    known = [space.condition(part, at) for part in parts]
     domain = space.set(one.iterators, [text for text in known if text is not None])
     found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
     found[store.buffer, store.index, (), True] = True
     if store.reduce is not None:
         found[store.buffer, store.index, (), False] = True
-    for load, path in [*loads(store.value), *_guards(one)]:
+    inside = [read for part in store.index for read in loads(part)]
+    for load, path in [*loads(store.value), *inside, *_guards(one)]:
         found.setdefault((load.buffer, load.index, path, False), False)
     accesses = []
     for (buffer, index, path, writes), accumulates in found.items():

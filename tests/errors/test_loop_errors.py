@@ -1,0 +1,188 @@
+"""Every refusal of a cut of a loop program, word for word, beside a cut that is accepted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import offcut as oc
+
+
+def refused(text: str, tile: dict[str, int], tail: Any) -> str:
+    with pytest.raises(oc.PartitionError) as error:
+        oc.partition(oc.parse(text), tile=tile, tail=tail)
+    return str(error.value)
+
+
+def test_a_triangle_takes_no_tail_that_needs_one_rest() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    C[i, j] = X[j]
+"""
+    assert (
+        refused(text, {"i": 4, "j": 4}, {"i": "cut", "j": "pad"})
+        == """\
+partition: cannot take tail="pad"
+  at       loop j
+  because  its bounds 0:i + 1 differ between the rows of a tile, so there is no one rest to treat
+  help     cut, guard and mask treat each row by itself
+  help     cut only one of the two loops"""
+    )
+    assert oc.partition(
+        oc.parse(text), tile={"i": 4, "j": 4}, tail={"i": "cut", "j": "mask"}
+    ).prove()
+
+
+def test_shift_is_refused_where_a_term_would_count_twice() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+inout A: float32[n]
+for i in 0:n
+  A[i] += X[i]
+"""
+    assert (
+        refused(text, {"i": 4}, "shift")
+        == """\
+partition: cannot take tail="shift"
+  at       loop i
+  because  the last tile would run A[i] += X[i] again
+  help     mask, cut, ladder, balance run each instance once"""
+    )
+    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="balance").prove()
+
+
+def test_a_padded_tile_of_a_loop_in_place_is_refused() -> None:
+    text = """\
+size n in 0:1000
+inout A: float32[n]
+for i in 1:n
+  A[i] = A[i - 1] + 1.0
+"""
+    assert (
+        refused(text, {"i": 4}, "pad")
+        == """\
+partition: cannot take tail="pad"
+  at       loop i
+  because  a padded tile runs its instances together, and this loop carries dependences between them
+  help     cut, mask, guard, ladder, balance, residue, version keep their order"""
+    )
+    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="mask").prove()
+
+
+def test_a_reduction_in_uneven_tiles_is_refused() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+inout S: float32[1]
+for k in 0:n
+  S[0] += X[k]
+"""
+    assert (
+        refused(text, {"k": 4}, "balance")
+        == """\
+partition: cannot take tail="balance" on a reduction
+  at       loop k
+  because  tiles of a reduction are added in order, and all of one height but the last
+  help     a reduction axis takes exact, cut, guard, mask, pad"""
+    )
+    assert oc.partition(oc.parse(text), tile={"k": 4}, tail="cut").prove()
+
+
+def test_a_tile_that_does_not_divide_a_loop_of_a_program_is_refused() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+inout A: float32[n]
+for i in 0:n
+  A[i] += X[i]
+"""
+    assert (
+        refused(text, {"i": 4}, "exact")
+        == """\
+partition: cannot take tail="exact"
+  at       loop i
+  because  with n = 1, 4 does not divide the extent n
+  help     tail="cut" separates the last n % 4 iterations
+  help     assume(n % 4 == 0) if every caller guarantees it"""
+    )
+    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="cut").prove()
+
+
+def test_an_access_of_a_program_outside_its_buffer_is_refused() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+output C: float32[n]
+for i in 0:n
+  C[i] = X[i + 1]
+"""
+    assert (
+        refused(text, {"i": 4}, "cut")
+        == """\
+partition: cannot access X[i + 1] out of bounds
+  at       C[i] = X[i + 1]
+  because  with n = 1, i = 0, it is X[1] of a tensor of shape (n)
+  help     an `if` around the statement, or a where(…) around the read"""
+    )
+
+
+def test_a_loop_that_is_not_there_is_refused() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+inout A: float32[n]
+for i in 0:n
+  A[i] += X[i]
+"""
+    assert (
+        refused(text, {"k": 4}, "cut")
+        == """\
+partition: cannot find the axis 'k'
+  because  no axis has that name
+  help     A.i"""
+    )
+
+
+def test_a_name_of_several_loops_is_refused() -> None:
+    text = """\
+size n in 0:1000
+output A: float32[n]
+output B: float32[n]
+for i in 0:n
+  A[i] = 1.0
+for i in 0:n
+  B[i] = 1.0
+"""
+    assert (
+        refused(text, {"i": 4}, "cut")
+        == """\
+partition: cannot find the axis 'i'
+  because  several axes have that name
+  help     A.i, B.i"""
+    )
+
+
+def test_a_padded_loop_that_does_more_than_add_is_refused() -> None:
+    text = """\
+size n in 0:1000
+input X: float32[n]
+output C: float32[n]
+inout S: float32[1]
+for k in 0:n
+  S[0] += X[k]
+  C[k] = X[k]
+"""
+    assert (
+        refused(text, {"k": 4}, "pad")
+        == """\
+partition: cannot take tail="pad"
+  because  only the terms of a reduction can be masked to its neutral element
+  help     tail="mask" runs no instance outside"""
+    )
+    assert oc.partition(oc.parse(text), tile={"k": 4}, tail="mask").prove()
