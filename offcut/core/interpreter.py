@@ -206,7 +206,7 @@ def _sizes(program: Program, arrays: dict[str, Array], given: dict[str, int]) ->
                 "run",
                 f"cannot run without the size {name}",
                 because="no shape of an input determines it",
-                help=(f'sizes={{"{name}": {size.min}}}',),
+                help=(f"run(…, {name}={size.min})",),
             )
         _check_size(size, known[name])
     _check_shapes(program, arrays, known)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, assert_never
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, substitute
+from offcut.errors import CallError
 
 
 class Role(Enum):
@@ -233,6 +234,13 @@ class Program:
         """
         from offcut.core.interpreter import run
 
+        if not isinstance(inputs, Mapping):
+            raise CallError(
+                "run",
+                f"cannot take inputs={inputs!r}",
+                because="inputs are arrays by the names of their buffers",
+                help=('run({"A": a}, n=12)',),
+            )
         found = run(self, inputs, sizes)
         results = tuple(found[buffer.name] for buffer in self.results)
         return results[0] if len(results) == 1 else results

@@ -244,6 +244,9 @@ def _axis_cut(axis: StageAxis, choice: LoopCut) -> AxisCut:
 def checked_tiles(name: str, given: object) -> tuple[int, ...]:
     """The tiles of an axis by level, outermost first; refused where they do not nest."""
     sizes = given if isinstance(given, tuple | list) else (given,)
+    sizes = tuple(
+        int(s) if hasattr(s, "__index__") and not isinstance(s, bool) else s for s in sizes
+    )
     for size in sizes or (given,):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
             raise PartitionError(
@@ -273,6 +276,16 @@ def checked_request(tile: Mapping[str, Tiles], tail: Mapping[str, str] | str) ->
                 f"cannot take {what}={given!r}",
                 because="a cut is given by axis",
                 help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
+            )
+    if isinstance(tail, str):
+        strategy_named(tail, at="every axis")
+    for name in tile:
+        if not isinstance(name, str):
+            raise PartitionError(
+                "partition",
+                f"cannot cut {name!r}",
+                because="an axis is known by its name",
+                help=('tile={"i": 14}',),
             )
     tails = dict.fromkeys(tile, tail) if isinstance(tail, str) else dict(tail)
     for name in tails:

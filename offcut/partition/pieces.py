@@ -347,8 +347,9 @@ class Partition:
         Raises CallError where an input or a size does not fit.
         """
         buffers, names = dict(self.users.buffers), dict(self.users.sizes)
+        named = inputs.items() if isinstance(inputs, Mapping) else ()
         return self.loops.run(
-            {buffers.get(name, name): value for name, value in inputs.items()},
+            {buffers.get(n, n): value for n, value in named} if named else inputs,
             **{names.get(name, name): value for name, value in sizes.items()},
         )
 

@@ -122,7 +122,15 @@ def plot(
         panel.draw(place, names.count(panel.nest.label) > 1)
     figure.suptitle(f"{partition.loops.name}{at and f' at {at}'}", weight="bold")
     if path is not None:
-        figure.savefig(Path(path), dpi=150)
+        try:
+            figure.savefig(Path(path), dpi=150)
+        except (OSError, TypeError, ValueError) as error:
+            raise CallError(
+                "plot",
+                f"cannot write the picture to {path!r}",
+                because=str(error).splitlines()[0],
+                help=('plot("cut.png", n=29)',),
+            ) from None
     return figure
 
 

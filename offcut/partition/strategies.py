@@ -102,8 +102,8 @@ class Segment:
 
     @property
     def executed(self) -> tuple[Expr, Expr]:
-        """``lo, hi``: the coordinates that run, the repeated and the padded ones among them."""
-        if self.form in (Form.SHIFT, Form.PAD):
+        """``lo, hi``: the coordinates that run, the repeated, padded and masked ones among them."""
+        if self.form in (Form.SHIFT, Form.PAD, Form.MASK):
             return self.start, ix.add(self.start, self.height)
         return self.owned
 

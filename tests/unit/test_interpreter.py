@@ -384,7 +384,7 @@ run: cannot take A of shape (4, 3)
         ({"A": A}, {}, """\
 run: cannot run without the size m
   because  no shape of an input determines it
-  help     sizes={"m": 0}"""),
+  help     run(…, m=0)"""),
         ({"A": A}, {"m": 0, "k": 1}, """\
 run: cannot take a size k
   because  program P has no such size
