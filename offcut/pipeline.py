@@ -55,6 +55,7 @@ from offcut.partition import (
     Partition,
     Tiles,
     check_equal,
+    check_marks,
     checked_request,
     cut,
     cut_program,
@@ -117,6 +118,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 because="it is no loop program",
                 help=("parse(text)", "partition(…).loops"),
             )
+    check_marks(emitted, {})
     return Certificate(check_equal(source, emitted, reassociate=reassociate))
 
 

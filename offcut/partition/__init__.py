@@ -14,6 +14,7 @@ from offcut.partition.cut import (
     strategy_named,
 )
 from offcut.partition.equivalence import check_equal
+from offcut.partition.legality import check_marks
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
@@ -51,6 +52,7 @@ __all__ = [
     "axis_named",
     "check_divides",
     "check_equal",
+    "check_marks",
     "check_program",
     "checked_request",
     "cut",

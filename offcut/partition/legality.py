@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.core.printer import format_stmt
-from offcut.core.program import Execution, For, Program, Stmt, blocks
+from offcut.core.program import Alloc, Choose, Execution, For, If, Program, Stmt, blocks, walk
 from offcut.errors import PartitionError
 from offcut.polyhedral import Dependence, dependences
 
@@ -23,7 +23,8 @@ def check_marks(program: Program, sizes: Mapping[str, str]) -> None:
         return
     for one in dependences(program):
         loop = marked.get(one.path)
-        if loop is None:
+        store = one.source.store if one.kind == "flow" else one.target.store
+        if loop is None or store.buffer in _allocated(loop):
             continue
         mark = f"@bind({loop.bound})" if loop.bound else f"@{loop.execution.value}"
         raise PartitionError(
@@ -33,6 +34,11 @@ def check_marks(program: Program, sizes: Mapping[str, str]) -> None:
             because=carried(one, program, sizes),
             help=(f"the loop without {mark}",),
         )
+
+
+def _allocated(loop: For) -> set[str]:
+    """The buffers of which each iteration has a window of its own."""
+    return {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Alloc)}
 
 
 def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:
@@ -45,8 +51,9 @@ def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int
             if together or stmt.bound is not None:
                 found.append((here, stmt))
         inside = blocks(stmt)
+        several = isinstance(stmt, If | Choose)
         for number, block in enumerate(inside):
-            found += _marked(block, here if len(inside) == 1 else (*here, number))
+            found += _marked(block, (*here, number) if several else here)
     return found
 
 

@@ -349,7 +349,8 @@ class _Band:
     def check(self, loop: For, step: _Step, lo: Expr, hi: Expr, at: Facts) -> None:
         reduction = self.cutter.carried.reductions.get(loop.iter)
         sequential = loop.iter in self.cutter.carried.sequential
-        check_keeps_reduction(f"loop {loop.iter}", step.strategy, reduction)
+        if step.last:
+            check_keeps_reduction(f"loop {loop.iter}", step.strategy, reduction)
         if step.strategy is Strategy.SHIFT and step.tile > 1:
             check_repeats(loop)
         if step.strategy is Strategy.PAD and sequential and reduction is None:

@@ -57,6 +57,7 @@ from offcut.core.program import (
     Choose,
     For,
     If,
+    Kind,
     Let,
     Option,
     Program,
@@ -128,7 +129,7 @@ class _Separation:
         self.space = space
         self.notes: dict[Note, None] = {}
         self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
-        self.starts = _starts(program.body)
+        self.starts = _starts(program)
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
@@ -478,11 +479,13 @@ def _stores(body: Sequence[Stmt]) -> int:
     return sum(isinstance(stmt, Store) for stmt in statements(tuple(body)))
 
 
-def _starts(body: tuple[Stmt, ...]) -> dict[str, set[str]]:
-    """By buffer, the texts of the values that are assigned to it."""
+def _starts(program: Program) -> dict[str, set[str]]:
+    """By buffer that the program alone fills, the texts of the values that are assigned to it."""
     found: dict[str, set[str]] = {}
-    for stmt in statements(body):
-        if isinstance(stmt, Store) and stmt.reduce is None:
+    for stmt in statements(program.body):
+        if not isinstance(stmt, Store) or stmt.reduce is not None:
+            continue
+        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
             found.setdefault(stmt.buffer, set()).add(format_expr(stmt.value))
     return found
 

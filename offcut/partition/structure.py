@@ -47,6 +47,7 @@ from offcut.core.program import (
     For,
     Form,
     If,
+    Kind,
     Let,
     Program,
     Size,
@@ -54,6 +55,8 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
+    blocks,
+    expressions,
     mapped,
     substituted,
 )
@@ -79,12 +82,34 @@ def check_structure(source: Program, emitted: Program) -> None:
     space = Space(source.sizes, source.assumptions)
     if any(one.sizes is not None for one in accesses_outside(source)):
         raise NotStructural("accesses that may lie outside")
+    if _rebinds(emitted.body, frozenset(size.name for size in emitted.sizes)):
+        raise NotStructural("a name that is bound twice")
     walker = _SideBySide(space, source)
     try:
         for body in _options(emitted.body):
             walker.block(source.body, body, Facts(space))
     except NotSeparable as reason:
         raise NotStructural(str(reason)) from None
+    if walker.masked and any(one.sizes is not None for one in accesses_outside(emitted)):
+        raise NotStructural("a masked instance that leaves an array")
+
+
+def _rebinds(body: Sequence[Stmt], bound: frozenset[str]) -> bool:
+    """Whether a loop, a tile or a value takes a name that is bound around it."""
+    for stmt in body:
+        names: list[str] = []
+        match stmt:
+            case For(name) | Let(name):
+                names = [name]
+            case Tile(axes):
+                names = [axis.iter for axis in axes]
+            case _:
+                pass
+        if set(names) & bound or len(set(names)) != len(names):
+            return True
+        if any(_rebinds(block, bound | set(names)) for block in blocks(stmt)):
+            return True
+    return False
 
 
 def _options(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
@@ -198,8 +223,9 @@ class _SideBySide:
         self.space = space
         self.sequential = set(carried_names(source))
         self.nest = -1
+        self.masked = False  # whether instances run that are masked to nothing
         self.top = source.body
-        self.starts = _starts(source.body)
+        self.starts = _starts(source)
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
@@ -375,6 +401,8 @@ class _SideBySide:
             self.check_repeatable(loop.body)
         if ordered and any(place.together for place in places):
             raise NotStructural("lanes of a loop that carries a dependence")
+        if ordered and _entwined(places):
+            raise NotStructural("nests of one loop over tiles, which run in turn")
         plain = all(not any(isinstance(e, For | Let) for e in p.path) for p in places)
         if plain and not any(place.form is Form.SHIFT for place in places):
             self.parts(loop, places, at)
@@ -391,6 +419,8 @@ class _SideBySide:
     def unmasked(self, place: _Place, at: Facts) -> _Place:
         """`place`, where each term is masked to nothing outside a condition: only where that holds."""
         stores = [s for s in statements(place.body) if isinstance(s, Store)]
+        if place.together:
+            return place
         if any(_reads(part) for store in stores for part in store.index):
             return place
         masks = {
@@ -401,6 +431,7 @@ class _SideBySide:
             names = {name for name, _, _ in place.axes}
             known = place.inside(at, {}).expresses(mask)
             if known and isinstance(mask, Compare) and variables(mask) & names:
+                self.masked = True
                 return replace(place, where=(*place.where, mask))
         return place
 
@@ -506,18 +537,26 @@ class _SideBySide:
         absorbing = {
             b for b in written if {s.reduce for s in stores if s.buffer == b} in ({"max"}, {"min"})
         }
-        assigned: set[str] = set()
+        assigned: set[tuple[str, tuple[Expr, ...]]] = set()
         for stmt in body:
-            for store in (s for s in statements((stmt,)) if isinstance(s, Store)):
-                read = {n.buffer for n in walk(store.value) if isinstance(n, Load)}
-                if store.reduce is not None and store.buffer not in absorbing:
-                    read.add(store.buffer)
-                if (read & written) - assigned:
+            for inner in statements((stmt,)):
+                read = {
+                    (load.buffer, load.index)
+                    for expr in expressions(inner)
+                    for load in walk(expr)
+                    if isinstance(load, Load)
+                }
+                match inner:
+                    case Store(buffer, index, _, reduce) if reduce and buffer not in absorbing:
+                        read.add((buffer, index))
+                    case _:
+                        pass
+                if any(at not in assigned for at in read if at[0] in written):
                     raise NotStructural("a body that does not repeat")
             if isinstance(stmt, Store) and stmt.reduce is None:
-                assigned.add(stmt.buffer)
-        assigned |= absorbing
-        if assigned != written:
+                assigned.add((stmt.buffer, stmt.index))
+        own = (store for store in stores if store.buffer not in absorbing)
+        if any((store.buffer, store.index) not in assigned for store in own):
             raise NotStructural("a body that does not repeat")
 
     # -- statements --------------------------------------------------------------------------
@@ -668,11 +707,13 @@ def _label(expr: Expr) -> tuple[object, ...]:
             return tuple(found)
 
 
-def _starts(body: tuple[Stmt, ...]) -> Mapping[str, set[str]]:
-    """By buffer, the texts of the values that are assigned to it."""
+def _starts(program: Program) -> Mapping[str, set[str]]:
+    """By buffer that the program alone fills, the texts of the values that are assigned to it."""
     found: dict[str, set[str]] = {}
-    for stmt in statements(body):
-        if isinstance(stmt, Store) and stmt.reduce is None:
+    for stmt in statements(program.body):
+        if not isinstance(stmt, Store) or stmt.reduce is not None:
+            continue
+        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
             found.setdefault(stmt.buffer, set()).add(format_expr(stmt.value))
     return found
 
@@ -690,6 +731,12 @@ def _bound(stmt: Stmt) -> set[str]:
         elif isinstance(inner, Tile):
             found |= {axis.iter for axis in inner.axes}
     return found
+
+
+def _entwined(places: Sequence[_Place]) -> bool:
+    """Whether two places lie in one loop over tiles: each of its iterations then runs both."""
+    loops = [id(entry) for place in places for entry in place.path if isinstance(entry, For)]
+    return len(set(loops)) != len(loops)
 
 
 def _conditions(place: _Place) -> tuple[Expr, ...]:

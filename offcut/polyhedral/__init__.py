@@ -25,12 +25,14 @@ from offcut.polyhedral.instances import (
     up_to,
     where_equal,
 )
+from offcut.polyhedral.limit import GaveUp, at_most_operations
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
     "Access",
     "Dependence",
     "Facts",
+    "GaveUp",
     "Map",
     "Outside",
     "Run",
@@ -40,6 +42,7 @@ __all__ = [
     "Statement",
     "Unbounded",
     "accesses_outside",
+    "at_most_operations",
     "carried_by",
     "check_extents",
     "check_fits",

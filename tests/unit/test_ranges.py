@@ -60,7 +60,7 @@ def visited(body: tuple[Stmt, ...], values: dict[str, int]) -> list[tuple[int, i
         (("i == t",), "for i in t:t + 1\n  for j in 0:m"),
         (("2*j <= i",), "for i in 0:n\n  for j in 0:min(m, i//2 + 1)"),
         (("2*j >= i",), "for i in 0:n\n  for j in (i + 1)//2:m"),
-        (("i + j == 3",), "for i in 0:n\n  for j in max(0, -1*i + 3):min(m, -1*i + 4)"),
+        (("i + j == 3",), "for i in 0:n\n  for j in max(0, 3 - i):min(m, 4 - i)"),
         (("i < 3", "i < n + 1", "i >= 0 - 2"), "for i in 0:min(n, 3)\n  for j in 0:m"),
         (("i < j",), "for i in 0:n\n  for j in i + 1:m"),
         (("t < 3",), "if t < 3\n  for i in 0:n\n    for j in 0:m"),
