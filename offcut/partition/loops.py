@@ -65,6 +65,8 @@ from offcut.partition.segments import loops
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.polyhedral import Facts
 
+MOST_VERSIONS = 64  # of the rest that `residue` makes
+
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
 
@@ -244,6 +246,10 @@ class _Band:
         mixed = [k for k, cut in enumerate(self.cuts) if cut and cut.strategy is Strategy.MIX]
         if not mixed:
             return self.with_cuts(self.cuts, at)
+        for k in mixed:
+            loop = self.band[k]
+            reduction = self.cutter.carried.reductions.get(loop.iter)
+            check_keeps_reduction(f"loop {loop.iter}", Strategy.MIX, reduction)
         options = []
         for one in SEQUENCES:
             cuts = list(self.cuts)
@@ -361,6 +367,14 @@ class _Band:
                 because="a padded tile runs its instances together, and this loop carries "
                 "dependences between them",
                 help=("cut, mask, guard, ladder, balance, residue, version keep their order",),
+            )
+        if step.strategy is Strategy.RESIDUE and step.tile > MOST_VERSIONS:
+            raise PartitionError(
+                "partition",
+                'cannot take tail="residue"',
+                at=f"loop {loop.iter}",
+                because=f"a tile of {step.tile} has {step.tile - 1} rests, each of them code of its own",
+                help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
             )
         if step.strategy is Strategy.EXACT:
             check_exact(loop, step.tile, ix.sub(hi, lo), at)
@@ -598,6 +612,7 @@ ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, St
 def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
     """Refuse ``exact`` unless `tile` divides the extent wherever the loop runs, at all sizes."""
     left = ix.mod(extent, tile)
+    at = at.where(Compare(">", extent, ix.const(0)))
     if at.holds(Compare("==", left, ix.const(0))):
         return
     found = at.witness(Compare("!=", left, ix.const(0)))

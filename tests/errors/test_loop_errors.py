@@ -186,3 +186,66 @@ partition: cannot take tail="pad"
   help     tail="mask" runs no instance outside"""
     )
     assert oc.partition(oc.parse(text), tile={"k": 4}, tail="mask").prove()
+
+
+SUM = """\
+program total
+size n in 0:4097
+input A: float64[n]
+inout s: float64[1]
+for i in 0:n
+  s[0] += A[i]
+"""
+DOUBLED = """\
+program doubled
+size n in 0:4097
+inout B: float32[n]
+for i in 1:n
+  B[i] = B[i - 1] * 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "tile", "tail", "refusal"),
+    [
+        (
+            SUM,
+            4,
+            "mix",
+            """\
+partition: cannot take tail="mix" on a reduction
+  at       loop i
+  because  tiles of a reduction are added in order, and all of one height but the last
+  help     a reduction axis takes exact, cut, guard, mask, pad""",
+        ),
+        (
+            DOUBLED,
+            4,
+            "exact",
+            """\
+partition: cannot take tail="exact"
+  at       loop i
+  because  with n = 2, 4 does not divide the extent n - 1
+  help     tail="cut" separates the last (n + 3) % 4 iterations
+  help     assume((n + 3) % 4 == 0) if every caller guarantees it""",
+        ),
+        (
+            DOUBLED,
+            2000,
+            "residue",
+            """\
+partition: cannot take tail="residue"
+  at       loop i
+  because  a tile of 2000 has 1999 rests, each of them code of its own
+  help     a tile of at most 64
+  help     tail="ladder\"""",
+        ),
+    ],
+)
+def test_a_tail_is_refused_for_what_was_asked(
+    text: str, tile: int, tail: str, refusal: str
+) -> None:
+    with pytest.raises(oc.PartitionError) as refused_:
+        oc.partition(oc.parse(text), tile={"i": tile}, tail=tail)
+    assert str(refused_.value) == refusal
+    assert oc.partition(oc.parse(text), tile={"i": (4, 2)}, tail="cut").prove()

@@ -288,7 +288,9 @@ def test_a_packed_copy_that_is_read_and_never_made_is_refused() -> None:
 
 @pytest.mark.parametrize("tile", [1, 2, 3, 8, 14])
 @pytest.mark.parametrize(
-    "strategy", [s for s in Strategy if s not in (Strategy.BALANCE, Strategy.MIX)], ids=lambda s: s.value
+    "strategy",
+    [s for s in Strategy if s not in (Strategy.BALANCE, Strategy.MIX)],
+    ids=lambda s: s.value,
 )
 def test_each_strategy_is_proved_for_every_extent(strategy: Strategy, tile: int) -> None:
     names = [theorem.name for theorem in check_axis(strategy, tile, None, False)]
