@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import assert_never
 
 from offcut.core import index as ix
@@ -94,6 +95,7 @@ class Separated:
     notes: tuple[Note, ...]
 
 
+@lru_cache(maxsize=32)
 def separate(program: Program, copies: int = COPIES) -> Separated:
     """`program` with its loops cut where conditions change; the same instances in the same order.
 

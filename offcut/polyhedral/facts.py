@@ -36,13 +36,15 @@ class Facts:
     names: tuple[str, ...] = ()
     conditions: tuple[Expr, ...] = ()
     _kept: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+    _outer: Facts | None = field(default=None, repr=False, compare=False)
 
     def loop(self, name: str, lo: Expr, hi: Expr) -> Facts:
         """Inside ``for name in lo:hi``."""
         found = self._kept.get((name, lo, hi))
         if found is None:
             bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
-            found = Facts(self.space, (*self.names, name), (*self.conditions, *bounds))
+            names, known = (*self.names, name), (*self.conditions, *bounds)
+            found = Facts(self.space, names, known, _outer=self)
             self._kept[name, lo, hi] = found
         assert isinstance(found, Facts)
         return found
@@ -51,7 +53,7 @@ class Facts:
         """Where `condition` holds too."""
         found = self._kept.get(condition)
         if found is None:
-            found = Facts(self.space, self.names, (*self.conditions, condition))
+            found = Facts(self.space, self.names, (*self.conditions, condition), _outer=self)
             self._kept[condition] = found
         assert isinstance(found, Facts)
         return found
@@ -69,21 +71,20 @@ class Facts:
     @cached_property
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
         """The conditions in groups that share no name, each with all its names."""
-        groups: list[tuple[set[str], list[int]]] = []
-        for position, condition in enumerate(self.conditions):
-            mine = (set(variables(condition)), [position])
-            apart = []
-            for group in groups:
-                if group[0] & mine[0]:
-                    mine = (mine[0] | group[0], mine[1] + group[1])
-                else:
-                    apart.append(group)
-            groups = [*apart, mine]
-        return tuple((frozenset(names), self._part(names, where)) for names, where in groups)
-
-    def _part(self, names: set[str], where: list[int]) -> _Part:
-        conditions = dict.fromkeys(self.conditions[position] for position in sorted(where))
-        return tuple(n for n in self.names if n in names), tuple(conditions)
+        groups = () if self._outer is None else self._outer._parts
+        done = 0 if self._outer is None else len(self._outer.conditions)
+        for condition in self.conditions[done:]:
+            names = frozenset(variables(condition))
+            touched = [group for group in groups if group[0] & names]
+            if any(condition in part[1] for _, part in touched):
+                continue
+            conditions: tuple[Expr, ...] = ()
+            for others, part in touched:
+                names |= others
+                conditions += part[1]
+            mine = tuple(n for n in self.names if n in names), (*conditions, condition)
+            groups = (*(g for g in groups if g not in touched), (names, mine))
+        return groups
 
     def _about(self, condition: Expr) -> _Part:
         """The part of what is known that shares names with `condition`."""
