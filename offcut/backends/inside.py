@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
-from offcut.core.conditions import conjuncts
+from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import Compare, Const, Expr, Logic, loads
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
@@ -195,18 +195,14 @@ def _question(program: Program, accesses: Sequence[_Access]) -> Expr:
             inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
         if inside and access.path:
             others = tuple(Logic("not", (condition,)) for condition in access.path)
-            parts.append(Logic("or", (*others, _all(inside))))
+            parts.append(Logic("or", (*others, all_of(inside))))
         else:
             parts += inside
-    return _all(parts)
+    return all_of(parts)
 
 
 def _is_negated(condition: Expr) -> TypeGuard[Logic]:
     return isinstance(condition, Logic) and condition.op == "not"
-
-
-def _all(parts: Sequence[Expr]) -> Expr:
-    return parts[0] if len(parts) == 1 else Logic("and", tuple(parts))
 
 
 def _in_tile(body: Sequence[Stmt], path: Path) -> bool:

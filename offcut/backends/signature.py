@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.core.computation import Computation
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, substitute
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Kind, Program
@@ -40,7 +41,7 @@ def signature_of(described: Computation | Program) -> Signature:
     inputs, outputs = crossing(described.buffers)
     updated = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
     sizes = tuple(SizeFacts(users[s.name], s.min, s.max, s.multiple_of) for s in described.sizes)
-    facts = (part for fact in described.assumptions for part in _conjuncts(fact))
+    facts = (part for fact in described.assumptions for part in conjuncts(fact))
     relations = [_relation(fact, users) for fact in facts]
     return Signature(
         described.name,
@@ -59,14 +60,6 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
         [buffer for buffer in known if buffer.kind in (Kind.INPUT, Kind.INOUT)],
         [buffer for buffer in known if buffer.kind in (Kind.OUTPUT, Kind.INOUT)],
     )
-
-
-def _conjuncts(fact: Expr) -> Iterator[Expr]:
-    if isinstance(fact, Logic) and fact.op == "and":
-        for part in fact.args:
-            yield from _conjuncts(part)
-    else:
-        yield fact
 
 
 def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:

@@ -1,15 +1,17 @@
-"""Conditions taken apart: what holds where another fails, and the parts that hold together."""
+"""Conditions joined and taken apart: what holds where another fails, and what holds together."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from offcut.core.expr import Compare, Expr, Logic
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Compare, Expr, Logic, dtype_of
 
 
 def negated(condition: Expr) -> Expr:
-    """What holds where `condition` does not."""
-    if isinstance(condition, Compare):
+    """What holds where `condition` does not; comparisons of floats all fail on NaN, so ``not`` stays."""
+    if isinstance(condition, Compare) and dtype_of(condition.a) not in FLOATS:
         return replace(condition, op=_OPPOSITE[condition.op])
     return Logic("not", (condition,))
 
@@ -25,3 +27,8 @@ def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
         case Logic(op, args) if op == ("and" if holds else "or"):
             return tuple(part for arg in args for part in conjuncts(arg, holds))
     return (condition if holds else negated(condition),)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr:
+    """What holds where all of `conditions` do; at least one."""
+    return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))

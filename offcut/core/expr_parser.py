@@ -20,6 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from offcut.core.conditions import all_of
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
 from offcut.core.expr import (
     Binary,
@@ -399,7 +400,7 @@ class Reader:
                     column=left.column,
                 )
             steps.append(Compare(op, a, b))
-        whole = steps[0] if len(steps) == 1 else Logic("and", tuple(steps))
+        whole = all_of(steps)
         return self._node(whole, "bool", left.column, *operands)
 
     def _logic(self, left: Typed, op: str) -> Typed:

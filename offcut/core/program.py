@@ -296,6 +296,17 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             assert_never(stmt)
 
 
+def starts_of(program: Program) -> dict[str, set[Expr]]:
+    """The values that are assigned to each buffer which the program alone fills."""
+    found: dict[str, set[Expr]] = {}
+    for stmt in walk(program.body):
+        if not isinstance(stmt, Store) or stmt.reduce is not None:
+            continue
+        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
+            found.setdefault(stmt.buffer, set()).add(stmt.value)
+    return found
+
+
 def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
 

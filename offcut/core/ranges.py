@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
+from offcut.core.conditions import all_of
 from offcut.core.expr import (
     Binary,
     Compare,
     Const,
     Expr,
     Load,
-    Logic,
     Var,
     dtype_of,
     substitute,
@@ -94,15 +94,6 @@ class Known:
         return tuple(kept)
 
 
-def conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
-    """The conditions that `and` joins; none of None."""
-    if condition is None:
-        return ()
-    if isinstance(condition, Logic) and condition.op == "and":
-        return tuple(part for arg in condition.args for part in conjuncts(arg))
-    return (condition,)
-
-
 def reads(expr: Expr) -> bool:
     """Whether the value of `expr` depends on the elements of a tensor."""
     return any(isinstance(node, Load) for node in walk(expr))
@@ -156,7 +147,7 @@ def nest(
 def _guarded(conditions: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     if not conditions:
         return body
-    whole = conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
+    whole = all_of(conditions)
     return (If(whole, body),)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.computation import Names, rename
+from offcut.core.conditions import all_of, conjuncts
 from offcut.core.dtypes import FLOATS, in_range, neutral
 from offcut.core.expr import (
     Const,
     Expr,
     Load,
-    Logic,
     Reduce,
     Select,
     Var,
@@ -31,7 +31,7 @@ from offcut.core.expr import (
 )
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
-from offcut.core.ranges import Known, Range, conjuncts, nest, reads
+from offcut.core.ranges import Known, Range, nest, reads
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
 from offcut.core.tensor import (
     Axis,
@@ -425,7 +425,7 @@ class _Lowering:
 
     def nest(self, known: Known) -> tuple[Stmt, ...]:
         """The loops of the update."""
-        conditions = tuple(self.renamed(part) for part in conjuncts(self.each.condition))
+        conditions = tuple(self.renamed(part) for part in _parts(self.each.condition))
         return nest(self.axes, conditions, known, self.instance)
 
     def instance(self, known: Known) -> tuple[Stmt, ...]:
@@ -463,14 +463,19 @@ def _restricted(term: Expr, start: Const) -> tuple[tuple[Expr, ...], Expr]:
     """
     conditions: tuple[Expr, ...] = ()
     while isinstance(term, Select) and term.other == start:
-        parts = conjuncts(term.condition)
+        parts = _parts(term.condition)
         outside = tuple(part for part in parts if not reads(part))
         late = tuple(part for part in parts if reads(part))
         if not outside:
             break
         conditions += outside
         if late:
-            condition = late[0] if len(late) == 1 else Logic("and", late)
+            condition = all_of(late)
             return conditions, Select(condition, term.then, term.other)
         term = term.then
     return conditions, term
+
+
+def _parts(condition: Expr | None) -> tuple[Expr, ...]:
+    """The conditions that all must hold; none where there is none."""
+    return () if condition is None else conjuncts(condition)

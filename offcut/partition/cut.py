@@ -13,8 +13,9 @@ from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
 from offcut.core.source import source
 from offcut.errors import PartitionError
-from offcut.partition.loops import LoopCut, Price, check_keeps_reduction, cover, tiles_alike
-from offcut.partition.match import Match, matches
+from offcut.partition.legality import check_keeps_reduction
+from offcut.partition.loops import LoopCut, Price, tiles_alike
+from offcut.partition.match import Match, cover, matches
 from offcut.partition.nest import AxisCut, Cover, nest
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program

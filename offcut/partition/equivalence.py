@@ -46,7 +46,7 @@ from offcut.partition.sides import (
 from offcut.partition.structure import NotStructural, check_structure
 from offcut.partition.unify import Unified, solutions, unify
 from offcut.polyhedral import GaveUp, Set, accesses_outside, at_most_operations
-from offcut.polyhedral.flow import Flows, Statement, conjuncts
+from offcut.polyhedral.flow import Flows, Statement, bounds_of
 
 OPERATIONS = 100_000_000  # of isl, for one comparison: about half a minute
 _MOST_ALTERNATIVES = 256
@@ -447,7 +447,7 @@ class _Comparison(Sides):
         if storage is not None and storage.window is not None:
             text = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in storage.window)
             windows = [(list(storage.window), f"in the window [{shown(text)}]")]
-        undecided = [*statement.predicates, *(part for c in path for part in conjuncts(c))]
+        undecided = [*statement.predicates, *(part for c in path for part in bounds_of(c))]
         if storage is None and any(self.undecided(statement, part) for part in undecided):
             return  # what isl does not decide guards it, here as in the source
         for limits, text in windows:

@@ -4,10 +4,132 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.core.printer import format_stmt
-from offcut.core.program import Alloc, Choose, Execution, For, If, Program, Stmt, blocks, walk
+from offcut.core import index as ix
+from offcut.core.expr import Compare, Expr
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Program,
+    Stmt,
+    Store,
+    blocks,
+    walk,
+)
 from offcut.errors import PartitionError
-from offcut.polyhedral import Dependence, dependences
+from offcut.partition.strategies import Strategy
+from offcut.polyhedral import Dependence, Facts, dependences
+
+# A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
+ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
+MOST_VERSIONS = 64  # of the rest that `residue` makes
+
+
+def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
+    """Refuse a strategy that would change a reduction.
+
+    Theorem: the tiles of a loop that adds up run every term once, in ascending order; only for max
+    and min, which are idempotent, may a term be met again (``shift``).
+    """
+    if reduction is None or strategy in ON_REDUCTIONS:
+        return
+    idempotent = reduction in ("max", "min")
+    if strategy is Strategy.SHIFT and idempotent:
+        return
+    because = "tiles of a reduction are added in order, and all of one height but the last"
+    if strategy is Strategy.SHIFT:
+        because = f"the last tile would add terms again: {reduction} is not idempotent"
+    allowed = [s.value for s in ON_REDUCTIONS] + (["shift"] if idempotent else [])
+    raise PartitionError(
+        "partition",
+        f'cannot take tail="{strategy.value}" on a reduction',
+        at=at,
+        because=because,
+        help=(f"a reduction axis takes {', '.join(allowed)}",),
+    )
+
+
+def check_repeats(loop: For) -> None:
+    """Refuse ``shift`` on a loop that adds to what it does not set first: a term would count twice.
+
+    Whether other values are the same when an instance runs again is proved on the emitted program.
+    """
+    stores = [stmt for stmt in walk(loop.body) if isinstance(stmt, Store)]
+    assigned = {store.buffer for store in stores if store.reduce is None}
+    for store in stores:
+        if store.reduce == "sum" and store.buffer not in assigned:
+            raise PartitionError(
+                "partition",
+                'cannot take tail="shift"',
+                at=f"loop {loop.iter}",
+                because=f"the last tile would run {format_stmt(store)} again",
+                help=("mask, cut, ladder, balance run each instance once",),
+            )
+
+
+def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
+    """Refuse ``exact`` unless `tile` divides the extent wherever the loop runs, at all sizes."""
+    left = ix.mod(extent, tile)
+    at = at.where(Compare(">", extent, ix.const(0)))
+    if at.holds(Compare("==", left, ix.const(0))):
+        return
+    found = at.witness(Compare("!=", left, ix.const(0)))
+    given = f"with {found}, " if found else ""
+    raise PartitionError(
+        "partition",
+        'cannot take tail="exact"',
+        at=f"loop {loop.iter}",
+        because=f"{given}{tile} does not divide the extent {format_expr(extent)}",
+        help=(
+            f'tail="cut" separates the last {format_expr(left)} iterations',
+            f"assume({format_expr(left)} == 0) if every caller guarantees it",
+        ),
+    )
+
+
+def check_crossed(loop: For, strategy: Strategy, last: bool) -> None:
+    """Refuse a strategy that needs one extent for all rows of a tile, where each row has its own.
+
+    Theorem: where the bounds of a loop depend on another loop of the same tile, the rectangle
+    ``max lo : min hi`` lies inside every row; what is left of each row has a length of its own.
+    """
+    if not last or strategy in (Strategy.CUT, Strategy.GUARD, Strategy.MASK):
+        return
+    raise PartitionError(
+        "partition",
+        f'cannot take tail="{strategy.value}"',
+        at=f"loop {loop.iter}",
+        because=f"its bounds {format_expr(loop.lo)}:{format_expr(loop.hi)} differ between the rows "
+        "of a tile, so there is no one rest to treat",
+        help=("cut, guard and mask treat each row by itself", "cut only one of the two loops"),
+    )
+
+
+def check_versions(loop: For, tile: int) -> None:
+    """Refuse ``residue`` where each of many rests would be code of its own."""
+    if tile > MOST_VERSIONS:
+        raise PartitionError(
+            "partition",
+            'cannot take tail="residue"',
+            at=f"loop {loop.iter}",
+            because=f"a tile of {tile} has {tile - 1} rests, each of them code of its own",
+            help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
+        )
+
+
+def not_together(loop: For) -> PartitionError:
+    """The refusal of ``pad`` on a loop that carries a dependence other than a reduction's."""
+    return PartitionError(
+        "partition",
+        'cannot take tail="pad"',
+        at=f"loop {loop.iter}",
+        because="a padded tile runs its instances together, and this loop carries "
+        "dependences between them",
+        help=("any tail but pad and shift keeps their order",),
+    )
 
 
 def check_marks(program: Program, sizes: Mapping[str, str]) -> None:

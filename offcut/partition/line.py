@@ -12,7 +12,7 @@ fit the equation stay, as further dimensions.
 
 Bounded values are fixed literal by literal, and every ``a // c`` and ``a % c`` becomes a pair of
 sizes, so that what isl decides is affine. What was decided is kept by its text, with names made
-canonical: the rows of every dense layer cut alike are one theorem. It is tried first for sizes
+canonical: the rows of every contraction cut alike are one theorem. It is tried first for sizes
 about which nothing is known, so that it serves them all; then with the facts there are.
 """
 
@@ -37,7 +37,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import Size
 from offcut.partition.adjacent import Span, is_shared_out, joined
-from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
+from offcut.polyhedral import Map, Set, Space, coefficient, over_sizes, smallest
 
 X = Var("#x")  # the coordinate; no program can name it so
 _LEAST = -(2**62)  # of a quotient whose numerator may be negative
@@ -492,7 +492,7 @@ def _joined(strip: Strip) -> Strip:
     holds += [Compare("<", X, other) for other in uppers]
     while loops:
         name, lo, hi = loops[-1]
-        step, height = _coefficient(lower, name), _step(upper, lower)
+        step, height = coefficient(lower, name), _step(upper, lower)
         if step is None or step <= 0 or height != step:
             break
         start = substitute(lower, {name: ix.const(0)})
@@ -526,17 +526,6 @@ def _least(expr: Expr) -> Iterator[Expr]:
 
 def _step(upper: Expr, lower: Expr) -> int | None:
     return ix.literal(ix.sub(upper, lower))
-
-
-def _coefficient(expr: Expr, name: str) -> int | None:
-    """The factor of `name`; None where it occurs in another way than as a term."""
-    total = 0
-    for atom, factor in ix.linear(expr).terms:
-        if atom == Var(name):
-            total += factor
-        elif name in variables(atom):
-            return None
-    return total
 
 
 class Quotients:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
+from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import (
     Binary,
@@ -33,16 +34,14 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
-    Load,
     Logic,
     Select,
     Var,
     dtype_of,
     variables,
-    walk,
 )
 from offcut.core.microkernel import Microkernel
-from offcut.core.printer import format_expr, format_stmt
+from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -60,12 +59,20 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
-from offcut.partition.match import Match, matches
+from offcut.partition.alike import reads_memory
+from offcut.partition.extremes import extreme_over
+from offcut.partition.legality import (
+    check_crossed,
+    check_exact,
+    check_keeps_reduction,
+    check_repeats,
+    check_versions,
+    not_together,
+)
+from offcut.partition.match import cover, matches
 from offcut.partition.segments import loops
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.polyhedral import Facts
-
-MOST_VERSIONS = 64  # of the rest that `residue` makes
 
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
@@ -360,22 +367,9 @@ class _Band:
         if step.strategy is Strategy.SHIFT and step.tile > 1:
             check_repeats(loop)
         if step.strategy is Strategy.PAD and sequential and reduction is None:
-            raise PartitionError(
-                "partition",
-                'cannot take tail="pad"',
-                at=f"loop {loop.iter}",
-                because="a padded tile runs its instances together, and this loop carries "
-                "dependences between them",
-                help=("cut, mask, guard, ladder, balance, residue, version keep their order",),
-            )
-        if step.strategy is Strategy.RESIDUE and step.tile > MOST_VERSIONS:
-            raise PartitionError(
-                "partition",
-                'cannot take tail="residue"',
-                at=f"loop {loop.iter}",
-                because=f"a tile of {step.tile} has {step.tile - 1} rests, each of them code of its own",
-                help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
-            )
+            raise not_together(loop)
+        if step.strategy is Strategy.RESIDUE:
+            check_versions(loop, step.tile)
         if step.strategy is Strategy.EXACT:
             check_exact(loop, step.tile, ix.sub(hi, lo), at)
 
@@ -456,8 +450,8 @@ class _Band:
                 first, last = loop.lo, ix.sub(loop.hi, 1)
             else:
                 continue
-            least = _extreme_over(least, name, first, last, True)
-            greatest = _extreme_over(greatest, name, first, last, False)
+            least = extreme_over(least, name, first, last, True)
+            greatest = extreme_over(greatest, name, first, last, False)
         return least, greatest
 
     # -- one tile ----------------------------------------------------------------------------
@@ -528,7 +522,7 @@ class _Band:
                     masked.add(self.iters[k])
         form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
         known = [c for c in conditions if c is not None]
-        where = None if not known else known[0] if len(known) == 1 else Logic("and", tuple(known))
+        where = all_of(known) if known else None
         kernel = self.covered(body, heights, frozenset(masked))
         return Tile(tuple(axes), body, where, form, role, kernel)
 
@@ -558,93 +552,6 @@ class _Band:
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
         return (For(loop.iter, lo, hi, body, own, loop.execution, loop.bound),)
-
-
-# -- theorems ------------------------------------------------------------------------------------
-
-
-def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
-    """Refuse a strategy that would change a reduction.
-
-    Theorem: the tiles of a loop that adds up run every term once, in ascending order; only for max
-    and min, which are idempotent, may a term be met again (``shift``).
-    """
-    if reduction is None or strategy in ON_REDUCTIONS:
-        return
-    idempotent = reduction in ("max", "min")
-    if strategy is Strategy.SHIFT and idempotent:
-        return
-    because = "tiles of a reduction are added in order, and all of one height but the last"
-    if strategy is Strategy.SHIFT:
-        because = f"the last tile would add terms again: {reduction} is not idempotent"
-    allowed = [s.value for s in ON_REDUCTIONS] + (["shift"] if idempotent else [])
-    raise PartitionError(
-        "partition",
-        f'cannot take tail="{strategy.value}" on a reduction',
-        at=at,
-        because=because,
-        help=(f"a reduction axis takes {', '.join(allowed)}",),
-    )
-
-
-def check_repeats(loop: For) -> None:
-    """Refuse ``shift`` on a loop that adds to what it does not set first: a term would count twice.
-
-    Whether other values are the same when an instance runs again is proved on the emitted program.
-    """
-    stores = [stmt for stmt in statements(loop.body) if isinstance(stmt, Store)]
-    assigned = {store.buffer for store in stores if store.reduce is None}
-    for store in stores:
-        if store.reduce == "sum" and store.buffer not in assigned:
-            raise PartitionError(
-                "partition",
-                'cannot take tail="shift"',
-                at=f"loop {loop.iter}",
-                because=f"the last tile would run {format_stmt(store)} again",
-                help=("mask, cut, ladder, balance run each instance once",),
-            )
-
-
-# A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
-ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
-
-
-def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
-    """Refuse ``exact`` unless `tile` divides the extent wherever the loop runs, at all sizes."""
-    left = ix.mod(extent, tile)
-    at = at.where(Compare(">", extent, ix.const(0)))
-    if at.holds(Compare("==", left, ix.const(0))):
-        return
-    found = at.witness(Compare("!=", left, ix.const(0)))
-    given = f"with {found}, " if found else ""
-    raise PartitionError(
-        "partition",
-        'cannot take tail="exact"',
-        at=f"loop {loop.iter}",
-        because=f"{given}{tile} does not divide the extent {format_expr(extent)}",
-        help=(
-            f'tail="cut" separates the last {format_expr(left)} iterations',
-            f"assume({format_expr(left)} == 0) if every caller guarantees it",
-        ),
-    )
-
-
-def check_crossed(loop: For, strategy: Strategy, last: bool) -> None:
-    """Refuse a strategy that needs one extent for all rows of a tile, where each row has its own.
-
-    Theorem: where the bounds of a loop depend on another loop of the same tile, the rectangle
-    ``max lo : min hi`` lies inside every row; what is left of each row has a length of its own.
-    """
-    if not last or strategy in (Strategy.CUT, Strategy.GUARD, Strategy.MASK):
-        return
-    raise PartitionError(
-        "partition",
-        f'cannot take tail="{strategy.value}"',
-        at=f"loop {loop.iter}",
-        because=f"its bounds {format_expr(loop.lo)}:{format_expr(loop.hi)} differ between the rows "
-        "of a tile, so there is no one rest to treat",
-        help=("cut, guard and mask treat each row by itself", "cut only one of the two loops"),
-    )
 
 
 # -- parts ---------------------------------------------------------------------------------------
@@ -683,9 +590,7 @@ def _undecided(condition: Expr, at: Facts) -> Expr | None:
             return Const(0, "bool")
         if answer is None:
             left.append(part)
-    if not left:
-        return None
-    return left[0] if len(left) == 1 else Logic("and", tuple(left))
+    return all_of(left) if left else None
 
 
 def _heights(height: Expr) -> tuple[int, int]:
@@ -730,41 +635,6 @@ def _later(at: Facts, lo: Expr, end: Expr, lo_max: Expr) -> Expr:
     return end if lo == lo_max else at.extreme("max", lo, end)
 
 
-def _extreme_over(expr: Expr, name: str, first: Expr, last: Expr, least: bool) -> Expr:
-    """The least or the greatest value of `expr` for ``first <= name <= last``."""
-    if name not in variables(expr):
-        return expr
-    form = ix.linear(expr)
-    total: Expr = ix.const(form.const)
-    for atom, factor in form.terms:
-        total = ix.add(
-            total, ix.mul(factor, _atom_over(atom, name, first, last, least == (factor > 0)))
-        )
-    return total
-
-
-def _atom_over(atom: Expr, name: str, first: Expr, last: Expr, least: bool) -> Expr:
-    if name not in variables(atom):
-        return atom
-    match atom:
-        case Var():
-            return first if least else last
-        case Binary("min" | "max" as op, a, b):
-            x, y = (_extreme_over(side, name, first, last, least) for side in (a, b))
-            return ix.minimum(x, y) if op == "min" else ix.maximum(x, y)
-        case Binary("//", a, b):
-            return ix.floordiv(_extreme_over(a, name, first, last, least), b)
-        case Binary("%", _, Const(value, _)):
-            return ix.const(0 if least else int(value) - 1)
-        case _:
-            raise PartitionError(
-                "partition",
-                f"cannot tile over {name}",
-                because=f"the bound {format_expr(atom)} is not quasi-affine in it",
-                help=(f"cut {name} alone",),
-            )
-
-
 def _updates(
     body: Sequence[Stmt], loops_around: tuple[str, ...], axes: frozenset[str]
 ) -> list[tuple[Store, tuple[str, ...]]]:
@@ -779,26 +649,6 @@ def _updates(
             case _:
                 pass
     return found
-
-
-def cover(
-    found: Match, heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
-) -> str | None:
-    """The microkernel's name where one of its tiles holds every tile of these heights, and it has a
-    predicate on every axis with lanes that are off.
-    """
-    if found.columns not in (None, *heights):
-        return None
-    axes = {found.rows: found.microkernel.rows, found.columns: found.microkernel.columns}
-    if any(axes.get(axis) not in (None, *found.microkernel.predicates) for axis in masked):
-        return None
-    low, high = heights.get(found.rows, (1, 1)) if found.rows is not None else (1, 1)
-    kernel = found.microkernel
-    columns = heights[found.columns][1] if found.columns is not None else 1
-    fits = high <= kernel.max_rows and all(
-        kernel.columns_for(rows) >= columns for rows in range(max(low, 1), high + 1)
-    )
-    return kernel.name if fits else None
 
 
 def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
@@ -819,11 +669,6 @@ def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
                 because="only the terms of a reduction can be masked to its neutral element",
                 help=('tail="mask" runs no instance outside',),
             )
-
-
-def reads_memory(expr: Expr) -> bool:
-    """Whether an expression reads an array."""
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def buffers_in(loop: For) -> set[str]:

@@ -12,7 +12,7 @@ the other way round along the axes that are mapped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -109,3 +109,23 @@ def _moves_alike(mine: Load, theirs: Load, mapping: dict[str, str | None]) -> bo
         if moves != any(steps):
             return False
     return True
+
+
+def cover(
+    found: Match, heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
+) -> str | None:
+    """The microkernel's name where one of its tiles holds every tile of these heights, and it has a
+    predicate on every axis with lanes that are off.
+    """
+    if found.columns not in (None, *heights):
+        return None
+    axes = {found.rows: found.microkernel.rows, found.columns: found.microkernel.columns}
+    if any(axes.get(axis) not in (None, *found.microkernel.predicates) for axis in masked):
+        return None
+    low, high = heights.get(found.rows, (1, 1)) if found.rows is not None else (1, 1)
+    kernel = found.microkernel
+    columns = heights[found.columns][1] if found.columns is not None else 1
+    fits = high <= kernel.max_rows and all(
+        kernel.columns_for(rows) >= columns for rows in range(max(low, 1), high + 1)
+    )
+    return kernel.name if fits else None

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.computation import Names, Stage, StageAxis
+from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity, neutral
-from offcut.core.expr import Const, Expr, Logic, Select, Var, dtype_of
+from offcut.core.expr import Const, Expr, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import InternalError
 from offcut.partition.segments import loops
@@ -239,7 +240,7 @@ class _Builder:
         self.regions[Region(at.parts, microkernel)] = None
         where = None
         if at.where:
-            where = at.where[0] if len(at.where) == 1 else Logic("and", at.where)
+            where = all_of(at.where)
         role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
         return (Tile(axes, self.instances(), where, form, role, microkernel),)
 

@@ -34,6 +34,7 @@ from typing import assert_never
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
+from offcut.core.conditions import negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -58,7 +59,6 @@ from offcut.core.program import (
     Choose,
     For,
     If,
-    Kind,
     Let,
     Option,
     Program,
@@ -66,6 +66,7 @@ from offcut.core.program import (
     Store,
     Tile,
     expressions,
+    starts_of,
     substituted,
 )
 from offcut.core.program import walk as statements
@@ -76,7 +77,6 @@ BORDER = 16  # iterations: a part that is no longer than this may keep a conditi
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
 
 _NOTHING = Compare("==", ix.const(0), ix.const(0))
-_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class _Separation:
         self.space = space
         self.notes: dict[Note, None] = {}
         self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
-        self.starts = _starts(program)
+        self.starts = starts_of(program)
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
@@ -184,7 +184,9 @@ class _Separation:
         value = self.decided(stmt.value, at)
         if stmt.reduce is not None and isinstance(value, Const):
             nothing = is_identity(stmt.reduce, value.value, value.dtype)
-            from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {"0.0"}
+            from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {
+                Const(0.0, value.dtype)
+            }
             if nothing or (from_zero and value.value == 0.0):
                 return ()
         return (replace(stmt, index=index, value=value),)
@@ -301,15 +303,15 @@ class _Separation:
         if 2 * own > limit:
             self.note(loop.iter, f"keeps {format_expr(atom)}: {limit} copies are left")
             return (loop,)
-        negated = Compare(_NEGATED[atom.op], atom.a, atom.b)
+        fails = negated(atom)
         yes = self.statement(loop, at.where(atom), limit - own)
-        no = self.statement(loop, at.where(negated), limit - _stores(yes))
+        no = self.statement(loop, at.where(fails), limit - _stores(yes))
         if yes == no:
             return yes
         self.note(loop.iter, f"asks {format_expr(atom)} outside")
         if yes:
             return (If(atom, yes, no),)
-        return (If(negated, no),) if no else ()
+        return (If(fails, no),) if no else ()
 
     def unrolled(self, loop: For) -> list[For]:
         """The iterations of a short loop whose iterator is multiplied by a size: then it is affine."""
@@ -479,17 +481,6 @@ def _bound(program: Program) -> Iterator[str]:
 
 def _stores(body: Sequence[Stmt]) -> int:
     return sum(isinstance(stmt, Store) for stmt in statements(tuple(body)))
-
-
-def _starts(program: Program) -> dict[str, set[str]]:
-    """By buffer that the program alone fills, the texts of the values that are assigned to it."""
-    found: dict[str, set[str]] = {}
-    for stmt in statements(program.body):
-        if not isinstance(stmt, Store) or stmt.reduce is not None:
-            continue
-        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
-            found.setdefault(stmt.buffer, set()).add(format_expr(stmt.value))
-    return found
 
 
 def _is_index(atom: Compare) -> bool:

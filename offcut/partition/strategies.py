@@ -14,7 +14,8 @@ from enum import Enum
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.conditions import all_of
+from offcut.core.expr import Binary, Compare, Const, Expr, Var
 from offcut.core.program import Form, Role
 
 
@@ -248,7 +249,7 @@ def both(a: Expr | None, b: Expr) -> Expr:
             parts.append(folded)
     if not parts:
         return Const(1, "bool")
-    return parts[0] if len(parts) == 1 else Logic("and", tuple(parts))
+    return all_of(parts)
 
 
 def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:

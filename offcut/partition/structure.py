@@ -24,7 +24,7 @@ from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
-from offcut.core.conditions import conjuncts, negated
+from offcut.core.conditions import all_of, conjuncts, negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -35,8 +35,6 @@ from offcut.core.expr import (
     Logic,
     Select,
     Var,
-    children,
-    dtype_of,
     substitute,
     variables,
     walk,
@@ -47,7 +45,6 @@ from offcut.core.program import (
     For,
     Form,
     If,
-    Kind,
     Let,
     Program,
     Size,
@@ -58,9 +55,11 @@ from offcut.core.program import (
     blocks,
     expressions,
     mapped,
+    starts_of,
     substituted,
 )
 from offcut.core.program import walk as statements
+from offcut.partition.alike import alike, idle, reads_memory, same_store, settled
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
 from offcut.polyhedral import Facts, Space, accesses_outside, dependences
@@ -149,9 +148,7 @@ class _Place:
     def leaf(self) -> Leaf:
         """The same as a tile of a product."""
         axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
-        where: Expr | None = Logic("and", self.where) if self.where else None
-        if len(self.where) == 1:
-            where = self.where[0]
+        where = all_of(self.where) if self.where else None
         return Leaf(self.path, Tile(axes, self.body, where, self.form), 0)
 
     @property
@@ -225,7 +222,7 @@ class _SideBySide:
         self.nest = -1
         self.masked = False  # whether instances run that are masked to nothing
         self.top = source.body
-        self.starts = _starts(source)
+        self.starts = starts_of(source)
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
@@ -246,21 +243,21 @@ class _SideBySide:
         """What is left of `left` when its first part has run `stmt`."""
         match stmt:
             case Store():
-                if left and isinstance(left[0], Store) and self.same_store(stmt, left[0], at):
+                if left and isinstance(left[0], Store) and same_store(stmt, left[0], at):
                     return left[1:]
-                if self.idle((stmt,), at):
+                if idle((stmt,), at, self.starts):
                     return left
                 raise NotStructural(f"no {stmt.buffer} here")
             case If(condition, then, other):
-                asked = self.settled(condition, at)
+                asked = settled(condition, at)
                 if isinstance(asked, Const):
                     return self.inline(then if asked.value else other, left, at)
                 for holds, branch in ((condition, then), (negated(condition), other)):
                     if at.expresses(condition) and at.where(negated(holds)).empty:
                         return self.inline(branch, left, at)
                 first = left[0] if left else None
-                if not isinstance(first, If) or not self.alike(condition, first.condition, at):
-                    if self.idle((stmt,), at):
+                if not isinstance(first, If) or not alike(condition, first.condition, at):
+                    if idle((stmt,), at, self.starts):
                         return left
                     raise NotStructural(f"no {format_expr(condition)} here")
                 self.block(then, first.then, at.where(condition))
@@ -288,7 +285,7 @@ class _SideBySide:
                 break
             mine.append(one)
         if not mine:
-            if self.idle((stmt,), at):
+            if idle((stmt,), at, self.starts):
                 return left
             raise NotStructural(f"no loop over {stmt.iter} here")
         follows = after[0] if after else None
@@ -347,7 +344,7 @@ class _SideBySide:
             case Let():
                 for inner in stmt.body:
                     yield from self.places(inner, (*path, stmt), steps, names)
-            case If(condition, then, other) if not _reads(condition):
+            case If(condition, then, other) if not reads_memory(condition):
                 for inner in then:
                     yield from self.places(inner, (*path, *conjuncts(condition)), steps, names)
                 for inner in other:
@@ -421,7 +418,7 @@ class _SideBySide:
         stores = [s for s in statements(place.body) if isinstance(s, Store)]
         if place.together:
             return place
-        if any(_reads(part) for store in stores for part in store.index):
+        if any(reads_memory(part) for store in stores for part in store.index):
             return place
         masks = {
             s.value.condition for s in stores if self.is_masked(s) and isinstance(s.value, Select)
@@ -464,7 +461,7 @@ class _SideBySide:
                     both = both.where(substitute(condition, {loop.iter: Var("#later")}))
                 if not both.empty:
                     raise NotStructural(f"{loop.iter} does not ascend")
-        if not left.empty and not self.idle(loop.body, left):
+        if not left.empty and not idle(loop.body, left, self.starts):
             raise NotStructural(f"coordinates of {loop.iter} are left out")
 
     def band(self, chain: Sequence[For], places: Sequence[_Place], at: Facts) -> None:
@@ -559,109 +556,6 @@ class _SideBySide:
         if any((store.buffer, store.index) not in assigned for store in own):
             raise NotStructural("a body that does not repeat")
 
-    # -- statements --------------------------------------------------------------------------
-
-    def same_store(self, source: Store, emitted: Store, at: Facts) -> bool:
-        if (source.buffer, source.reduce) != (emitted.buffer, emitted.reduce):
-            return False
-        pairs = zip(source.index, emitted.index, strict=True)
-        return all(self.alike(a, b, at) for a, b in pairs) and self.alike(
-            source.value, emitted.value, at
-        )
-
-    def alike(self, a: Expr, b: Expr, at: Facts) -> bool:
-        """Whether two expressions have one value wherever `at` holds."""
-        if a == b:
-            return True
-        a, b = self.settled(a, at), self.settled(b, at)
-        for one, other, swap in ((a, b, False), (b, a, True)):
-            cases = _cases(one)
-            if cases and all(at.expresses(condition) for condition, _ in cases):
-                return all(
-                    at.where(condition).empty
-                    or (
-                        self.alike(other, value, at.where(condition))
-                        if swap
-                        else self.alike(value, other, at.where(condition))
-                    )
-                    for condition, value in cases
-                )
-        if dtype_of(a) == "index" and dtype_of(b) == "index":
-            return at.holds(Compare("==", a, b))
-        if type(a) is not type(b) or _label(a) != _label(b):
-            return False
-        mine, theirs = children(a), children(b)
-        return len(mine) == len(theirs) and all(
-            self.alike(x, y, at) for x, y in zip(mine, theirs, strict=True)
-        )
-
-    def settled(self, expr: Expr, at: Facts) -> Expr:
-        """`expr`, a condition or a choice by one, without the comparisons that `at` decides."""
-        match expr:
-            case Compare() if at.expresses(expr):
-                answer = at.decide(expr)
-                return expr if answer is None else Const(int(answer), "bool")
-            case Logic("not", (arg,)):
-                inner = self.settled(arg, at)
-                if isinstance(inner, Const):
-                    return Const(int(not inner.value), "bool")
-                return Logic("not", (inner,))
-            case Logic(op, args):
-                left: dict[Expr, None] = {}
-                for arg in args:
-                    one = self.settled(arg, at)
-                    if not isinstance(one, Const):
-                        left[one] = None
-                    elif bool(one.value) == (op == "or"):
-                        return one
-                if not left:
-                    return Const(int(op == "and"), "bool")
-                return next(iter(left)) if len(left) == 1 else Logic(op, tuple(left))
-            case Select(condition, then, other):
-                asked = self.settled(condition, at)
-                if isinstance(asked, Const):
-                    return self.settled(then if asked.value else other, at)
-                return Select(asked, then, other)
-            case _:
-                return expr
-
-    def idle(self, body: Sequence[Stmt], at: Facts) -> bool:
-        """Whether `body` changes nothing wherever `at` holds."""
-        if at.empty:
-            return True
-        for stmt in body:
-            match stmt:
-                case Store():
-                    if stmt.reduce is None or not self.adds_nothing(stmt, stmt.value, at):
-                        return False
-                case For():
-                    if not self.idle(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi)):
-                        return False
-                case If(condition, then, other):
-                    if not at.expresses(condition):
-                        return self.idle(then, at) and self.idle(other, at)
-                    no = at.where(negated(condition))
-                    if not (self.idle(then, at.where(condition)) and self.idle(other, no)):
-                        return False
-                case _:
-                    return False
-        return True
-
-    def adds_nothing(self, store: Store, value: Expr, at: Facts) -> bool:
-        if at.empty:
-            return True
-        match value:
-            case Const(number, dtype):
-                from_zero = store.reduce == "sum" and self.starts.get(store.buffer) == {"0.0"}
-                nothing = is_identity(store.reduce or "", number, dtype)
-                return nothing or (from_zero and number == 0.0)
-            case Select(condition, then, other) if at.expresses(condition):
-                return self.adds_nothing(store, then, at.where(condition)) and self.adds_nothing(
-                    store, other, at.where(negated(condition))
-                )
-            case _:
-                return False
-
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
     """Whether a range is one literal number, or nothing."""
@@ -676,46 +570,6 @@ def _equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
         low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
         return Compare("<=", low, value.a), Compare("<", value.a, high)
     return (Compare("==", value, literal),)
-
-
-def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
-    """(condition, value) of a choice by indices; none for anything else."""
-    match expr:
-        case Select(condition, then, other) if not _reads(condition):
-            return [(condition, then), (negated(condition), other)]
-        case Binary("min", a, b) if dtype_of(a) == "index":
-            return [(Compare("<=", a, b), a), (Compare(">", a, b), b)]
-        case Binary("max", a, b) if dtype_of(a) == "index":
-            return [(Compare(">=", a, b), a), (Compare("<", a, b), b)]
-        case _:
-            return []
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
-
-
-def _label(expr: Expr) -> tuple[object, ...]:
-    """What an expression is, without its operands."""
-    match expr:
-        case Load(buffer, _, dtype):
-            return buffer, dtype
-        case Const() | Var():
-            return (expr,)
-        case _:
-            found = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
-            return tuple(found)
-
-
-def _starts(program: Program) -> Mapping[str, set[str]]:
-    """By buffer that the program alone fills, the texts of the values that are assigned to it."""
-    found: dict[str, set[str]] = {}
-    for stmt in statements(program.body):
-        if not isinstance(stmt, Store) or stmt.reduce is not None:
-            continue
-        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
-            found.setdefault(stmt.buffer, set()).add(format_expr(stmt.value))
-    return found
 
 
 def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:

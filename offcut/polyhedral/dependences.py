@@ -172,18 +172,23 @@ class _Access:
 
 
 def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
-    """(access, whether it writes) of a statement; the target of an update is read too."""
+    """(access, whether it writes) of a statement; the target of an update is read too.
+
+    A term that reads the very element it is added to is no term of a reduction.
+    """
     store = one.store
     at = coordinates(one.iterators)
     parts = (part for condition in one.conditions for part in conjuncts(condition))
     known = [space.condition(part, at) for part in parts]
     domain = space.set(one.iterators, [text for text in known if text is not None])
     found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
-    found[store.buffer, store.index, (), True] = True
-    if store.reduce is not None:
-        found[store.buffer, store.index, (), False] = True
     inside = [read for part in store.index for read in loads(part)]
-    for load, path in [*loads(store.value), *inside, *_guards(one)]:
+    reads = [*loads(store.value), *inside, *_guards(one)]
+    own = any((load.buffer, load.index) == (store.buffer, store.index) for load, _ in reads)
+    found[store.buffer, store.index, (), True] = not own
+    if store.reduce is not None:
+        found[store.buffer, store.index, (), False] = not own
+    for load, path in reads:
         found.setdefault((load.buffer, load.index, path, False), False)
     accesses = []
     for (buffer, index, path, writes), accumulates in found.items():

@@ -14,11 +14,11 @@ from typing import Any
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Logic, Var, variables
+from offcut.core.conditions import negated
+from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.witness import smallest
 
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 _KEPT = 1 << 14  # answers
 
 _Part = tuple[tuple[str, ...], tuple[Expr, ...]]  # iterators, conditions
@@ -135,7 +135,7 @@ class Facts:
             return bool(folded.value)
         if self.holds(condition):
             return True
-        if self.holds(Compare(_OPPOSITE[condition.op], condition.a, condition.b)):
+        if self.holds(negated(condition)):
             return False
         return None
 
@@ -153,10 +153,7 @@ class Facts:
 
 @lru_cache(maxsize=_KEPT)
 def _holds(space: Space, part: _Part, condition: Expr) -> bool:
-    negated: Expr = Logic("not", (condition,))
-    if isinstance(condition, Compare):
-        negated = Compare(_OPPOSITE[condition.op], condition.a, condition.b)
-    text = space.condition(negated, coordinates(part[0]))
+    text = space.condition(negated(condition), coordinates(part[0]))
     if text is None:
         return False
     return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))

@@ -16,6 +16,7 @@ from typing import TypeAlias, assert_never
 import islpy as isl
 
 from offcut.core import index as ix
+from offcut.core.conditions import negated
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -318,8 +319,8 @@ class Flows:
                 Compare("<", value, ix.const(let.hi)),
             )
             inside = Logic("and", (low, high))
-        for part in conjuncts(inside):
-            opposite = next(conjuncts(Logic("not", (part,))))
+        for part in bounds_of(inside):
+            opposite = next(bounds_of(Logic("not", (part,))))
             kept = self.restricted(left, opposite, coordinates)
             found = None if kept is None else self.smallest(kept)
             if kept is None or found is not None:
@@ -395,7 +396,7 @@ class Flows:
         condition = self._closed(condition, scope)
         coordinates = {name: f"x{k}" for k, name in enumerate(scope.iters)}
         domain, predicates = scope.domain, list(scope.predicates)
-        for part in conjuncts(condition):
+        for part in bounds_of(condition):
             restricted = self.restricted(domain, part, coordinates)
             if restricted is not None:
                 domain = restricted
@@ -514,7 +515,7 @@ class Flows:
         """The instances where `path` holds, as far as isl decides it."""
         domain = statement.domain
         for condition in path:
-            for part in conjuncts(condition):
+            for part in bounds_of(condition):
                 restricted = self.restricted(domain, part, statement.coordinates)
                 domain = domain if restricted is None else restricted
         return domain
@@ -573,26 +574,25 @@ class Flows:
         return Set(f"{self.space.parameters}{{ : {text} }}").intersect_params(self.context)
 
 
-def conjuncts(condition: Expr) -> Iterator[Expr]:
+def bounds_of(condition: Expr) -> Iterator[Expr]:
     """The parts of a condition that all must hold; what ``min`` and ``max`` bound, bound by bound."""
     match condition:
         case Logic("and", args):
             for arg in args:
-                yield from conjuncts(arg)
+                yield from bounds_of(arg)
         case Logic("not", (Compare() as inner,)):
-            opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-            yield from conjuncts(replace(inner, op=opposite[inner.op]))
+            yield from bounds_of(negated(inner))
         case Logic("not", (Logic("not", (arg,)),)):
-            yield from conjuncts(arg)
+            yield from bounds_of(arg)
         case Logic("not", (Logic("or", args),)):
             for arg in args:
-                yield from conjuncts(Logic("not", (arg,)))
+                yield from bounds_of(Logic("not", (arg,)))
         case Compare("<" | "<=" as op, a, Binary("min", b, c)):
-            yield from conjuncts(Compare(op, a, b))
-            yield from conjuncts(Compare(op, a, c))
+            yield from bounds_of(Compare(op, a, b))
+            yield from bounds_of(Compare(op, a, c))
         case Compare(">" | ">=" as op, a, Binary("max", b, c)):
-            yield from conjuncts(Compare(op, a, b))
-            yield from conjuncts(Compare(op, a, c))
+            yield from bounds_of(Compare(op, a, b))
+            yield from bounds_of(Compare(op, a, c))
         case _:
             yield condition
 

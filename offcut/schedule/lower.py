@@ -18,6 +18,7 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.computation import Names
+from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import (
     Const,
@@ -251,7 +252,7 @@ class _Nest:
         known = replace(known, facts=facts, role=Role.WHOLE)
         body = self.block(parts, known)
         body = self.lowering.computed_inside(self.nest, axis, body, facts)
-        return (If(_all(guards), body),) if guards and body else body
+        return (If(all_of(guards), body),) if guards and body else body
 
     def completed(self, axis: str, offset: Expr, at: _At) -> tuple[_At, tuple[Expr, ...]]:
         """`at` with this offset, and all that follow from it; conditions under which they exist."""
@@ -527,13 +528,13 @@ class _Nest:
             stmts = self.leaf(part, inner)
             if part.stores[0].reduce is not None:
                 if terms:
-                    stmts = _masked(stmts, _all(terms))
+                    stmts = _masked(stmts, all_of(terms))
                 for name, lo, hi in reversed(reductions):
                     stmts = (For(name, lo, hi, stmts),)
             body += stmts
         for name in names:
             self.names.release(name)
-        only = _all(where) if where else None
+        only = all_of(where) if where else None
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, microkernel)
@@ -541,10 +542,6 @@ class _Nest:
 
 def _started(start: Expr, tile: Expr) -> Expr:
     return ix.simplify(substitute(start, {ITER.name: tile}))
-
-
-def _all(conditions: Sequence[Expr]) -> Expr:
-    return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
 
 
 def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:

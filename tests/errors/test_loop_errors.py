@@ -70,7 +70,7 @@ for i in 1:n
 partition: cannot take tail="pad"
   at       loop i
   because  a padded tile runs its instances together, and this loop carries dependences between them
-  help     cut, mask, guard, ladder, balance, residue, version keep their order"""
+  help     any tail but pad and shift keeps their order"""
     )
     assert oc.partition(oc.parse(text), tile={"i": 4}, tail="mask").prove()
 

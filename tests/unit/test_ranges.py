@@ -12,9 +12,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Logic, Var
 from offcut.core.expr_parser import parse_expr
 from offcut.core.interpreter import evaluate
-from offcut.core.printer import format_expr, format_stmt
+from offcut.core.printer import format_stmt
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, walk
-from offcut.core.ranges import Known, Range, conjuncts, nest
+from offcut.core.ranges import Known, Range, nest
 
 N, M = 6, 4
 AXES = [("i", Var("n")), ("j", Var("m"))]
@@ -89,12 +89,6 @@ def test_a_condition_on_elements_stands_around_the_instance() -> None:
         "  for j in 0:min(m, i + 1)",
         "    if A[i] > 0.0",
     ]
-
-
-def test_conditions_joined_by_and_are_taken_apart() -> None:
-    condition = parse_expr("i < 1 and (j < 2 and i + j < 3)")
-    assert [*map(format_expr, conjuncts(condition))] == ["i < 1", "j < 2", "i + j < 3"]
-    assert conjuncts(None) == ()
 
 
 def test_the_ranges_show_signs_and_claim_no_other() -> None:

@@ -14,6 +14,7 @@ from offcut.backends.cpu.accesses import begins_with_store, is_one_element, load
 from offcut.backends.cpu.addressing import Lanes
 from offcut.backends.cpu.expressions import Expressions
 from offcut.backends.cpu.extents import as_loops
+from offcut.core.conditions import all_of
 from offcut.core.expr import Expr, Logic
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
@@ -121,7 +122,7 @@ class Instances(Expressions):
         match condition:
             case Logic("and", (first, *rest)) if not other:
                 # One after the other: those that are the same for all lanes are branches.
-                inner = If(rest[0] if len(rest) == 1 else Logic("and", tuple(rest)), tuple(then))
+                inner = If(all_of(rest), tuple(then))
                 self.vector_if(first, (inner,), (), lanes, slots)
                 return
         if not self.differs(condition, lanes, slots):

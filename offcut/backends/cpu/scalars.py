@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offcut.backends.cpu import ir
 from offcut.backends.cpu.ir import Function
+from offcut.core.conditions import all_of
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -63,7 +64,7 @@ class Scalars:
         """What a comparison with a literal says about its other side."""
         match condition:
             case Logic("and", (first, *rest)) if holds:
-                with self.assumed(first, True), self.assumed(_joined(rest), True):
+                with self.assumed(first, True), self.assumed(all_of(rest), True):
                     yield
             case Compare(op, a, Const(value, "index")):
                 limit = int(value)
@@ -155,7 +156,3 @@ _INTERVAL: dict[str, tuple[int | None, int | None]] = {
     ">=": (0, None),
     "==": (0, 0),
 }
-
-
-def _joined(conditions: Sequence[Expr]) -> Expr:
-    return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))

@@ -1,0 +1,162 @@
+"""Statements compared where something is known: alike in value, or idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.core.conditions import negated
+from offcut.core.dtypes import is_identity
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    walk,
+)
+from offcut.core.program import For, If, Stmt, Store
+from offcut.polyhedral import Facts
+
+Starts = Mapping[str, set[Expr]]
+"""The values that are assigned to each buffer; see `starts_of`."""
+
+
+def same_store(source: Store, emitted: Store, at: Facts) -> bool:
+    """Whether two stores do the same wherever `at` holds."""
+    if (source.buffer, source.reduce) != (emitted.buffer, emitted.reduce):
+        return False
+    pairs = zip(source.index, emitted.index, strict=True)
+    return all(alike(a, b, at) for a, b in pairs) and alike(source.value, emitted.value, at)
+
+
+def alike(a: Expr, b: Expr, at: Facts) -> bool:
+    """Whether two expressions have one value wherever `at` holds."""
+    if a == b:
+        return True
+    a, b = settled(a, at), settled(b, at)
+    for one, other, swap in ((a, b, False), (b, a, True)):
+        cases = _cases(one)
+        if cases and all(at.expresses(condition) for condition, _ in cases):
+            return all(
+                at.where(condition).empty
+                or (
+                    alike(other, value, at.where(condition))
+                    if swap
+                    else alike(value, other, at.where(condition))
+                )
+                for condition, value in cases
+            )
+    if dtype_of(a) == "index" and dtype_of(b) == "index":
+        return at.holds(Compare("==", a, b))
+    if type(a) is not type(b) or _label(a) != _label(b):
+        return False
+    mine, theirs = children(a), children(b)
+    return len(mine) == len(theirs) and all(
+        alike(x, y, at) for x, y in zip(mine, theirs, strict=True)
+    )
+
+
+def settled(expr: Expr, at: Facts) -> Expr:
+    """`expr`, a condition or a choice by one, without the comparisons that `at` decides."""
+    match expr:
+        case Compare() if at.expresses(expr):
+            answer = at.decide(expr)
+            return expr if answer is None else Const(int(answer), "bool")
+        case Logic("not", (arg,)):
+            inner = settled(arg, at)
+            if isinstance(inner, Const):
+                return Const(int(not inner.value), "bool")
+            return Logic("not", (inner,))
+        case Logic(op, args):
+            left: dict[Expr, None] = {}
+            for arg in args:
+                one = settled(arg, at)
+                if not isinstance(one, Const):
+                    left[one] = None
+                elif bool(one.value) == (op == "or"):
+                    return one
+            if not left:
+                return Const(int(op == "and"), "bool")
+            return next(iter(left)) if len(left) == 1 else Logic(op, tuple(left))
+        case Select(condition, then, other):
+            asked = settled(condition, at)
+            if isinstance(asked, Const):
+                return settled(then if asked.value else other, at)
+            return Select(asked, then, other)
+        case _:
+            return expr
+
+
+def idle(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
+    """Whether `body` changes nothing wherever `at` holds."""
+    if at.empty:
+        return True
+    for stmt in body:
+        match stmt:
+            case Store():
+                if stmt.reduce is None or not adds_nothing(stmt, stmt.value, at, starts):
+                    return False
+            case For():
+                if not idle(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi), starts):
+                    return False
+            case If(condition, then, other):
+                if not at.expresses(condition):
+                    return idle(then, at, starts) and idle(other, at, starts)
+                no = at.where(negated(condition))
+                if not (idle(then, at.where(condition), starts) and idle(other, no, starts)):
+                    return False
+            case _:
+                return False
+    return True
+
+
+def adds_nothing(store: Store, value: Expr, at: Facts, starts: Starts) -> bool:
+    """Whether updating with `value` changes nothing: an identity, or 0.0 on what began at 0.0."""
+    if at.empty:
+        return True
+    match value:
+        case Const(number, dtype):
+            from_zero = store.reduce == "sum" and starts.get(store.buffer) == {Const(0.0, dtype)}
+            nothing = is_identity(store.reduce or "", number, dtype)
+            return nothing or (from_zero and number == 0.0)
+        case Select(condition, then, other) if at.expresses(condition):
+            return adds_nothing(store, then, at.where(condition), starts) and adds_nothing(
+                store, other, at.where(negated(condition)), starts
+            )
+        case _:
+            return False
+
+
+def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
+    """(condition, value) of a choice by indices; none for anything else."""
+    match expr:
+        case Select(condition, then, other) if not reads_memory(condition):
+            return [(condition, then), (negated(condition), other)]
+        case Binary("min", a, b) if dtype_of(a) == "index":
+            return [(Compare("<=", a, b), a), (Compare(">", a, b), b)]
+        case Binary("max", a, b) if dtype_of(a) == "index":
+            return [(Compare(">=", a, b), a), (Compare("<", a, b), b)]
+        case _:
+            return []
+
+
+def reads_memory(expr: Expr) -> bool:
+    """Whether the value of an expression depends on an array."""
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
+def _label(expr: Expr) -> tuple[object, ...]:
+    """What an expression is, without its operands."""
+    match expr:
+        case Load(buffer, _, dtype):
+            return buffer, dtype
+        case Const() | Var():
+            return (expr,)
+        case _:
+            found = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
+            return tuple(found)
