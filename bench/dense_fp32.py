@@ -1,6 +1,6 @@
-"""Dense float32 layers at every kind of M: `auto` against numpy, torch and every fixed strategy.
+"""Dense float32 layers at every kind of M: `auto` against every peer, the limit, and fixed strategies.
 
-    python bench/dense_fp32.py            # all of it: within ten minutes
+    python bench/dense_fp32.py            # all of it: half an hour
     python bench/dense_fp32.py --quick    # a few M, two layers: under a minute
 
 One thread, a constant packed B. All candidates of a cell take turns in one process, each round in an
@@ -11,8 +11,10 @@ of the ratios within one round with its 95 % interval. Writes out/dense_fp32.csv
 from __future__ import annotations
 
 import argparse
+import json
+import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,29 +23,31 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from offcut.experiment.contraction import build, draw, make_problem, parse_contraction
+from offcut.experiment.cells import Row, as_json
+from offcut.experiment.contraction import build, draw, make_problem
+from offcut.experiment.layers import (
+    DENSE,
+    LAYERS,
+    ODD_LAYERS,
+    QUICK_LAYERS,
+    QUICK_ROWS,
+    ROWS,
+)
+from offcut.experiment.limits import Bound, Limits
 from offcut.experiment.machine import describe
 from offcut.experiment.peers import load_peers
 from offcut.experiment.plots import have_matplotlib, plot_lines
 from offcut.experiment.sweep import Cell, Sweep, compile_strategies, measure_point
 from offcut.experiment.timing import Ratio, paired_ratio, restart_single_threaded
 
-SMALL = (1, 2, 3, 5, 7, 8, 13, 16, 17, 24, 31, 37, 43, 48)
-M = (*SMALL, 62, 64, 81, 100, 119, 127, 128, 129, 200, 255, 333, 384, 511, 512)
-LAYERS = ((768, 768), (768, 2304), (768, 3072), (3072, 768), (384, 1536))
-ODD_LAYERS = ((771, 770), (133, 165), (1000, 10))
-QUICK_M = (1, 7, 16, 17, 43, 64, 129, 333)
-QUICK_LAYERS = ((768, 768), (133, 165))
-
 FIXED = ("cut", "mask", "pad", "shift", "ladder", "balance")
 """The strategies that `auto` is held against; `guard` is left out, it is never the best."""
 
-PEERS = ("numpy", "torch.mm", "torch")
-DENSE = parse_contraction("mk,kn->mn")
+PEERS = ("numpy", "torch.mm", "torch", "onnxruntime", "openvino")
 REGRET = 1.08
 """Time of `auto` over the best fixed strategy that no cell may exceed."""
 
-WIDTH = 120
+WIDTH = 160
 """Columns of the printed tables where there is no terminal that has a width of its own."""
 
 
@@ -56,41 +60,70 @@ class Comparison:
     ratio: Ratio
 
 
-def measure_layer(k: int, n: int, sizes: Sequence[int], budget: float, console: Console) -> Sweep:
-    """Every candidate on one layer, at every M of `sizes`.
+def measure_layer(
+    k: int, n: int, sizes: Sequence[int], budget: float, limits: Limits, console: Console
+) -> tuple[Sweep, tuple[Bound, ...]]:
+    """Every candidate on one layer, at every M of `sizes`, and the limit of each.
 
     A cell whose regret is beyond what is asked is measured once more, three times as long, and the
     second measurement counts: the best of several noisy medians is biased low.
     """
     fixed = {"k": k, "n": n}
-    computation = build(DENSE, fixed, {"m": (1, max(M))})
+    computation = build(DENSE, fixed, {"m": (1, max(ROWS))})
     constants = {"B": draw("kn", fixed, np.random.default_rng(0))}
     ours = compile_strategies(("auto", *FIXED), computation, constants)
     peers = load_peers(PEERS)
     for name in ours.refused:
         console.print(f"{k}×{n}: {name} is refused for this layer", style="yellow")
     contenders = (*ours.compiled, *peers.found)
-    points = []
+    for name in peers.missing:
+        console.print(f"missing: {name} is not installed", style="yellow")
+    points, bounds = [], []
     with peers.session():
         for m in track(sizes, f"{k}×{n}", console=console):
             problem = make_problem(DENSE, fixed | {"m": m}, constants, seed=m)
+            work = problem.flop, problem.moved, problem.kind
+            before = limits.now(*work)
             point = measure_point(problem, contenders, {}, budget=budget)
             worst = regret(point)
             if worst is not None and worst.ratio.low > REGRET:
                 point = measure_point(problem, contenders, {}, budget=3 * budget)
             points.append(point)
-    return Sweep(
+            bounds.append(min(before, limits.now(*work), key=lambda bound: bound.seconds))
+    sweep = Sweep(
         DENSE,
         letters=("m",),
         ours=tuple(contender.name for contender in ours.compiled),
         peers=tuple(contender.name for contender in peers.found),
         machine=str(describe()),
         facts=(
-            f"float32 {k}×{n}, constant packed B, one thread, {budget:g} s per cell",
+            f"{title(k, n)}, constant packed B, one thread, {budget:g} s per cell",
             ", ".join(peers.versions),
         ),
         points=tuple(points),
     )
+    return sweep, tuple(bounds)
+
+
+def title(k: int, n: int) -> str:
+    """The name of a layer's table."""
+    return f"float32 {k}×{n}"
+
+
+def rows_of(sweep: Sweep, bounds: Sequence[Bound]) -> Iterator[Row]:
+    """`auto` and the peers of each point, as the other benches have them."""
+    for point, bound in zip(sweep.points, bounds, strict=True):
+        sizes = point[0].sizes
+        m, k, n = (sizes[letter] for letter in "mkn")
+        cells = tuple(cell for cell in point if cell.contender in ("auto", *PEERS))
+        moved = 4 * (m * k + k * n + m * n)
+        yield Row(title(k, n), f"M={m}", sizes, point[0].flop, moved, cells, bound)
+
+
+def share(point: Sequence[Cell], bound: Bound) -> float | None:
+    """Of the limit, what `auto` reaches at `point`."""
+    auto = next((cell for cell in point if cell.contender == "auto"), None)
+    return None if auto is None or auto.timing is None else bound.seconds / auto.timing.seconds
 
 
 def compare(point: Sequence[Cell], others: Iterable[str]) -> list[Comparison]:
@@ -136,7 +169,7 @@ def geometric_mean(comparisons: Sequence[Comparison]) -> float:
     return statistics.geometric_mean(ratios) if ratios else float("nan")
 
 
-def summary(sweeps: Sequence[Sweep]) -> Table:
+def summary(sweeps: Sequence[Sweep], bounds: Sequence[Sequence[Bound]]) -> Table:
     """What is asked of `auto` and what was measured, one line each."""
     points = [point for sweep in sweeps for point in sweep.points]
     table = Table("auto", "asked", "measured", "where")
@@ -148,6 +181,22 @@ def summary(sweeps: Sequence[Sweep]) -> Table:
             f"{geometric_mean(found):.3f}" if found else "not installed",
             f"{len(found)} cells",
         )
+    best = closest(points, PEERS)
+    if best:
+        worst = min(best, key=lambda comparison: comparison.ratio.value)
+        mean = f"{geometric_mean(best):.3f}"
+        table.add_row("geometric mean over the best peer", "≥ 1.1", mean, f"{len(best)} cells")
+        where = f"{worst.cell}, {worst.other}"
+        table.add_row("worst cell over the best peer", "≥ 0.95", _interval(worst.ratio), where)
+    shares = [
+        reached
+        for sweep, each in zip(sweeps, bounds, strict=True)
+        for point, bound in zip(sweep.points, each, strict=True)
+        if (reached := share(point, bound)) is not None
+    ]
+    if shares:
+        mean = f"{statistics.geometric_mean(shares):.0%}"
+        table.add_row("geometric mean of the limit", "≥ 85%", mean, f"least {min(shares):.0%}")
     better = closest(points, ["torch.mm", "numpy"])
     if better:
         worst = min(better, key=lambda comparison: comparison.ratio.value)
@@ -179,12 +228,14 @@ def _cells(comparisons: Iterable[Comparison]) -> str:
     return "\n".join(f"{each.cell}: {each.other}, {_interval(each.ratio)}" for each in comparisons)
 
 
-def layer_table(sweep: Sweep) -> Table:
-    """GFLOP/s of every candidate at every M."""
-    table = Table("M", *sweep.ours, *sweep.peers, title=sweep.facts[0])
-    for point in sweep.points:
+def layer_table(sweep: Sweep, bounds: Sequence[Bound]) -> Table:
+    """GFLOP/s of every candidate at every M, and the share of the limit that `auto` reaches."""
+    table = Table("M", *sweep.ours, *sweep.peers, "of the limit", title=sweep.facts[0])
+    for point, bound in zip(sweep.points, bounds, strict=True):
         rates = ("–" if cell.gflops is None else f"{cell.gflops:.1f}" for cell in point)
-        table.add_row(str(point[0].sizes["m"]), *rates)
+        reached = share(point, bound)
+        last = "–" if reached is None else f"{reached:.0%} {bound.by}"
+        table.add_row(str(point[0].sizes["m"]), *rates, last)
     return table
 
 
@@ -193,19 +244,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few M, two layers")
     parser.add_argument("--budget", type=float, default=0.12, help="seconds per cell")
+    parser.add_argument("--cells", default="", help="only those with this regular expression")
+    parser.add_argument("--json", type=Path, help="where all figures go")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of CSV and PNG")
     options = parser.parse_args()
     layers = QUICK_LAYERS if options.quick else LAYERS + ODD_LAYERS
-    sizes = QUICK_M if options.quick else M
+    sizes = QUICK_ROWS if options.quick else ROWS
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH)
-    sweeps = [measure_layer(k, n, sizes, options.budget, console) for k, n in layers]
-    for sweep in sweeps:
-        console.print(layer_table(sweep))
+    limits = Limits()
+    chosen = {
+        (k, n): [m for m in sizes if re.search(options.cells, f"{title(k, n)}: M={m}")]
+        for k, n in layers
+    }
+    measured = [
+        measure_layer(k, n, some, options.budget, limits, console)
+        for (k, n), some in chosen.items()
+        if some
+    ]
+    if not measured:
+        raise SystemExit("no cell was measured")
+    sweeps, bounds = [sweep for sweep, _ in measured], [each for _, each in measured]
+    for sweep, each in measured:
+        console.print(layer_table(sweep, each))
         spread = "none" if sweep.spread is None else f"{sweep.spread:.1%}"
         console.print(f"distance of the quartiles over the median, middle cell: {spread}")
-    console.print(summary(sweeps))
+    console.print(summary(sweeps, bounds))
+    console.print(f"limits: {limits}", highlight=False, soft_wrap=True)
     console.print(f"machine: {sweeps[0].machine}", highlight=False, soft_wrap=True)
     options.out.mkdir(parents=True, exist_ok=True)
     table = options.out / "dense_fp32.csv"
@@ -215,9 +281,19 @@ def main() -> None:
     bodies = (line for text in rest for line in text.splitlines() if not _heading(line))
     table.write_text(first + "".join(f"{line}\n" for line in bodies))
     console.print(f"wrote {table}")
+    if options.json is not None:
+        rows = [row for sweep, each in measured for row in rows_of(sweep, each)]
+        figures: dict[str, object] = {
+            "bench": "dense_fp32",
+            "machine": sweeps[0].machine,
+            "limits": str(limits),
+        }
+        figures |= {"rows": [as_json(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        console.print(f"wrote {options.json}")
     if have_matplotlib():
         picture = options.out / "dense_fp32.png"
-        shown = ("auto", "numpy", "torch.mm", "torch")
+        shown = ("auto", *PEERS)
         lines = sweeps[0].lines()
         plot_lines(
             picture,

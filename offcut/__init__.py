@@ -12,6 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offcut import ops as ops
+    from offcut.core import external as external
+    from offcut.core.external import external_microkernel as external_microkernel
     from offcut.core.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.core.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.core.parser import parse as parse
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from offcut.schedule import create_schedule as create_schedule
 
 _HOME = {
+    "offcut.core.external": ("external_microkernel",),
+    "offcut.core": ("external",),
     "offcut.core.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.core.parser": ("parse",),
     "offcut.core.program": ("Program",),
@@ -67,11 +72,15 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)
+_PACKAGES = ("ops",)  # each loaded alone, when first used
+
+__all__ = sorted([*_MODULE_OF, *_PACKAGES])
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"offcut.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     for module in _HOME:
@@ -81,7 +90,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_MODULE_OF]
+    return [*globals(), *_MODULE_OF, *_PACKAGES]
 
 
 class _Face(ModuleType):

@@ -11,13 +11,15 @@ run         backends    any size, no Python per shape   `Kernel`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
-from offcut.backends.cpu import isa
+from offcut.backends.cpu import isa, jit, pool
 from offcut.backends.cpu.build import (
     Code,
     build,
@@ -29,19 +31,26 @@ from offcut.backends.cpu.build import (
     lowered_program,
     plan,
     plan_program,
+    shared,
     tile_modules,
 )
 from offcut.backends.cpu.call import make_callable
-from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu.constants import Packed, pack
+from offcut.backends.cpu.entry import RELEASE_ABOVE
+from offcut.backends.cpu.export import Exported, check_name, export
+from offcut.backends.cpu.external import checked
+from offcut.backends.cpu.family import families
 from offcut.backends.cpu.jit import assembly
 from offcut.backends.cpu.lower import Lowered
-from offcut.backends.cpu.schedule import microkernels
+from offcut.backends.cpu.seconds import seconds_of_program, seconds_of_schedule, threads_note
 from offcut.backends.cpu.vectorize import Vectorized
 from offcut.backends.plan import Plan, check_sizes, plan_at
 from offcut.backends.schedule import Schedule
 from offcut.backends.signature import signature_of
 from offcut.core.binding import bind_constants
 from offcut.core.computation import Computation, computation
+from offcut.core.expr import Expr
+from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Store
 from offcut.core.program import walk as statements
 from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
@@ -64,6 +73,9 @@ from offcut.partition import (
 
 Strategies = str | Mapping[str, str]
 
+# Outputs, inputs, the strategy, and whether sums may be reassociated.
+_Request = tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies, bool]
+
 
 def partition(
     output: Tensor | Sequence[Tensor] | Program,
@@ -72,6 +84,7 @@ def partition(
     target: str = "cpu",
     inputs: Sequence[Tensor] | None = None,
     copies: int | None = None,
+    microkernels: Sequence[Microkernel] = (),
 ) -> Partition:
     """`output` with its conditions separated and the axes named in `tile` cut, and proved.
 
@@ -83,13 +96,16 @@ def partition(
     target  whose microkernels may cover the pieces
     copies  stores of the result per store of `output`, at most: what conditions may cost in code;
             None: as many as the cost model finds worth it (`copies_worth`)
+    microkernels  external ones that may cover pieces too, where they are the cheaper
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     _check_target(target, "partition")
-    kernels = microkernels(isa.host().isa)
+    host = _lent(isa.host(), microkernels, "partition")
+    kernels = [family.microkernel for family in families(host)]
     asked = {} if tile is None else tile
     price = tile_price(kernels[0], hardware())
+    kernels.sort(key=lambda kernel: kernel.cycles if host.external else 0.0)
     if isinstance(output, Program):
         program, wanted = output, checked_request(asked, tail)
         made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
@@ -97,7 +113,11 @@ def partition(
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
         program = source(described)
-        made = cut(described, asked, tail, kernels, price, _copies(copies, program))
+        if described.asks_memory:
+            wanted = checked_request(asked, tail)
+            made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
+        else:
+            made = cut(described, asked, tail, kernels, price, _copies(copies, program))
     return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
 
 
@@ -118,7 +138,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 because="it is no loop program",
                 help=("parse(text)", "partition(…).loops"),
             )
-    check_marks(emitted, {})
+    check_marks(emitted, {}, reassociate)
     return Certificate(check_equal(source, emitted, reassociate=reassociate))
 
 
@@ -142,8 +162,9 @@ def compile(
     constants: Mapping[str, Any] | None = None,
     target: str = "cpu",
     strategy: Strategies = "auto",
-    threads: int = 1,
+    threads: int | None = None,
     reassociate: bool = True,
+    microkernels: Sequence[Microkernel] = (),
 ) -> Kernel:
     """A kernel that computes `output`, or runs a loop program, at every allowed size.
 
@@ -155,23 +176,27 @@ def compile(
     constants    arrays by placeholder name: copied and packed now, not passed at the call
     strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
                  or a strategy by axis
-    threads      1
-    reassociate  whether a sum may use a fixed rule of its own; on the CPU it never needs to, sums
-                 run in ascending order either way
+    threads      that a call may use, at most: it takes fewer where these are faster; None: what
+                 the environment variable ``OFFCUT_THREADS`` says, else 1
+    reassociate  whether a sum of floats may use a fixed rule of its own, which depends on its extent
+                 alone: on the CPU, lanes along rows of memory; False: sums run in ascending order
+    microkernels  external ones that compete with the target's own, of `external_microkernel`
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
     _check_target(target, "compile")
-    if threads != 1 or isinstance(threads, bool):
+    most = pool.threads_of(threads)
+    external = _lent(isa.host(), microkernels, "compile").external
+    if external and not reassociate:
         raise TargetError(
             "compile",
-            f"cannot run on threads={threads!r}",
-            because="kernels of the target cpu run on the calling thread",
-            help=("threads=1; a kernel may be called from several threads at once",),
+            "cannot take microkernels= with reassociate=False",
+            because="in which order an external function adds is not known",
+            help=("microkernels=() leaves sums to functions that add in ascending order",),
         )
     if isinstance(output, Program):
         _check_program_request(inputs, strategy)
-        return _kernel_of_program(output, dict(constants or {}))
+        return _kernel_of_program(output, dict(constants or {}), reassociate, external, most)
     outputs = outputs_of(output, "compile")
     given = inputs_of(inputs, outputs, "compile")
     if not isinstance(strategy, str):
@@ -186,7 +211,8 @@ def compile(
             str(axis): strategy_named(choice, at=f"axis {axis}", op="compile").value
             for axis, choice in strategy.items()
         }
-    return _kernel(outputs, given, constants_of(given, constants, "compile"), strategy)
+    arrays = constants_of(given, constants, "compile")
+    return _kernel(outputs, given, arrays, strategy, reassociate, external, most)
 
 
 class Kernel:
@@ -201,7 +227,7 @@ class Kernel:
 
     def __init__(
         self,
-        request: tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies],
+        request: _Request,
         described: Computation,
         signature: Signature,
         host: isa.Host,
@@ -218,7 +244,15 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        return plan_at(self._schedule, self.signature, sizes)
+        made = plan_at(self._schedule, self.signature, sizes)
+        names = dict(self._schedule.partition.users.sizes)
+        values = {names[user]: value for user, value in sizes.items()}
+        shares = self._shares(seconds_of_schedule(self._schedule), values)
+        return replace(made, notes=(*made.notes, *shares))
+
+    def _shares(self, seconds: Expr, sizes: Mapping[str, int]) -> tuple[str, ...]:
+        """How many threads a call takes, and what they share."""
+        return threads_note(seconds, shared(self.loops, self._host), self._host.threads, sizes)
 
     def source(self, form: str = "loops") -> str:
         """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
@@ -231,7 +265,7 @@ class Kernel:
                 because="there is no such form",
                 help=('"loops"', '"llvm"', '"asm"'),
             )
-        low, loops = self._modules()
+        low, loops = self._modules(self._host)
         tiles = tile_modules(low, self._host)
         if form == "llvm":
             return "\n\n".join([low.text, *tiles])
@@ -243,9 +277,34 @@ class Kernel:
         """The loop program that runs."""
         return self._schedule.partition.loops
 
-    def _modules(self) -> tuple[Lowered, bool]:
+    def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
         """LLVM IR, and whether its loops are left to LLVM's passes."""
-        return lowered(self._described, self.signature, self._schedule, self._host), False
+        return lowered(self._described, self.signature, self._schedule, host), False
+
+    def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
+        """An object file and a C header: the kernel for programs without Python.
+
+        folder  where ``NAME.o`` and ``NAME.h`` are written
+        name    of the C functions; by default that of the computation
+
+        The object is position independent, holds the packed constants, and needs the C library alone;
+        the header says how to call it. A call runs on the thread that makes it, whatever `threads`
+        the kernel has. Its results are those of the kernel, bit for bit.
+
+        Raises DescribeError for a name that is no C identifier, or a folder that cannot be written to.
+        """
+        called = self.signature.name if name is None else name
+        check_name(called)
+        low, loops = self._modules(replace(self._host, threads=1))
+        entry = jit.optimized(low.text, self._host, passes=True, loops=loops)
+        constants = (bytes(one.owner) for one in _packed(self._code, self._by_buffer()))
+        tiles = tile_modules(low, self._host)
+        return export(self.signature, entry, tiles, constants, self._host, Path(folder), called)
+
+    def _by_buffer(self) -> Mapping[str, Array]:
+        """The constants by the names that the code has for them."""
+        labels = {name: label for label, name in self._described.labels}
+        return {name: self._constants[labels[name]] for name, _, _ in self._code.layouts}
 
     @property
     def partition(self) -> Partition:
@@ -275,11 +334,12 @@ class Kernel:
 
     @cached_property
     def _schedule(self) -> Schedule:
-        return plan(self._described, self._host, self._request[2])
+        return plan(self._described, self._host, *self._request[2:])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        outputs, inputs, strategy = self._request
-        return _restored, (outputs, inputs, self._constants, strategy, self._promises)
+        outputs, inputs, *how = self._request
+        host = self._host.external, self._host.threads
+        return _restored, (outputs, inputs, self._constants, *how, self._promises, *host)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -302,13 +362,15 @@ class ProgramKernel(Kernel):
         host: isa.Host,
         code: Code,
         constants: dict[str, Array],
+        reassociate: bool,
     ) -> None:
         self._program, self._bound, self._raised = program, bound, described
+        self._reassociate = reassociate
         self.signature, self._host, self._code, self._constants = signature, host, code, constants
 
     @cached_property
     def _vectorized(self) -> Vectorized:
-        return plan_program(self._bound, self._host)
+        return plan_program(self._bound, self._host, self._reassociate)
 
     @cached_property
     def _schedule(self) -> Schedule:
@@ -319,7 +381,7 @@ class ProgramKernel(Kernel):
                 because="a program that is no computation runs in the loops that it has",
                 help=("oc.partition(program, tile={…}) cuts them",),
             )
-        return plan(self._raised, self._host, "auto")
+        return plan(self._raised, self._host, "auto", self._reassociate)
 
     def plan(self, /, **sizes: int) -> Plan:
         """What a call of these sizes runs, and why: pieces, or what became of each loop.
@@ -329,17 +391,22 @@ class ProgramKernel(Kernel):
         if self._raised is not None:
             return super().plan(**sizes)
         check_sizes(self.signature, sizes)
-        return Plan(self.signature.name, dict(sizes), (), (), None, self._vectorized.notes)
+        shares = self._shares(seconds_of_program(self.loops), sizes)
+        notes = (*self._vectorized.notes, *shares)
+        return Plan(self.signature.name, dict(sizes), (), (), None, notes)
 
     @property
     def loops(self) -> Program:
         """The loop program that runs."""
         return super().loops if self._raised is not None else self._vectorized.program
 
-    def _modules(self) -> tuple[Lowered, bool]:
+    def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
         if self._raised is None:
-            return lowered_program(self._vectorized, self.signature, self._host), True
-        return lowered(self._raised, self.signature, self._schedule, self._host), False
+            return lowered_program(self._vectorized, self.signature, host), True
+        return lowered(self._raised, self.signature, self._schedule, host), False
+
+    def _by_buffer(self) -> Mapping[str, Array]:
+        return self._constants
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
         """The same program with other constants."""
@@ -349,24 +416,33 @@ class ProgramKernel(Kernel):
                 f"cannot take constants for {', '.join(constants) or 'nothing'}",
                 because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
             )
-        return _kernel_of_program(self._program, dict(constants))
+        host = self._host.external, self._host.threads
+        return _kernel_of_program(self._program, dict(constants), self._reassociate, *host)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _kernel_of_program, (self._program, self._constants)
+        host = self._host.external, self._host.threads
+        return _kernel_of_program, (self._program, self._constants, self._reassociate, *host)
 
 
-def _kernel_of_program(program: Program, constants: dict[str, Any]) -> Kernel:
+def _kernel_of_program(
+    program: Program,
+    constants: dict[str, Any],
+    reassociate: bool,
+    external: tuple[Microkernel, ...] = (),
+    threads: int = 1,
+) -> Kernel:
     """The passes of a loop program, one after the other."""
     bound, arrays = bind_constants(program, constants, "compile")
-    signature, host = signature_of(bound), isa.host()
-    described = contraction_in(bound, host)
+    signature = signature_of(bound)
+    host = replace(isa.host(), external=external, threads=threads)
+    described = contraction_in(bound, host, reassociate)
     if described is not None:
-        code = build(described, signature, host, "auto")
+        code = build(described, signature, host, "auto", reassociate)
     else:
-        code = build_program(bound, signature, host)
-    call = _callable(signature, code, arrays)
+        code = build_program(bound, signature, host, reassociate)
+    call = _callable(signature, host, code, arrays)
     made: Kernel = type("ProgramKernel", (ProgramKernel,), {"__call__": call})(
-        program, bound, described, signature, host, code, arrays
+        program, bound, described, signature, host, code, arrays, reassociate
     )
     return made
 
@@ -392,14 +468,22 @@ def _kernel(
     inputs: tuple[Tensor, ...],
     arrays: dict[str, Array],
     strategy: Strategies,
+    reassociate: bool,
+    external: tuple[Microkernel, ...] = (),
+    threads: int = 1,
 ) -> Kernel:
     """The passes, one after the other."""
     known = sizes_fixed_by(inputs, arrays, "compile")
     described = computation(outputs, inputs, arrays, known)
+    if described.asks_memory:
+        names = dict(described.labels)
+        named = {names[label]: array for label, array in arrays.items()}
+        return _kernel_of_program(source(described), named, reassociate, external, threads)
     signature = signature_of(described)
-    host = isa.host()
-    code = build(described, signature, host, strategy)
-    return _bound((outputs, inputs, strategy), described, signature, host, code, arrays)
+    host = replace(isa.host(), external=external, threads=threads)
+    code = build(described, signature, host, strategy, reassociate)
+    request = outputs, inputs, strategy, reassociate
+    return _bound(request, described, signature, host, code, arrays)
 
 
 def _restored(
@@ -407,15 +491,18 @@ def _restored(
     inputs: tuple[Tensor, ...],
     arrays: dict[str, Array],
     strategy: Strategies,
+    reassociate: bool,
     promises: tuple[Any, ...],
+    external: tuple[Microkernel, ...] = (),
+    threads: int = 1,
 ) -> Kernel:
     """A pickled kernel, under the promises that it was compiled under."""
     with assume(*promises):
-        return _kernel(outputs, inputs, arrays, strategy)
+        return _kernel(outputs, inputs, arrays, strategy, reassociate, external, threads)
 
 
 def _bound(
-    request: tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies],
+    request: _Request,
     described: Computation,
     signature: Signature,
     host: isa.Host,
@@ -424,25 +511,42 @@ def _bound(
 ) -> Kernel:
     """A kernel whose class calls the generated code directly: no Python frame in between."""
     labels = {name: label for label, name in described.labels}
-    named = {name: arrays[labels[name]] for name, _ in code.layouts}
-    call = _callable(signature, code, named)
+    named = {name: arrays[labels[name]] for name, _, _ in code.layouts}
+    call = _callable(signature, host, code, named)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
         request, described, signature, host, code, arrays
     )
     return made
 
 
-def _callable(signature: Signature, code: Code, arrays: Mapping[str, Array]) -> Any:
-    """What runs `code`, with the constants packed as it reads them."""
-    packed = [pack(arrays[name], layout) for name, layout in code.layouts]
+def _callable(signature: Signature, host: isa.Host, code: Code, arrays: Mapping[str, Array]) -> Any:
+    """What runs `code`, with the constants packed as it reads them.
+
+    A function of the user's may be Python's: another thread of the call then waits for the
+    interpreter's lock, which the caller must not keep while it waits for that thread.
+    """
+    packed = _packed(code, arrays)
+    awaited = bool(host.external) and host.threads > 1
     return make_callable(
         signature,
         code.loaded.address("offcut_entry"),
         code.loaded.address("offcut_workspace"),
         code.loaded.address("offcut_fastcall"),
         [(one.address, one.owner) for one in packed],
-        owner=code.loaded,
+        owner=(code.loaded, host.external),
+        release_above=0 if awaited else RELEASE_ABOVE,
     )
+
+
+def _packed(code: Code, arrays: Mapping[str, Array]) -> list[Packed]:
+    """The constants as the code reads them."""
+    return [pack(arrays[name], layout, dtype) for name, layout, dtype in code.layouts]
+
+
+def _lent(host: isa.Host, microkernels: Any, op: str) -> isa.Host:
+    """`host` with the external microkernels of a call of `op`."""
+    own = [family.microkernel for family in families(host)]
+    return replace(host, external=checked(microkernels, own, op))
 
 
 def _check_target(target: str, op: str) -> None:

@@ -127,10 +127,11 @@ class Plan:
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        lines = [f"{self.kernel}({sizes})", *self.notes]
+        lines = [f"{self.kernel}({sizes})"]
         if self.partition is not None:
             lines[0] += f", predicted {_time(self.seconds)}"
-            lines[1:] = _table(self.rows())
+            lines += _table(self.rows())
+        lines += self.notes
         for one in self.considered:
             mark = "chosen" if one.chosen else "not chosen"
             lines.append(f"{one.stage}: {one.label}, predicted {_time(one.seconds)}, {mark}")

@@ -96,6 +96,17 @@ class Computation:
     labels: tuple[tuple[str, str], ...]
     groups: tuple[tuple[Stage, ...], ...]
 
+    @property
+    def asks_memory(self) -> bool:
+        """Whether an index is read from memory: only a call can tell whether it is in bounds."""
+        nodes = (n for group in self.groups for stage in group for n in walk(stage.value))
+        parts = (part for node in nodes if isinstance(node, Load) for part in node.index)
+        return any(isinstance(inner, Load) for part in parts for inner in walk(part))
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name."""
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
     def names(self) -> Names:
         """A supply of identifiers that are new to this computation."""
         stages = [stage for group in self.groups for stage in group]

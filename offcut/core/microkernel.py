@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from offcut.core.expr import Load, loads, variables
 from offcut.core.tensor import Tensor
 
 
@@ -30,10 +32,16 @@ class Microkernel:
     columns     likewise; unit stride in every operand that has it, or packed in panels
     tiles       the register tiles there are; any smaller number of columns is a predicated one
     predicates  axes along which a lane may be off: it reads nothing and writes nothing
-    packed      the operand that may be packed, in panels of `panel` columns, zero past the extent
+    packed      the operand that may be packed, in panels of `panel` columns, zero past the extent;
+                "": none is, the columns' operand is read as it lies
     features    what the hardware must have
     reset       the instruction that starts its reduction, where that is one of its own
     update      likewise the one that adds a step to what was started
+    interleave  terms of the reduction that are added up at once: so many rows of a panel lie side by
+                side; above 1 the operand must be packed, and the other one's terms lie side by side
+    multiple    what the rows of a panel are rounded up to
+    repeats     whether one call takes more columns than a tile has, as tiles side by side
+    lowering    how a function that is not the back end's is called; None: the back end knows
     """
 
     name: str
@@ -47,6 +55,22 @@ class Microkernel:
     features: frozenset[str] = frozenset()
     reset: str | None = None
     update: str | None = None
+    interleave: int = 1
+    multiple: int = 1
+    repeats: bool = False
+    lowering: Any = None
+
+    def operand_along(self, axis: str) -> str:
+        """The first operand that moves along an axis of `computes`; "" where none does."""
+        definition = self.computes.definition
+        assert definition is not None
+        moving = (load.buffer for load, _ in loads(definition.body) if _moves(load, axis))
+        return next(moving, "")
+
+    @property
+    def cycles(self) -> float:
+        """Predicted cycles of a multiply–add in the best tile: by which microkernels compete."""
+        return min(tile.cycles / (tile.rows * tile.columns) for tile in self.tiles)
 
     @property
     def max_rows(self) -> int:
@@ -61,3 +85,7 @@ class Microkernel:
         """The smallest tile of that many rows that holds `columns` columns."""
         fitting = [t for t in self.tiles if t.rows == rows and t.columns >= columns]
         return min(fitting, key=lambda t: t.columns)
+
+
+def _moves(load: Load, axis: str) -> bool:
+    return any(axis in variables(part) for part in load.index)

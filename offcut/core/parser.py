@@ -176,17 +176,23 @@ class _Statements:
         reader.expect(",")
         columns = reader.integer()
         reader.expect(",")
-        width = reader.integer()
+        width, interleave, multiple = reader.integer(), 1, 1
+        if reader.accept(","):
+            interleave = reader.integer()
+            reader.expect(",")
+            multiple = reader.integer()
         reader.close(bracket, ")")
-        if not (0 <= rows < rank and 0 <= columns < rank and rows != columns and width > 0):
+        axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
+        if not (axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0):
             raise reader.refuse(
                 "cannot lay the buffer out in panels",
                 f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "
-                f"and the width {width} is positive",
+                f"the width {width} is positive, and rows side by side divide what rows are rounded to",
                 "@panels(rows, columns, width)",
+                "@panels(rows, columns, width, interleave, multiple)",
                 column=column,
             )
-        return Panels(rows, columns, width)
+        return Panels(rows, columns, width, interleave, multiple)
 
     def block(self, names: frozenset[str]) -> tuple[Stmt, ...]:
         """The statements indented below the line just read; none is legal."""

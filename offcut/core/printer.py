@@ -128,7 +128,10 @@ def _buffer(buffer: Buffer) -> str:
     layout = ""
     if buffer.layout is not None:
         p = buffer.layout
-        layout = f" @panels({p.rows}, {p.columns}, {p.width})"
+        numbers = [p.rows, p.columns, p.width]
+        if (p.interleave, p.multiple) != (1, 1):
+            numbers += [p.interleave, p.multiple]
+        layout = f" @panels({', '.join(map(str, numbers))})"
     if buffer.scope is not None:
         layout += f" @scope({buffer.scope})"
     return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"

@@ -168,13 +168,17 @@ class Kind(Enum):
 class Panels:
     """Packed layout of a matrix axis pair inside a buffer: panels of `width` columns.
 
-    Element ``[…, k, …, n, …]`` lies in panel ``n // width`` at ``(k, n % width)``; columns past the
-    extent are zero. The axes other than `rows` (k) and `columns` (n) are outermost, in their order.
+    Element ``[…, k, …, n, …]`` lies in panel ``n // width`` at ``(k // g, n % width, k % g)`` with g =
+    `interleave`: that many rows lie side by side, as units that add up g products at once read them.
+    A panel has its rows rounded up to a multiple of `multiple`; what is past the extents is zero.
+    The axes other than `rows` (k) and `columns` (n) are outermost, in their order.
     """
 
     rows: int
     columns: int
     width: int
+    interleave: int = 1
+    multiple: int = 1
 
 
 @dataclass(frozen=True, slots=True)

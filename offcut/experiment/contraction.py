@@ -18,13 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 import offcut as oc
+from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.tensor import Tensor
 from offcut.errors import DescribeError
+from offcut.experiment.reference import HALF_ULP, Reference
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]
 
-_HALF_ULP = 2.0**-24
-"""Largest relative rounding error of one float32 operation."""
+ELEMENTS = {
+    "float64": ("float64", "float64", "float64", "float64"),
+    "float32": ("float32", "float32", "float32", "float32"),
+    "float16": ("float16", "float16", "float32", "float16"),
+    "bfloat16": ("bfloat16", "bfloat16", "float32", "bfloat16"),
+    "int8": ("int8", "int8", "int32", "int32"),
+    "uint8": ("uint8", "int8", "int32", "int32"),
+}
+"""Element types of a contraction by its kind: first operand, other operands, sum, result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,11 @@ class Contraction:
     def names(self) -> tuple[str, ...]:
         """The operands' names: A, B, and so on."""
         return tuple(string.ascii_uppercase[: len(self.operands)])
+
+    def elements(self, kind: str) -> tuple[str, ...]:
+        """Element type of each operand, for a kind of `ELEMENTS`."""
+        first, other, _, _ = ELEMENTS[kind]
+        return (first, *(other for _ in self.operands[1:]))
 
     def flop(self, sizes: Mapping[str, int]) -> int:
         """Additions and multiplications at `sizes`: 2·m·n·k for a matrix product."""
@@ -164,12 +178,16 @@ class Computation:
 
 
 def build(
-    contraction: Contraction, fixed: Mapping[str, int], swept: Mapping[str, tuple[int, int]]
+    contraction: Contraction,
+    fixed: Mapping[str, int],
+    swept: Mapping[str, tuple[int, int]],
+    kind: str = "float32",
 ) -> Computation:
-    """The contraction on float32 operands, with a symbolic size per swept letter.
+    """The contraction on operands of one kind, with a symbolic size per swept letter.
 
     fixed   letter -> extent, in elements
     swept   letter -> least and largest extent, in elements
+    kind    element types, as `ELEMENTS` has them; each term is in the type of the sum
 
     Raises DescribeError when a letter has no size, or two.
     """
@@ -178,9 +196,12 @@ def build(
     for letter, (least, largest) in swept.items():
         extents[letter] = oc.dim(letter, min=least, max=largest)
     inputs = tuple(
-        oc.placeholder(tuple(extents[letter] for letter in letters), "float32", name=name)
-        for name, letters in zip(contraction.names, contraction.operands, strict=True)
+        oc.placeholder(tuple(extents[letter] for letter in letters), dtype, name=name)
+        for name, letters, dtype in zip(
+            contraction.names, contraction.operands, contraction.elements(kind), strict=True
+        )
     )
+    _, _, summed, stored = ELEMENTS[kind]
     reduced = {
         letter: oc.reduce_axis(extents[letter], name=letter) for letter in contraction.reduced
     }
@@ -188,11 +209,12 @@ def build(
     def element(*indices: Any) -> Any:
         at = dict(zip(contraction.result, indices, strict=True)) | reduced
         factors = [
-            tensor[tuple(at[letter] for letter in letters)]
+            oc.cast(tensor[tuple(at[letter] for letter in letters)], summed)
             for tensor, letters in zip(inputs, contraction.operands, strict=True)
         ]
         term = math.prod(factors[1:], start=factors[0])
-        return oc.sum(term, axis=tuple(reduced.values())) if reduced else term
+        value = oc.sum(term, axis=tuple(reduced.values())) if reduced else term
+        return oc.cast(value, stored)
 
     result = oc.compute(
         tuple(extents[letter] for letter in contraction.result),
@@ -210,12 +232,14 @@ class Problem:
     sizes      letter -> extent, for every letter
     arrays     operand name -> values, C-contiguous
     constant   names of the operands whose values never change, which may be packed beforehand
+    kind       element types, as `ELEMENTS` has them
     """
 
     contraction: Contraction
     sizes: Mapping[str, int]
     arrays: Mapping[str, Array]
     constant: tuple[str, ...] = ()
+    kind: str = "float32"
 
     @property
     def flop(self) -> int:
@@ -227,9 +251,15 @@ class Problem:
         """Shape of the result."""
         return tuple(self.sizes[letter] for letter in self.contraction.result)
 
+    @property
+    def moved(self) -> int:
+        """Bytes of the operands and the result, each once."""
+        result = math.prod(self.shape) * numpy_dtype(ELEMENTS[self.kind][-1]).itemsize
+        return result + sum(array.nbytes for array in self.arrays.values())
+
     def result(self) -> Array:
         """A new array for the result, every page touched."""
-        return np.full(self.shape, np.nan, np.float32)
+        return poisoned(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
         """The result in float64, with the error that float32 is allowed."""
@@ -238,38 +268,12 @@ class Problem:
         value = np.einsum(text, *operands, optimize=True)
         magnitude = np.einsum(text, *map(np.abs, operands), optimize=True)
         terms = math.prod(self.sizes[letter] for letter in self.contraction.reduced)
+        _, _, summed, stored = ELEMENTS[self.kind]
         steps = terms + len(operands)
-        return Reference(np.asarray(value), np.asarray(steps * _HALF_ULP * magnitude))
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a result must be, in any order of summation.
-
-        |result - value| <= allowed = (terms + operands) * 2^-24 * sum of |term|
-
-    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1.
-    """
-
-    value: NDArray[np.float64]
-    allowed: NDArray[np.float64]
-
-    def mismatch(self, result: Array) -> str:
-        """What is wrong with `result`, naming its worst element; empty when nothing is."""
-        if result.shape != self.value.shape:
-            return f"shape {result.shape}, expected {self.value.shape}"
-        error = np.abs(result - self.value)
-        wrong = ~(error <= self.allowed)
-        if not wrong.any():
-            return ""
-        worst = np.unravel_index(
-            np.argmax(np.where(wrong, np.nan_to_num(error, nan=np.inf), -1)), error.shape
-        )
-        at = ", ".join(str(int(i)) for i in worst)
-        return (
-            f"{int(wrong.sum())} of {wrong.size} elements are off; "
-            f"[{at}] is {result[worst]:.9g}, expected {self.value[worst]:.9g}"
-        )
+        allowed = steps * HALF_ULP[summed] * magnitude
+        if stored != summed:
+            allowed += HALF_ULP[stored] * np.abs(value)
+        return Reference(np.asarray(value), np.asarray(allowed))
 
 
 def make_problem(
@@ -278,31 +282,47 @@ def make_problem(
     constants: Mapping[str, Array],
     *,
     seed: int = 0,
+    kind: str = "float32",
 ) -> Problem:
-    """The contraction at `sizes` on standard normal operands.
+    """The contraction at `sizes` on random operands, as `draw` makes them.
 
     constants   operand name -> values, used as they are
     seed        of the other operands' values
     """
     rng = np.random.default_rng(seed)
     arrays = {
-        name: constants[name] if name in constants else draw(letters, sizes, rng)
-        for name, letters in zip(contraction.names, contraction.operands, strict=True)
+        name: constants[name] if name in constants else draw(letters, sizes, rng, dtype)
+        for name, letters, dtype in zip(
+            contraction.names, contraction.operands, contraction.elements(kind), strict=True
+        )
     }
-    return Problem(contraction, sizes, arrays, tuple(constants))
+    return Problem(contraction, sizes, arrays, tuple(constants), kind)
 
 
-def draw(letters: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
-    """Standard normal float32 values in the shape that `letters` have at `sizes`.
+def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
+    """A new array of values that no result has by chance, every page touched."""
+    return np.full(shape, np.nan if dtype in FLOATS else -(2**30) - 1, numpy_dtype(dtype))
+
+
+def draw(
+    letters: str, sizes: Mapping[str, int], rng: np.random.Generator, dtype: str = "float32"
+) -> Array:
+    """Random values in the shape that `letters` have at `sizes`.
+
+    Standard normal ones of a float type, all those of an integer type alike.
 
     Raises DescribeError where they are more than memory holds.
     """
     shape = tuple(sizes[letter] for letter in letters)
+    element = numpy_dtype(dtype)
     try:
-        return rng.standard_normal(shape, dtype=np.float32)
+        if dtype not in FLOATS:
+            ends = np.iinfo(element)
+            return rng.integers(ends.min, ends.max, shape, element, endpoint=True)
+        return rng.standard_normal(shape, dtype=np.float32).astype(element, copy=False)
     except (MemoryError, ValueError) as error:
         raise DescribeError(
             "sweep",
             f"cannot hold an operand of shape {shape}",
-            because=f"it takes {4 * math.prod(shape):,} bytes",
+            because=f"it takes {element.itemsize * math.prod(shape):,} bytes",
         ) from error

@@ -38,7 +38,8 @@ class Machine:
     cpu           model name, as the operating system gives it
     cores         cores that this process may use
     features      instruction sets that matter to a microkernel, widest first
-    l2, l3        bytes of the second-level cache of one core, and of the third level; 0 if unknown
+    l1, l2, l3    bytes of the data cache and the second-level cache of one core, and of the third
+                  level; 0 if unknown
     python, numpy, offcut   versions
     blas          numpy's matrix library and its version
     """
@@ -52,6 +53,7 @@ class Machine:
     numpy: str
     blas: str
     offcut: str
+    l1: int = 0
 
     def __str__(self) -> str:
         """Return one line; sizes in KiB and MiB (1024)."""
@@ -80,6 +82,7 @@ def describe() -> Machine:
         numpy=np.__version__,
         blas=_blas(),
         offcut=offcut.__version__,
+        l1=_cache_bytes(CACHES, level=1),
     )
 
 
@@ -93,7 +96,7 @@ def _cpu_name(lines: Iterable[str]) -> str:
 
 
 def _cache_bytes(caches: Path, level: int) -> int:
-    """Return the bytes of the unified cache of `level` as Linux's sysfs lists it, else 0."""
+    """Return the bytes of the cache of `level` that holds data, as Linux's sysfs lists it, else 0."""
     for entry in sorted(caches.glob("index*")):
         try:
             found = int((entry / "level").read_text())
@@ -101,7 +104,12 @@ def _cache_bytes(caches: Path, level: int) -> int:
             text = (entry / "size").read_text().strip()
         except (OSError, ValueError):
             continue
-        if found == level and kind == "Unified" and text[-1:] == "K" and text[:-1].isdigit():
+        if (
+            found == level
+            and kind in ("Unified", "Data")
+            and text[-1:] == "K"
+            and text[:-1].isdigit()
+        ):
             return int(text[:-1]) * 1024
     return 0
 

@@ -20,6 +20,7 @@ from functools import partial
 import offcut as oc
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array, Computation, Contraction, Problem, make_problem
+from offcut.experiment.described import Task
 from offcut.experiment.peers import Contender, Way
 from offcut.experiment.timing import Clock, Timing, fastest, measure
 from offcut.partition import Strategy
@@ -270,7 +271,7 @@ def sweep(
 
 
 def measure_point(
-    problem: Problem,
+    problem: Task,
     contenders: Sequence[Contender],
     throughput: Mapping[str, float],
     *,

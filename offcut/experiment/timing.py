@@ -33,22 +33,29 @@ Run = Callable[[], object]
 ROUNDS = 21
 """Samples per candidate: enough for a 95 % interval of the median that is not the whole range."""
 
-ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")} | {
-    "VECLIB_MAXIMUM_THREADS": "1"
-}
+THREADS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"),
+    "VECLIB_MAXIMUM_THREADS",
+)
 """What the mathematics libraries read, once, when they are loaded."""
 
 
 def restart_single_threaded() -> None:
-    """Start this program again with one thread per mathematics library, unless it has that already.
+    """Start this program again with one thread per mathematics library, unless it has that already."""
+    restart_with_threads(1)
+
+
+def restart_with_threads(threads: int) -> None:
+    """Start this program again with that many threads per mathematics library, unless it has them.
 
     The variables count only if they are set before numpy or torch is loaded.
     """
-    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
+    wanted = dict.fromkeys(THREADS, str(threads))
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
         sys.stdout.flush()
         sys.stderr.flush()
         program = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, program, {**os.environ, **ONE_THREAD})
+        os.execve(sys.executable, program, {**os.environ, **wanted})
 
 
 @dataclass(frozen=True, slots=True)

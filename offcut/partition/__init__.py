@@ -1,5 +1,6 @@
 """Cutting loops: strategies, pieces, microkernels matched to them, and proofs."""
 
+from offcut.partition.conversion import converted, is_read_once, reading
 from offcut.partition.cut import (
     GroupCut,
     Tiles,
@@ -14,6 +15,7 @@ from offcut.partition.cut import (
     strategy_named,
 )
 from offcut.partition.equivalence import check_equal
+from offcut.partition.fusion import Shared, fused, window, windowed
 from offcut.partition.legality import check_marks
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
@@ -28,6 +30,7 @@ from offcut.partition.prove import (
     owned_set,
 )
 from offcut.partition.separate import COPIES, separate
+from offcut.partition.staging import staged, turned
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
 
@@ -44,6 +47,7 @@ __all__ = [
     "Piece",
     "Price",
     "Segment",
+    "Shared",
     "Strategy",
     "Theorem",
     "Tiles",
@@ -55,17 +59,25 @@ __all__ = [
     "check_marks",
     "check_program",
     "checked_request",
+    "converted",
     "cut",
     "cut_group",
     "cut_program",
+    "fused",
     "interval_text",
+    "is_read_once",
     "matches",
     "owned_set",
     "partition_of",
     "program_of",
     "prove",
+    "reading",
     "segments",
     "separate",
     "sequence",
+    "staged",
     "strategy_named",
+    "turned",
+    "window",
+    "windowed",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from offcut.core import index as ix
@@ -44,7 +44,7 @@ class GroupCut:
     reduce_cuts: tuple[AxisCut, ...] = ()
     outer: tuple[str, ...] = ()
     match: Match | None = None
-    prologue: Mapping[int, tuple[Stmt, ...]] = field(default_factory=dict)
+    around: tuple[str, ...] = ()
 
 
 def cut(
@@ -156,7 +156,7 @@ def cut_group(
         plan.outer,
         _cover(plan.match),
         names,
-        plan.prologue,
+        plan.around,
     )
     space, lead = space_of(computation), plan.group[0]
     along: list[list[tuple[str, Segment]]] = []
@@ -345,8 +345,11 @@ def axis_named(computation: Computation, name: str) -> tuple[int, str]:
     """(group, axis) that the user calls `name`: ``j``, or ``C.j`` where several stages have it."""
     homes: dict[tuple[int, str], str] = {}
     known: dict[str, None] = {}
+    described = {label for label, _ in computation.labels}
     for position, group in enumerate(computation.groups):
         for stage in group:
+            if stage.label not in described:
+                continue
             for axis in (*stage.axes, *stage.reduce_axes):
                 full = f"{stage.label}.{axis.label}"
                 known[full] = None

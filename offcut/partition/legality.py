@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.core import index as ix
+from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
@@ -132,13 +133,16 @@ def not_together(loop: For) -> PartitionError:
     )
 
 
-def check_marks(program: Program, sizes: Mapping[str, str]) -> None:
+def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = True) -> None:
     """Refuse a loop that is marked to run in parallel and carries a dependence.
 
-    sizes   the users' names of the sizes, by the program's
+    sizes         the users' names of the sizes, by the program's
+    reassociate   whether the terms of a float sum may be added in another order
 
     Theorem: iterations of a loop that carries no dependence touch no element that another one
-    writes, so they may run in any order, and at once.
+    writes, so they may run in any order, and at once. ``@vectorize`` also takes the order of the
+    updates of a declared reduction, whose terms are then reduced in several accumulators: to the
+    same value, for max, min and integers, and to one of a sum's values, for floats.
     """
     marked = dict(_marked(program.body, ()))
     if not marked:
@@ -148,13 +152,18 @@ def check_marks(program: Program, sizes: Mapping[str, str]) -> None:
         store = one.source.store if one.kind == "flow" else one.target.store
         if loop is None or store.buffer in _allocated(loop):
             continue
+        reduces = one.reduction and loop.execution is Execution.VECTOR and loop.bound is None
+        exact = store.reduce in ("max", "min") or program.buffer(store.buffer).dtype not in FLOATS
+        if reduces and (reassociate or exact):
+            continue
+        help = (f"the loop without @{loop.execution.value}", "reassociate=True")
         mark = f"@bind({loop.bound})" if loop.bound else f"@{loop.execution.value}"
         raise PartitionError(
             "partition",
             f"cannot run loop {loop.iter} as {mark}",
             at=format_stmt(one.target.store),
             because=carried(one, program, sizes),
-            help=(f"the loop without {mark}",),
+            help=help if reduces else (f"the loop without {mark}",),
         )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from offcut.core.expr import Binary, Expr, Load, Reduce
+from offcut.core.expr import Binary, Cast, Expr, Load, Reduce
 from offcut.core.microkernel import Microkernel
 from offcut.polyhedral import coefficient
 
@@ -41,9 +41,14 @@ class Match:
         return dict(self.operands)[name]
 
     @property
-    def packed(self) -> Load:
-        """The operand that may be packed."""
-        return self.operand(self.microkernel.packed)
+    def by_rows(self) -> Load:
+        """What the stage reads for the operand that moves along the microkernel's rows."""
+        return self.operand(self.microkernel.operand_along(self.microkernel.rows))
+
+    @property
+    def by_columns(self) -> Load:
+        """What the stage reads for the operand that moves along the microkernel's columns."""
+        return self.operand(self.microkernel.operand_along(self.microkernel.columns))
 
 
 def matches(
@@ -88,6 +93,8 @@ def _unify(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
     """Every pairing of the loads of two expressions of one shape."""
     if isinstance(mine, Load) and isinstance(theirs, Load) and mine.dtype == theirs.dtype:
         yield ((mine, theirs),)
+    if isinstance(mine, Cast) and isinstance(theirs, Cast) and mine.dtype == theirs.dtype:
+        yield from _unify(mine.a, theirs.a)
     if isinstance(mine, Binary) and isinstance(theirs, Binary) and mine.op == theirs.op:
         orders = [(theirs.a, theirs.b)]
         if mine.op in ("+", "*"):
@@ -126,6 +133,7 @@ def cover(
     kernel = found.microkernel
     columns = heights[found.columns][1] if found.columns is not None else 1
     fits = high <= kernel.max_rows and all(
-        kernel.columns_for(rows) >= columns for rows in range(max(low, 1), high + 1)
+        kernel.repeats or kernel.columns_for(rows) >= columns
+        for rows in range(max(low, 1), high + 1)
     )
     return kernel.name if fits else None

@@ -74,15 +74,16 @@ def nest(
     outer: Sequence[str],
     cover: Cover,
     names: Names,
-    prologue: Mapping[int, tuple[Stmt, ...]] | None = None,
+    around: Sequence[str] = (),
 ) -> Nest:
     """The nest of `group` with `cuts` in loop order.
 
-    outer     axes that get a plain loop each, outermost first; the other axes that are not cut
-              lie inside the tile with their whole extent
-    prologue  statements placed inside that many of the outer loops, before the tiles
+    outer   axes that get a plain loop each, outermost first; the other axes that are not cut
+            lie inside the tile with their whole extent
+    around  axes that loops around the nest run through
     """
-    return _Builder(group, cuts, reduce_cuts, cover, names).build(outer, dict(prologue or {}))
+    builder = _Builder(group, cuts, reduce_cuts, cover, names, frozenset((*outer, *around)))
+    return builder.build(outer)
 
 
 @dataclass(frozen=True)
@@ -129,21 +130,18 @@ class _Builder:
         reduce_cuts: Sequence[AxisCut],
         cover: Cover,
         names: Names,
+        outer: frozenset[str],
     ) -> None:
         self.group, self.cuts, self.cover, self.names = group, cuts, cover, names
+        self.outer = outer
         self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
         self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
         self.regions: dict[Region, None] = {}
-        self.outer: frozenset[str] = frozenset()
 
-    def build(self, outer: Sequence[str], prologue: dict[int, tuple[Stmt, ...]]) -> Nest:
-        self.outer = frozenset(outer)
+    def build(self, outer: Sequence[str]) -> Nest:
         body = self.grouped()
-        for depth in range(len(outer), -1, -1):
-            body = (*prologue.get(depth, ()), *body)
-            if depth:
-                axis = outer[depth - 1]
-                body = (For(axis, ix.const(0), self.extents[axis], body),)
+        for axis in reversed(outer):
+            body = (For(axis, ix.const(0), self.extents[axis], body),)
         return Nest(body, tuple(self.regions))
 
     def grouped(self) -> tuple[Stmt, ...]:
@@ -186,7 +184,10 @@ class _Builder:
             )
             inner = self.segmented(depth, limited, windows, own)
             condition = ix.compare("<=", height, last)
-            body = (If(condition, inner, body),) if body else inner
+            if isinstance(condition, Const):
+                body = inner if condition.value else body
+            else:
+                body = (If(condition, inner, body),) if body else inner
         return body
 
     def segmented(

@@ -24,7 +24,7 @@ from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Const, Expr, Load, Var, substitute, variables, walk
-from offcut.core.program import For, Form, If, Kind, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, For, Form, If, Kind, Let, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.partition.line import Broken, NotSeparable, Strip, Value, X, check_line
 from offcut.polyhedral import Space
@@ -43,14 +43,19 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tile of the program: what encloses it, and which statement of the program it is in.
+    """A tile of the program: what encloses it, and where it stands.
 
-    path   loops, values, and conditions that hold, outermost first
+    path     loops, values, and conditions that hold, outermost first
+    place    its position in each block around it, outermost first
+    loops    the counters of the loops around it, and how many positions say which loop it is
+    windows  the windows of buffers around it, and their places
     """
 
     path: tuple[For | Let | Expr, ...]
     tile: Tile
-    place: int
+    place: tuple[int, ...]
+    loops: tuple[tuple[str, int], ...] = ()
+    windows: tuple[tuple[Alloc, tuple[int, ...]], ...] = ()
 
 
 def check_product(
@@ -70,7 +75,7 @@ def check_product(
     Raises NotSeparable where the program is of another form, or the proof fails in a way that says
     nothing about the program.
     """
-    leaves = [leaf for k, stmt in enumerate(body) for leaf in _leaves(stmt, (), k)]
+    leaves = list(_leaves(body, Leaf((), _NOTHING, ())))
     order: dict[str, list[tuple[Leaf, int]]] = {stage.buffer: [] for stage in stages}
     by_name = {stage.buffer: stage for stage in stages}
     terms: dict[tuple[str, tuple[Stmt, ...]], None] = {}
@@ -88,6 +93,7 @@ def check_product(
         if wrong is not None:
             return wrong
     _check_reads(order, kinds)
+    _check_windows(order, by_name, leaves)
     done: set[tuple[tuple[StageAxis, ...], tuple[int, ...]]] = set()
     for stage in stages:
         mine = [leaf for leaf, _ in order[stage.buffer]]
@@ -105,25 +111,35 @@ def check_product(
 def strips_of(space: Space, body: tuple[Stmt, ...], axis: str) -> list[Strip]:
     """What each tile of a program over one axis says about it."""
     alone = (StageAxis(axis, ix.const(0), axis),)
-    leaves = [leaf for k, stmt in enumerate(body) for leaf in _leaves(stmt, (), k)]
+    leaves = _leaves(body, Leaf((), _NOTHING, ()))
     products = [product_of(leaf, alone, space) for leaf in leaves]
     return [replace(one[axis], repeats=one[""].repeats) for one in products]
 
 
-def _leaves(stmt: Stmt, path: tuple[For | Let | Expr, ...], place: int) -> Iterator[Leaf]:
-    match stmt:
-        case For(body=body) | Let(body=body):
-            for inner in body:
-                yield from _leaves(inner, (*path, stmt), place)
-        case If(condition, then, other):
-            for inner in then:
-                yield from _leaves(inner, (*path, *conjuncts(condition)), place)
-            for inner in other:
-                yield from _leaves(inner, (*path, *conjuncts(condition, False)), place)
-        case Tile():
-            yield Leaf(path, stmt, place)
-        case _:
-            raise NotSeparable("a store outside of a tile, a choice, or a window of a buffer")
+def _leaves(body: Sequence[Stmt], at: Leaf) -> Iterator[Leaf]:
+    """The tiles in a block, below what `at` says of what is around it."""
+    for position, stmt in enumerate(body):
+        place = (*at.place, position)
+        here = replace(at, place=place)
+        match stmt:
+            case For(body=inner):
+                loops = (*at.loops, (stmt.iter, len(place)))
+                yield from _leaves(inner, replace(here, path=(*at.path, stmt), loops=loops))
+            case Let(body=inner):
+                yield from _leaves(inner, replace(here, path=(*at.path, stmt)))
+            case If(condition, then, other):
+                for branch, (block, holds) in enumerate(((then, True), (other, False))):
+                    path = (*at.path, *conjuncts(condition, holds))
+                    yield from _leaves(block, replace(here, path=path, place=(*place, branch)))
+            case Alloc(body=inner):
+                yield from _leaves(inner, replace(here, windows=(*at.windows, (stmt, place))))
+            case Tile():
+                yield replace(here, tile=stmt)
+            case _:
+                raise NotSeparable("a store outside of a tile, or a choice")
+
+
+_NOTHING = Tile((), ())
 
 
 def _blocks(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
@@ -143,11 +159,9 @@ def _blocks(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
 
 
 def _check_reads(order: dict[str, list[tuple[Leaf, int]]], kinds: dict[str, Kind]) -> None:
-    """A stage runs after those it reads: in a later statement, or further down at its own point."""
-    last = {
-        buffer: max((leaf.place for leaf, _ in found), default=-1)
-        for buffer, found in order.items()
-    }
+    """A stage runs after those it reads: further up at its own point, or in an earlier statement of
+    what they share.
+    """
     for buffer, found in order.items():
         for leaf, position in found:
             stores = [
@@ -163,11 +177,64 @@ def _check_reads(order: dict[str, list[tuple[Leaf, int]]], kinds: dict[str, Kind
             ]
             for node, store in reads:
                 above = [p for other, p in order[node.buffer] if other is leaf]
-                later = not above and leaf.place > last[node.buffer]
                 beside = bool(above) and above[0] < position and node.index == store.index
+                writers = [writer for writer, _ in order[node.buffer]]
+                later = not above and all(_is_complete(node, w, leaf) for w in writers)
                 private = kinds.get(node.buffer) is Kind.PRIVATE
                 if not (beside or (later and not private)):
                     raise NotSeparable("a read of what may not be complete")
+
+
+def _is_complete(read: Load, writer: Leaf, reader: Leaf) -> bool:
+    """Whether a tile is done with what another one reads.
+
+    It stands before it in the innermost block around both, and the loops around that block are over
+    axes of the buffer, at whose counters it is read.
+    """
+    common = 0
+    while writer.place[common] == reader.place[common]:
+        common += 1
+    stored = next(
+        stmt.index
+        for stmt in statements(writer.tile.body)
+        if isinstance(stmt, Store) and stmt.buffer == read.buffer
+    )
+    shared = [Var(name) for name, depth in reader.loops if depth <= common]
+    return writer.place[common] < reader.place[common] and all(
+        any(mine == theirs == counter for mine, theirs in zip(read.index, stored, strict=True))
+        for counter in shared
+    )
+
+
+def _check_windows(
+    order: dict[str, list[tuple[Leaf, int]]], stages: dict[str, Stage], leaves: Sequence[Leaf]
+) -> None:
+    """What lives in a window is used in that one alone, and inside of it."""
+    homes = {
+        buffer: {_window_of(leaf, buffer) for leaf, _ in found} for buffer, found in order.items()
+    }
+    for leaf in leaves:
+        for stmt in statements(leaf.tile.body):
+            if not isinstance(stmt, Store):
+                continue
+            read = [n for n in walk(stmt.value) if isinstance(n, Load) and n.buffer in order]
+            accesses = [(node.buffer, node.index) for node in read]
+            for buffer, index in ((stmt.buffer, stmt.index), *accesses):
+                home = _window_of(leaf, buffer)
+                if homes[buffer] != {home}:
+                    raise NotSeparable("a buffer that is used outside of its window")
+                if home is None:
+                    continue
+                axes = zip(index, home[0].axes, stages[buffer].axes, strict=True)
+                for part, (start, extent), axis in axes:
+                    whole = ix.literal(start) == 0 and extent == axis.extent
+                    if not whole and not (part == start and ix.literal(extent) == 1):
+                        raise NotSeparable("an access that may leave its window")
+
+
+def _window_of(leaf: Leaf, buffer: str) -> tuple[Alloc, tuple[int, ...]] | None:
+    """The innermost window of a buffer around a tile, and its place."""
+    return next((one for one in reversed(leaf.windows) if one[0].buffer == buffer), None)
 
 
 # -- the points ----------------------------------------------------------------------------------

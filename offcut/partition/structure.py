@@ -149,7 +149,7 @@ class _Place:
         """The same as a tile of a product."""
         axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
         where = all_of(self.where) if self.where else None
-        return Leaf(self.path, Tile(axes, self.body, where, self.form), 0)
+        return Leaf(self.path, Tile(axes, self.body, where, self.form), ())
 
     @property
     def lets(self) -> tuple[Let, ...]:

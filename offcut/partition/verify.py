@@ -11,9 +11,11 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import is_identity, neutral
 from offcut.core.expr import (
+    Cast,
     Const,
     Expr,
     Load,
@@ -197,24 +199,36 @@ def _check_together(
 
 
 def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
-    """The program once for every option of its outermost `Choose` statements."""
+    """The program once for every combination of the options of its `Choose` statements."""
     found: list[tuple[str, tuple[Stmt, ...]]] = [("", ())]
     for stmt in body:
+        ways: list[tuple[str, tuple[Stmt, ...]]] = [("", (stmt,))]
         if isinstance(stmt, Choose):
-            found = [
-                (f"{label} {option.label}".strip(), (*done, *option.body))
-                for label, done in found
+            ways = [
+                (f"{option.label} {label}".strip(), inner)
                 for option in stmt.options
+                for label, inner in _alternatives(option.body)
             ]
-        else:
-            found = [(label, (*done, stmt)) for label, done in found]
+        elif isinstance(stmt, For | Alloc):
+            inside = _alternatives(stmt.body)
+            ways = [(label, (replace(stmt, body=inner),)) for label, inner in inside]
+        found = [
+            (f"{label} {way}".strip(), (*done, *inner))
+            for label, done in found
+            for way, inner in ways
+        ]
     return found
 
 
 def _is_copy(computation: Computation, stage: Stage) -> bool:
-    """Whether `stage` packs an operand, and nobody described it: an option may do without it."""
+    """Whether `stage` packs or converts an operand, and nobody described it: an option may do
+    without it.
+    """
     described = any(buffer == stage.buffer for _, buffer in computation.labels)
-    return isinstance(stage.body, Load) and not described
+    value = stage.body
+    if isinstance(value, Select) and isinstance(value.other, Const):
+        value = value.then
+    return isinstance(value.a if isinstance(value, Cast) else value, Load) and not described
 
 
 def _is_read(buffer: str, body: tuple[Stmt, ...]) -> bool:
@@ -293,6 +307,8 @@ class _Check:
         self.computation, self.space, self.stage, self.of = computation, space, stage, of
         self.points = [axis.name for axis in stage.axes]
         self.instances = [*self.points, *(axis.name for axis in stage.reduce_axes)]
+        axes = (*stage.axes, *stage.reduce_axes)
+        self.extents = {ix.compare("<", Var(axis.name), axis.extent) for axis in axes}
         self.copies = {
             one.buffer: one
             for group in computation.groups
@@ -351,18 +367,19 @@ class _Check:
     def kept_where(self, store: Store) -> tuple[Expr, ...]:
         """Check what a store computes; the conditions outside of which its term is masked."""
         stage, value = self.stage, self.unpacked(store.value)
+        described = self.unpacked(stage.value)
         point = tuple(Var(name) for name in self.points)
         conditions: list[Expr] = []
         if stage.reducer is not None and store.reduce is None:
             dtype = dtype_of(stage.value)
             same = value == Const(neutral(stage.reducer, dtype), dtype)
         else:
-            while value != stage.value and isinstance(value, Select) and store.reduce is not None:
+            while value != described and isinstance(value, Select) and store.reduce is not None:
                 if not self.is_neutral(value.other):
                     break
                 conditions.append(value.condition)
                 value = value.then
-            same = value == stage.value and store.reduce == stage.reducer
+            same = value == described and store.reduce == stage.reducer
         if not same or store.index != point:
             raise PartitionError(
                 "prove",
@@ -390,7 +407,9 @@ class _Check:
                 return None
             copy = self.copies[node.buffer]
             at = {a.name: part for a, part in zip(copy.axes, node.index, strict=True)}
-            return substitute(copy.body, at)
+            body = substitute(copy.body, at)
+            inside = isinstance(body, Select) and body.condition in self.extents
+            return self.unpacked(body.then if isinstance(body, Select) and inside else body)
 
         return rewrite(value, original)
 

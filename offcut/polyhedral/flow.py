@@ -580,7 +580,7 @@ def bounds_of(condition: Expr) -> Iterator[Expr]:
         case Logic("and", args):
             for arg in args:
                 yield from bounds_of(arg)
-        case Logic("not", (Compare() as inner,)):
+        case Logic("not", (Compare() as inner,)) if negated(inner) != condition:
             yield from bounds_of(negated(inner))
         case Logic("not", (Logic("not", (arg,)),)):
             yield from bounds_of(arg)

@@ -40,17 +40,27 @@ def check_together(program: Program, users: Mapping[str, str]) -> list[Theorem]:
     """Refuse a parallel, vectorised or bound loop that carries a dependence.
 
     Theorem: no two iterations of the loop, the ones around it being the same, touch one element that
-    either writes; but for a buffer whose window is allocated inside, which each of them has.
+    either writes; but for a buffer whose window is allocated inside, which each of them has, and for
+    the updates of a declared reduction where lanes run them, whose order is free.
     """
     loops = dict(_marked(program.body, ()))
     if not loops:
         return []
+    reducing: set[str] = set()
     for dependence in dependences(program):
         loop = loops.get(dependence.path)
-        if loop is not None and _buffer(dependence) not in _own(loop):
+        if loop is None or _buffer(dependence) in _own(loop):
+            continue
+        if not (dependence.reduction and loop.execution is Execution.VECTOR and not loop.bound):
             raise _carried(program, loop, dependence, users)
+        reducing.add(loop.iter)
     return [
-        Theorem("parallel", f"{_how(loop)}: no iteration meets another", f"loop {loop.iter}")
+        Theorem(
+            "parallel",
+            f"{_how(loop)}: no iteration meets another"
+            + (" but in a reduction" if loop.iter in reducing else ""),
+            f"loop {loop.iter}",
+        )
         for loop in loops.values()
     ]
 

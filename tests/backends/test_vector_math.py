@@ -29,11 +29,12 @@ IN_FLOAT64: dict[str, Callable[[Array], Array]] = {
 }
 IN_DIGITS = {"exp": mpmath.exp, "tanh": mpmath.tanh, "erf": mpmath.erf}
 
-# The three ways a back end builds: with the host's FMA, without it, and for no feature at all.
+# The ways a back end builds: with the host's instructions, fewer of them, and for no feature at all.
 BUILDS = [
-    pytest.param(True, True, id="fma", marks=pytest.mark.isa("fma")),
-    pytest.param(False, True, id="host"),
-    pytest.param(False, False, id="baseline"),
+    pytest.param("scalef", True, id="scalef", marks=pytest.mark.isa("avx512vl")),
+    pytest.param("fma", True, id="fma", marks=pytest.mark.isa("fma")),
+    pytest.param("", True, id="host"),
+    pytest.param("", False, id="baseline"),
 ]
 
 
@@ -48,19 +49,27 @@ def target(host: bool) -> llvm.TargetMachine:
     return triple.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
 
-def target_has_fma() -> bool:
-    return bool(llvm.get_host_cpu_features().get("fma", False))
+def known() -> list[str]:
+    """What the host can build with."""
+    features = llvm.get_host_cpu_features()
+    needs = {"": True, "fma": features.get("fma"), "scalef": features.get("avx512vl")}
+    return [uses for uses, there in needs.items() if there]
 
 
-def module(name: str, dtype: str, lanes: int, fma: bool) -> str:
+def has(uses: str) -> tuple[bool, bool]:
+    """Whether a build has FMA, and whether it scales by powers of two."""
+    return bool(uses), uses == "scalef"
+
+
+def module(name: str, dtype: str, lanes: int, uses: str) -> str:
     """``map(in, out, count)``: the function over `count` elements, `lanes` at a time."""
     scalar = {"float32": "float", "float64": "double"}[dtype]
     kind = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
     size = np.dtype(dtype).itemsize
     return (
-        "\n".join(sorted(declarations(dtype, lanes, fma)))
+        "\n".join(sorted(declarations(dtype, lanes, *has(uses))))
         + f"""
-{define(name, dtype, lanes, fma)}
+{define(name, dtype, lanes, *has(uses))}
 define void @map(ptr noalias %in, ptr noalias %out, i64 %count) {{
 entry:
   br label %loop
@@ -81,8 +90,8 @@ done:
     )
 
 
-def compiled(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> llvm.ModuleRef:
-    parsed = llvm.parse_assembly(module(name, dtype, lanes, fma))
+def compiled(name: str, dtype: str, lanes: int, uses: str, host: bool) -> llvm.ModuleRef:
+    parsed = llvm.parse_assembly(module(name, dtype, lanes, uses))
     parsed.verify()
     machine = target(host)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
@@ -91,8 +100,8 @@ def compiled(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> llvm.M
 
 
 @cache
-def mapped(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> Callable[[Array], Array]:
-    engine = llvm.create_mcjit_compiler(compiled(name, dtype, lanes, fma, host), target(host))
+def mapped(name: str, dtype: str, lanes: int, uses: str, host: bool) -> Callable[[Array], Array]:
+    engine = llvm.create_mcjit_compiler(compiled(name, dtype, lanes, uses, host), target(host))
     engine.finalize_object()
     entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
         engine.get_function_address("map")
@@ -156,27 +165,27 @@ def ulps(got: Array, true: Array) -> Array:
     return error
 
 
-@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_float32_is_within_2_ulp_over_all_exponents(name: str, fma: bool, host: bool) -> None:
+def test_float32_is_within_2_ulp_over_all_exponents(name: str, uses: str, host: bool) -> None:
     x = samples("float32", 1_000_000)
     number = ~np.isnan(x)
 
     with np.errstate(all="ignore"):
-        got = mapped(name, "float32", 16, fma, host)(x)
+        got = mapped(name, "float32", 16, uses, host)(x)
         true = IN_FLOAT64[name](x.astype(np.float64))
 
         assert np.isnan(got[~number]).all()
         assert ulps(got[number], true[number]).max() <= 2.0
 
 
-@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_float64_is_within_3_ulp_of_40_digits(name: str, fma: bool, host: bool) -> None:
+def test_float64_is_within_3_ulp_of_40_digits(name: str, uses: str, host: bool) -> None:
     x = samples("float64", 4_800)
     number = np.flatnonzero(~np.isnan(x) & (np.abs(x) < 750))
 
-    got = mapped(name, "float64", 8, fma, host)(x)
+    got = mapped(name, "float64", 8, uses, host)(x)
 
     with mpmath.workdps(40):
         for k in number:
@@ -187,12 +196,12 @@ def test_float64_is_within_3_ulp_of_40_digits(name: str, fma: bool, host: bool) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_ends_of_the_range_are_exact(name: str, dtype: str, fma: bool, host: bool) -> None:
+def test_the_ends_of_the_range_are_exact(name: str, dtype: str, uses: str, host: bool) -> None:
     x = specials(dtype)
 
-    got = mapped(name, dtype, 16, fma, host)(x)
+    got = mapped(name, dtype, 16, uses, host)(x)
 
     with np.errstate(all="ignore"):
         true = IN_FLOAT64[name](x.astype(np.float64)).astype(dtype)
@@ -209,24 +218,25 @@ def test_the_ends_of_the_range_are_exact(name: str, dtype: str, fma: bool, host:
 def test_a_lane_has_the_same_bits_whatever_the_number_of_lanes(name: str, dtype: str) -> None:
     x = np.concatenate([specials(dtype), samples(dtype, 100_000)])
 
-    for fma in [False, True] if target_has_fma() else [False]:
-        expected = bits(mapped(name, dtype, 1, fma, True)(x))
+    for uses in known():
+        expected = bits(mapped(name, dtype, 1, uses, True)(x))
         for lanes in LANES[1:]:
-            np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, fma, True)(x)), expected)
-    expected = bits(mapped(name, dtype, 1, False, True)(x))
+            np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, uses, True)(x)), expected)
+    expected = bits(mapped(name, dtype, 1, "", True)(x))
     for lanes in LANES:
-        np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, False, False)(x)), expected)
+        np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, "", False)(x)), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lanes", [*LANES, 3])
-@pytest.mark.parametrize(("fma", "host"), BUILDS)
+@pytest.mark.parametrize(("uses", "host"), BUILDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_code_calls_nothing(name: str, dtype: str, lanes: int, fma: bool, host: bool) -> None:
-    built = compiled(name, dtype, lanes, fma, host)
+def test_the_code_calls_nothing(name: str, dtype: str, lanes: int, uses: str, host: bool) -> None:
+    built = compiled(name, dtype, lanes, uses, host)
 
-    declared = re.findall(r"^declare .*@([\w.]+)\(", module(name, dtype, lanes, fma), re.MULTILINE)
-    assert all(called.startswith("llvm.fma.") and fma for called in declared)
+    declared = re.findall(r"^declare .*@([\w.]+)\(", module(name, dtype, lanes, uses), re.MULTILINE)
+    allowed = ("llvm.fma.",) * has(uses)[0] + ("llvm.x86.avx512.mask.scalef.",) * has(uses)[1]
+    assert all(called.startswith(allowed) for called in declared)
     assert not re.search(
         r"^\s*(call|bl|jmp\s+\w+@PLT)\b", target(host).emit_assembly(built), re.MULTILINE
     )
@@ -234,7 +244,7 @@ def test_the_code_calls_nothing(name: str, dtype: str, lanes: int, fma: bool, ho
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_without_any_pass_the_function_is_right_too(name: str) -> None:
-    parsed = llvm.parse_assembly(module(name, "float32", 16, False))
+    parsed = llvm.parse_assembly(module(name, "float32", 16, ""))
     engine = llvm.create_mcjit_compiler(parsed, target(False))
     engine.finalize_object()
     entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
@@ -245,7 +255,7 @@ def test_without_any_pass_the_function_is_right_too(name: str) -> None:
 
     entry(x.ctypes.data, y.ctypes.data, x.size)
 
-    np.testing.assert_array_equal(bits(y), bits(mapped(name, "float32", 1, False, True)(x)))
+    np.testing.assert_array_equal(bits(y), bits(mapped(name, "float32", 1, "", True)(x)))
 
 
 def test_an_unknown_function_or_type_is_refused() -> None:

@@ -245,19 +245,19 @@ OFFCUT_HIDE_FEATURES: cannot hide sse2
   help     OFFCUT_HIDE_FEATURES=avx512f
   help     OFFCUT_HIDE_FEATURES=avx512f,avx2""",
     ),
-    "two threads": (
-        lambda: oc.compile(C, threads=2),
+    "a text as threads": (
+        lambda: oc.compile(C, threads="2"),  # type: ignore[arg-type]
         """\
-compile: cannot run on threads=2
-  because  kernels of the target cpu run on the calling thread
-  help     threads=1; a kernel may be called from several threads at once""",
+compile: cannot run on threads='2'
+  because  it is an int in 1…1024: the most threads that one call may use
+  help     threads=2""",
     ),
     "no number of threads": (
         lambda: oc.compile(C, threads=True),
         """\
 compile: cannot run on threads=True
-  because  kernels of the target cpu run on the calling thread
-  help     threads=1; a kernel may be called from several threads at once""",
+  because  it is an int in 1…1024: the most threads that one call may use
+  help     threads=2""",
     ),
 }
 CUTS: dict[str, tuple[Callable[[], Any], str]] = {

@@ -148,7 +148,7 @@ def test_the_innermost_of_two_reductions_runs_inside_the_microkernel() -> None:
     C = oc.compute((n, m), lambda i, j: oc.sum(A[i, r, k] * B[r, k, j], axis=(r, k)))
     found = matched(computation([C]))
     assert found is not None
-    assert (found.depth, found.packed.buffer) == ("k", "B")
+    assert (found.depth, found.by_columns.buffer) == ("k", "B")
     assert found.operand("X").index == (Var("i"), Var("r"), Var("k"))
 
 

@@ -25,7 +25,8 @@ from offcut.polyhedral import coefficient
 class Memory:
     """Where a buffer lies.
 
-    strides  bytes per step of each axis; of a panel buffer, only its outer axes use them
+    strides  bytes per step of each axis; in panels, from one row, or one set of rows side by side,
+             to the next, and from one column to the next
     origins  the coordinate at `base`, per axis
     panels   bytes from one panel to the next, for a packed layout
     """
@@ -73,7 +74,8 @@ class Addressing(Scalars, ABC):
 
     def elements(self, width: int) -> Elements:
         """Operations on vectors of that many lanes."""
-        return Elements(self.f, width, self.isa.fma, self.functions)
+        scalef = "avx512vl" in self.isa.features
+        return Elements(self.f, width, self.isa.fma, self.functions, scalef)
 
     @contextmanager
     def placed(self, memory: Mapping[str, Memory]) -> Iterator[None]:
@@ -94,9 +96,20 @@ class Addressing(Scalars, ABC):
                 panel = ir.mul(self.f, ir.floordiv(self.f, at, width), memory.panels)
                 inside = ir.mul(self.f, ir.mod(self.f, at, width), memory.strides[axis])
                 total = ir.add(self.f, total, ir.add(self.f, panel, inside))
+            elif memory.layout is not None and axis == memory.layout.rows:
+                total = ir.add(self.f, total, self.row_of_panel(memory, memory.layout, at))
             else:
                 total = ir.add(self.f, total, ir.mul(self.f, at, memory.strides[axis]))
         return base if total == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {total}")
+
+    def row_of_panel(self, memory: Memory, layout: Panels, row: str) -> str:
+        """Bytes from the start of a panel to the first column of one of its rows."""
+        step, side = memory.strides[layout.rows], str(layout.interleave)
+        if layout.interleave == 1:
+            return ir.mul(self.f, row, step)
+        rows = ir.mul(self.f, ir.floordiv(self.f, row, side), step)
+        beside = ir.mul(self.f, ir.mod(self.f, row, side), str(item_bytes(memory.dtype)))
+        return ir.add(self.f, rows, beside)
 
     def lane_addresses(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
         """The addresses of every lane's element, as <lanes x ptr>."""
@@ -121,6 +134,13 @@ class Addressing(Scalars, ABC):
                 inside = e.binary("%", "index", at, width)
                 inside = e.binary("*", "index", inside, e.splat(memory.strides[axis], "index"))
                 step = e.binary("+", "index", panel, inside)
+            elif memory.layout is not None and axis == memory.layout.rows:
+                side = e.constant(memory.layout.interleave, "index")
+                rows = e.binary("//", "index", at, side)
+                rows = e.binary("*", "index", rows, e.splat(memory.strides[axis], "index"))
+                beside = e.binary("%", "index", at, side)
+                item = e.constant(item_bytes(memory.dtype), "index")
+                step = e.binary("+", "index", rows, e.binary("*", "index", beside, item))
             else:
                 step = e.binary("*", "index", at, e.splat(memory.strides[axis], "index"))
             total = e.binary("+", "index", total, step)
@@ -141,7 +161,7 @@ class Addressing(Scalars, ABC):
             return "apart"
         if memory.layout is None:
             return "next" if memory.strides[-1] == str(item_bytes(memory.dtype)) else "apart"
-        on_columns = moving[0] == memory.layout.columns
+        on_columns = moving[0] == memory.layout.columns and memory.layout.interleave == 1
         whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
         return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 from offcut import debug
 from offcut.backends.base import Signature
 from offcut.backends.cpu import cache as objects
-from offcut.backends.cpu import fma, jit
+from offcut.backends.cpu import external, fma, jit, pool
 from offcut.backends.cpu.entry import fast_entry_ir
+from offcut.backends.cpu.family import Family, families
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.lower import Lowered, lower
-from offcut.backends.cpu.schedule import microkernels, schedule
+from offcut.backends.cpu.parallel import Parallel, parallel
+from offcut.backends.cpu.rows import marked
+from offcut.backends.cpu.schedule import schedule
+from offcut.backends.cpu.seconds import seconds_of_program, seconds_of_schedule
+from offcut.backends.cpu.threaded import lower_threaded
 from offcut.backends.cpu.vectorize import Vectorized, privatized, vectorized
 from offcut.backends.inside import kept_inside
 from offcut.backends.raising import raised
@@ -25,10 +30,21 @@ from offcut.core import index as ix
 from offcut.core.computation import Computation
 from offcut.core.expr import Expr, Load
 from offcut.core.expr import walk as nodes
-from offcut.core.program import Buffer, For, Kind, Panels, Program, Store, walk
+from offcut.core.program import (
+    Buffer,
+    Execution,
+    For,
+    Kind,
+    Panels,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    walk,
+)
 from offcut.costmodel import Hardware, load, with_caches
 from offcut.errors import PartitionError
-from offcut.partition import all_matches, check_program, separate
+from offcut.partition import all_matches, check_marks, check_program, separate
 from offcut.partition.separate import Separated
 
 CHAINS = 4  # vectors of a program's sums that are computed side by side: as long as an FMA takes
@@ -42,12 +58,12 @@ Shapes = tuple[tuple[int, int], ...]
 class Code:
     """A kernel's machine code.
 
-    layouts   of the constants, by buffer, in the order of the entry's pointers
+    layouts   of the constants and their element types, in the order of the entry's pointers
     fresh     whether it was built now, and not found in the cache
     """
 
     loaded: jit.Loaded
-    layouts: tuple[tuple[str, Panels | None], ...]
+    layouts: tuple[tuple[str, Panels | None, str], ...]
     fresh: bool
 
 
@@ -73,46 +89,88 @@ def _cache_fact(index: int, fact: str) -> int | None:
     return int(digits) * factor if digits.isdigit() else None
 
 
-def plan(computation: Computation, host: Host, strategy: str | Mapping[str, str]) -> Schedule:
-    """The schedule of `computation`, proved; ``OFFCUT_VERIFY=1`` reads the program back as well."""
+def plan(
+    computation: Computation,
+    host: Host,
+    strategy: str | Mapping[str, str],
+    reassociate: bool = True,
+) -> Schedule:
+    """The schedule of `computation`, proved; ``OFFCUT_VERIFY=1`` reads the program back as well.
+
+    reassociate   whether a sum over rows of memory may run as lanes
+    """
     with debug.timed("cut and prove"):
-        made = schedule(computation, host.isa, hardware(), strategy)
+        lent, threads = families(host), host.threads
+        made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
+    loops = marked(made.partition.loops, reassociate)
+    made = replace(made, partition=replace(made.partition, loops=loops))
     debug.note(3, str(made.partition))
     if os.environ.get("OFFCUT_VERIFY") == "1":
         with debug.timed("verify"):
             assert made.partition.computation is not None
             check_program(made.partition.computation, made.partition.loops)
-    return made
+    loops = shared(made.partition.loops, host).program
+    return replace(made, partition=replace(made.partition, loops=loops))
+
+
+def shared(program: Program, host: Host) -> Parallel:
+    """`program` with the loops marked that threads share, where a call may use several.
+
+    What an external function computes runs on the caller's thread: it may need Python's lock.
+    """
+    lent = {kernel.name for kernel in host.external}
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    if host.threads == 1 or any(tile.microkernel in lent for tile in tiles):
+        return Parallel(program, frozenset(), ())
+    with debug.timed("threads"):
+        return parallel(program)
 
 
 def lowered(computation: Computation, signature: Signature, made: Schedule, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program = made.partition.loops
-    low = lower(program, host.isa, microkernels(host.isa), work_of(computation))
+    low = _lowered(program, host, work_of(computation), 1, seconds_of_schedule(made))
     constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
     return replace(low, text=low.text + fast_entry_ir(signature, constants=constants, work=True))
 
 
-def plan_program(program: Program, host: Host) -> Vectorized:
+def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vectorized:
     """`program` with conditions moved out of its loops, and loops turned into tiles of lanes.
+
+    reassociate   whether a sum over rows of memory may run as lanes
 
     Raises PartitionError where it leaves an array.
     """
+    if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
+        check_marks(program, {})
     with debug.timed("bounds"):
         inside = kept_inside(program)
     with debug.timed("separate"):
         whole = Separated(inside, ())
         apart = whole if _reads_bounds(inside) else separate(inside, COPIES)
     with debug.timed("vectorize"):
-        made = vectorized(apart.program, host.isa)
+        made = vectorized(marked(apart.program, reassociate), host.isa)
+    made = replace(made, program=shared(made.program, host).program)
     debug.note(3, str(made.program))
     said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
     return replace(made, notes=(*said, *made.notes))
 
 
-def contraction_in(program: Program, host: Host) -> Computation | None:
-    """`program` as a computation, where it is one and some microkernel computes a sum of it."""
-    name = objects.key("contraction", repr(program), host.triple, host.feature_string)
+def contraction_in(program: Program, host: Host, reassociate: bool = True) -> Computation | None:
+    """`program` as a computation, where it is one and some microkernel computes a sum of it.
+
+    reassociate   whether a sum that starts from a value may add it last
+    """
+    found = _known_contraction(program, host)
+    if found is None or reassociate:
+        return found
+    own = {buffer.name for buffer in program.buffers}
+    sums = {s.buffer for group in found.groups for s in group if s.reducer is not None}
+    return found if sums <= own else None
+
+
+def _known_contraction(program: Program, host: Host) -> Computation | None:
+    name = objects.key("contraction", repr(program), *host.facts)
     if objects.read(name) == b"none":
         return None
     with debug.timed("raise"):
@@ -128,12 +186,12 @@ def _contraction(program: Program, host: Host) -> Computation | None:
     computation = raised(*privatized(program))
     if computation is None:
         return None
-    kernels = microkernels(host.isa)
+    kernels = [family.microkernel for family in families(host)]
     leads = (group[0] for group in computation.groups)
     if not any(match.columns for lead in leads for match in all_matches(lead, kernels)):
         return None
     try:
-        schedule(computation, host.isa, hardware(), "auto")
+        schedule(computation, host.isa, families(host), hardware(), "auto")
     except PartitionError:  # a read that cannot be bounded, say: loops run it as it stands
         return None
     return computation
@@ -148,27 +206,43 @@ def _reads_bounds(program: Program) -> bool:
 def lowered_program(made: Vectorized, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel that runs a program."""
     program = made.program
-    low = lower(program, host.isa, microkernels(host.isa), ix.const(0), CHAINS)
+    low = _lowered(program, host, ix.const(0), CHAINS, seconds_of_program(program))
     constants = sum(buffer.kind is Kind.CONSTANT for buffer in program.buffers)
     return replace(low, text=low.text + fast_entry_ir(signature, constants=constants))
 
 
+def _lowered(program: Program, host: Host, work: Expr, chains: int, seconds: Expr) -> Lowered:
+    """A finished program for the host, and for as many threads as its calls may use."""
+    if host.threads > 1:
+        made = shared(program, host)
+        if made.loops:
+            threads = host.threads
+            return lower_threaded(made, host.isa, families(host), work, chains, threads, seconds)
+    return lower(program, host.isa, families(host), work, chains)
+
+
+def _is_parallel(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.execution is Execution.PARALLEL
+
+
 def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
-    made = vectorized(program, host.isa)
-    low = lower(made.program, host.isa, microkernels(host.isa), ix.const(0), CHAINS)
+    made = vectorized(marked(program, reassociate=True), host.isa)
+    low = lower(made.program, host.isa, families(host), ix.const(0), CHAINS)
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=True))
 
 
-def build_program(program: Program, signature: Signature, host: Host) -> Code:
+def build_program(
+    program: Program, signature: Signature, host: Host, reassociate: bool = True
+) -> Code:
     """Machine code of a loop program, from the cache where it has been built before."""
-    content = (repr(program), repr(signature), host.triple, host.feature_string)
-    name = objects.key("program", *content)
+    content = (repr(program), repr(signature), *host.facts)
+    name = objects.key("program", *content, repr(reassociate))
     kept = objects.read(name)
     if kept is not None:
         with debug.timed("load"):
             return _unpacked(kept, host, fresh=False)
-    made = plan_program(program, host)
+    made = plan_program(program, host, reassociate)
     with debug.timed("lower"):
         low = lowered_program(made, signature, host)
     return _compiled(low, made.program.buffers, host, name, loops=True)
@@ -176,16 +250,20 @@ def build_program(program: Program, signature: Signature, host: Host) -> Code:
 
 def tile_modules(low: Lowered, host: Host) -> list[str]:
     """LLVM IR of the microkernels that a kernel calls."""
-    return [fma.tiles(host.isa, *request) for request in low.tiles]
+    return [_family(host, name).text(variant, shapes) for name, variant, shapes in low.tiles]
+
+
+def _family(host: Host, name: str) -> Family:
+    return next(family for family in families(host) if family.microkernel.name == name)
 
 
 @lru_cache(maxsize=64)
-def _tile_object(host: Host, dtype: str, variant: fma.Variant, shapes: Shapes) -> bytes:
+def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> bytes:
     """Object code of microkernels, shared by all kernels that need the same ones."""
-    name = objects.key("tiles", repr((host, dtype, variant, shapes)))
+    name = objects.key("tiles", repr((host, kernel, variant, shapes)))
     kept = objects.read(name)
     if kept is None:
-        text = fma.tiles(host.isa, dtype, variant, shapes)
+        text = _family(host, kernel).text(variant, shapes)
         kept = jit.object_code(text, host, passes=False)
         objects.write(name, kept)
     return kept
@@ -208,17 +286,18 @@ def build(
     signature: Signature,
     host: Host,
     strategy: str | Mapping[str, str],
+    reassociate: bool = True,
 ) -> Code:
     """Machine code of `computation`, from the cache where it has been proved and built before."""
     named = strategy if isinstance(strategy, str) else json.dumps(dict(strategy), sort_keys=True)
-    content = (repr(computation), repr(signature), named, host.triple, host.feature_string)
-    name = objects.key(*content, repr(hardware()))
+    content = (repr(computation), repr(signature), named, *host.facts)
+    name = objects.key(*content, repr(hardware()), repr(reassociate))
     if os.environ.get("OFFCUT_VERIFY") != "1":
         kept = objects.read(name)
         if kept is not None:
             with debug.timed("load"):
                 return _unpacked(kept, host, fresh=False)
-    made = plan(computation, host, strategy)
+    made = plan(computation, host, strategy, reassociate)
     with debug.timed("lower"):
         low = lowered(computation, signature, made, host)
     return _compiled(low, made.partition.loops.buffers, host, name, loops=False)
@@ -228,11 +307,12 @@ def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, lo
     """The machine code of a kernel, which the cache keeps as `name`."""
     debug.note(4, low.text)
     with debug.timed("compile microkernels"):
-        parts = [_tile_object(host, *request) for request in low.tiles]
+        tiles_for = replace(host, threads=1)
+        parts = [_tile_object(tiles_for, *request) for request in low.tiles]
     with debug.timed("compile"):
         parts.append(jit.object_code(low.text, host, passes=True, loops=loops))
     layouts = [
-        [b.name, [b.layout.rows, b.layout.columns, b.layout.width] if b.layout else None]
+        [b.name, astuple(b.layout) if b.layout else None, b.dtype]
         for b in buffers
         if b.kind is Kind.CONSTANT
     ]
@@ -253,6 +333,10 @@ def _unpacked(payload: bytes, host: Host, fresh: bool) -> Code:
         parts.append(payload[8:end])
         payload = payload[end:]
     layouts = tuple(
-        (name, None if layout is None else Panels(*layout)) for name, layout in json.loads(parts[0])
+        (name, None if layout is None else Panels(*layout), dtype)
+        for name, layout, dtype in json.loads(parts[0])
     )
+    external.register(host.external)
+    if host.threads > 1:
+        pool.start()
     return Code(jit.load(parts[1:], host), layouts, fresh)

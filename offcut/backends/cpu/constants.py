@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.cpu.lower import PANEL_SLACK
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -22,30 +23,32 @@ class Packed:
     owner: Any
 
 
-def pack(array: np.ndarray[Any, Any], layout: Panels | None) -> Packed:
-    """`array` laid out as `layout` says; `Panels` defines the order, columns past the end are 0."""
+def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Packed:
+    """`array` as `dtype`, in the order that `Panels` defines; what is past the extents is 0."""
+    array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
         target = _allocate(max(array.nbytes, 1))
         target[: array.nbytes] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
         return Packed(target.ctypes.data, target)
     outer = [a for a in range(array.ndim) if a not in (layout.rows, layout.columns)]
     depth, columns = array.shape[layout.rows], array.shape[layout.columns]
-    panels = -(-columns // layout.width)
-    shape = (*(array.shape[a] for a in outer), panels, depth, layout.width)
+    width, side = layout.width, layout.interleave
+    sets = -(-depth // layout.multiple) * layout.multiple // side
+    shape = (*(array.shape[a] for a in outer), -(-columns // width), sets, width, side)
     count = int(np.prod(shape, dtype=np.int64))
     target = _allocate(count * array.itemsize + PANEL_SLACK)
     view = target[: count * array.itemsize].view(array.dtype).reshape(shape)
     source = array.transpose(*outer, layout.rows, layout.columns)
-    for panel in range(panels):
-        first = panel * layout.width
-        part = source[..., first : first + layout.width]
-        view[..., panel, :, : part.shape[-1]] = part
-        view[..., panel, :, part.shape[-1] :] = 0
+    for first in range(0, columns, width):
+        panel, part = view[..., first // width, :, :, :], source[..., first : first + width]
+        for row in range(side):
+            rows = part[..., row::side, :]
+            panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
     return Packed(target.ctypes.data, target)
 
 
 def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Bytes at a cache line, in large pages where there are many and the system has them."""
+    """Zeros at a cache line, in large pages where there are many and the system has them."""
     if size < _HUGE:
         block = np.zeros(size + 64, np.uint8)
         start = -block.ctypes.data % 64

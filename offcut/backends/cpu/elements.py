@@ -38,12 +38,14 @@ class Elements:
 
     fma        whether a sum of products is contracted into one rounding
     functions  definitions of exp, tanh, erf that the module needs, collected
+    scalef     whether the target scales by a power of two in one instruction
     """
 
     f: Function
     lanes: int
     fma: bool
     functions: dict[str, str]
+    scalef: bool = False
 
     def computed(self, dtype: str) -> str:
         """LLVM's scalar type in which `dtype` is computed."""
@@ -148,8 +150,8 @@ class Elements:
     def _function(self, op: str, dtype: str, a: str) -> str:
         name = vector_math.symbol(op, dtype, self.lanes)
         if name not in self.functions:
-            self.functions[name] = vector_math.define(op, dtype, self.lanes, self.fma)
-        self.f.declares |= vector_math.declarations(dtype, self.lanes, self.fma)
+            self.functions[name] = vector_math.define(op, dtype, self.lanes, self.fma, self.scalef)
+        self.f.declares |= vector_math.declarations(dtype, self.lanes, self.fma, self.scalef)
         kind, scalar = self.kind(dtype), self.computed(dtype)
         if self.lanes > 1:
             return self.f.let(f"call {kind} @{name}({kind} {a})")

@@ -322,11 +322,13 @@ def fast_callable(
     slow: Callable[..., object],
     constants: Sequence[int] = (),
     owners: Sequence[object] = (),
+    release_above: int = RELEASE_ABOVE,
 ) -> Callable[..., Any] | None:
     """A builtin function that runs the code of `fast_entry_ir` at `address`.
 
     constants   addresses of the packed constants
     owners      what must live as long as the builtin: the code, the constants
+    release_above  work above which other Python threads run meanwhile
 
     None where this interpreter's memory layout is not the one that the code assumes.
     """
@@ -340,7 +342,7 @@ def fast_callable(
         "ndarray": id(np.ndarray),
         "true": id(True),
         "exchange": arrays.exchange_table(),
-        "release_above": RELEASE_ABOVE,
+        "release_above": release_above,
         "empty": _numpy_function(_EMPTY),
     }
     words = [fields[name] if name in fields else _python_function(name) for name in _FIELDS]

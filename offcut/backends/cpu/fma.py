@@ -11,7 +11,7 @@ loop strength reduction would keep one pointer per row and spill most of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.cpu.isa import Isa
@@ -21,7 +21,7 @@ from offcut.core.sizes import dim
 from offcut.core.tensor import compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
 
-LLVM_TYPE = {"float32": "float", "float64": "double"}
+LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
 # Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast
 # fit the registers, and that few rows still give the chains that hide the latency. One row is bound
 # by reading B, which two streams do faster than four.
@@ -118,7 +118,7 @@ ARGUMENTS = (
 
 def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Sequence[tuple[int, int]]) -> str:
     """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
-    functions = ["\n".join(_Tile(isa, dtype, variant, *shape).lines()) for shape in shapes]
+    functions = ["\n".join(RowBlock(isa, dtype, variant, *shape).lines()) for shape in shapes]
     return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])
 
 
@@ -135,63 +135,83 @@ def declarations(isa: Isa, dtype: str) -> set[str]:
     }
 
 
+def first_lanes(name: str, count: str, lanes: int, kind: str) -> Iterator[str]:
+    """The mask ``%name`` of the first `count` of `lanes` lanes; `kind` is as wide as a lane."""
+    index = ", ".join(f"{kind} {lane}" for lane in range(lanes))
+    v = f"<{lanes} x {kind}>"
+    yield f"  %{name}_count = trunc i64 {count} to {kind}"
+    yield f"  %{name}_one = insertelement {v} poison, {kind} %{name}_count, i32 0"
+    yield (
+        f"  %{name}_all = shufflevector {v} %{name}_one, {v} poison, "
+        f"<{lanes} x i32> zeroinitializer"
+    )
+    yield f"  %{name} = icmp ult {v} <{index}>, %{name}_all"
+
+
 @dataclass
-class _Tile:
+class RowBlock:
+    """The text of one function, `rows` × `vectors` accumulators.
+
+    dtype    of an accumulator's lanes, and of what a step takes of A and of B
+    a_align  bytes that A's elements are aligned to; 0: to their own size
+
+    How a step multiplies, and what comes before the first and after the last one, are methods that
+    another arithmetic replaces; it names its values as this one does.
+    """
+
     isa: Isa
     dtype: str
     variant: Variant
     rows: int
     vectors: int
+    a_align: int = 0
 
     def __post_init__(self) -> None:
         self.t = LLVM_TYPE[self.dtype]
         self.item = ITEM_BYTES[self.dtype]
         self.lanes = self.isa.lanes(self.dtype)
         self.v = f"<{self.lanes} x {self.t}>"
-        self.suffix = f"v{self.lanes}f{self.item * 8}"
+        self.suffix = f"v{self.lanes}{'i' if self.t == 'i32' else 'f'}{self.item * 8}"
         self.count = 0
         few = self.rows * self.vectors <= 8
         self.unroll = UNROLL if few else UNROLL // 2
 
     def temp(self) -> str:
+        """A new local name."""
         self.count += 1
         return f"%t{self.count}"
 
     @property
+    def name(self) -> str:
+        """The function's name."""
+        return symbol(self.isa, self.dtype, self.variant, self.rows, self.vectors)
+
+    @property
     def cells(self) -> list[tuple[int, int]]:
+        """The accumulators, by row and vector."""
         return [(r, p) for r in range(self.rows) for p in range(self.vectors)]
 
     def lines(self) -> Iterator[str]:
-        name = symbol(self.isa, self.dtype, self.variant, self.rows, self.vectors)
+        """The function."""
         groups = range(0, self.rows, 4)
-        yield f"define void @{name}({ARGUMENTS}) nounwind {{"
+        yield f"define void @{self.name}({ARGUMENTS}) nounwind {{"
         yield "entry:"
         yield "  %a_row2 = shl i64 %a_row, 1"
         yield "  %a_row3 = add i64 %a_row2, %a_row"
         for g in groups:
             yield f"  %offset{g} = mul i64 %a_row, {g}"
             yield f"  %a_start{g} = getelementptr i8, ptr %a, i64 %offset{g}"
-        index = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        yield "  %last32 = trunc i64 %last to i32"
-        yield f"  %last_one = insertelement <{self.lanes} x i32> poison, i32 %last32, i32 0"
-        yield (
-            f"  %last_all = shufflevector <{self.lanes} x i32> %last_one, "
-            f"<{self.lanes} x i32> poison, <{self.lanes} x i32> zeroinitializer"
-        )
-        yield f"  %mask = icmp ult <{self.lanes} x i32> <{index}>, %last_all"
+        yield from first_lanes("mask", "%last", self.lanes, "i32")
         yield "  %fresh = icmp eq i64 %accumulate, 0"
+        before, depth = yield from self.opening()
         yield "  br i1 %fresh, label %begin, label %resume"
         yield "resume:"
         for r, p in self.cells:
             yield from self.c_access(r, p, f"%old{r}_{p}", "load")
         yield "  br label %begin"
         yield "begin:"
-        for r, p in self.cells:
-            yield (
-                f"  %start{r}_{p} = phi {self.v} [ zeroinitializer, %entry ], "
-                f"[ %old{r}_{p}, %resume ]"
-            )
-        yield f"  %many = and i64 %depth, {-self.unroll}"
+        yield from self.started(before)
+        yield f"  %many = and i64 {depth}, {-self.unroll}"
         yield "  %any_many = icmp sgt i64 %many, 0"
         yield "  br i1 %any_many, label %loop, label %between"
         yield from self.loop("loop", "begin", "start", self.unroll, "%many", "%a_start", "%b")
@@ -200,7 +220,7 @@ class _Tile:
         end = "mid"
         if not self.variant.even:
             end = "end"
-            yield "  %left = sub i64 %depth, %many"
+            yield f"  %left = sub i64 {depth}, %many"
             yield "  %any_left = icmp sgt i64 %left, 0"
             yield "  br i1 %any_left, label %rest, label %done"
             yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
@@ -210,12 +230,32 @@ class _Tile:
                     f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
                     f"[ %rest_new{r}_{p}, %rest ]"
                 )
+        end = yield from self.closing(end)
         for r, p in self.cells:
             yield from self.c_access(r, p, f"%{end}{r}_{p}", "store")
         yield "  ret void"
         yield "}"
 
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        """What comes before the accumulators; gives the block that it ends in, and the steps of k."""
+        yield from ()
+        return "%entry", "%depth"
+
+    def started(self, before: str) -> Iterator[str]:
+        """The accumulators ``%start{row}_{vector}``, zeros from `before` or what C holds."""
+        for r, p in self.cells:
+            yield (
+                f"  %start{r}_{p} = phi {self.v} [ zeroinitializer, {before} ], "
+                f"[ %old{r}_{p}, %resume ]"
+            )
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """What comes after the last step; gives the stem of the accumulators that are stored."""
+        yield from ()
+        return end
+
     def join(self, new: str, old: str, loop: str, before: str) -> Iterator[str]:
+        """Pointers and accumulators, `old` ones from `before` or what `loop` left."""
         for g in range(0, self.rows, 4):
             yield (
                 f"  %{new}_a{g} = phi ptr [ %a_start{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
@@ -230,6 +270,7 @@ class _Tile:
     def loop(
         self, label: str, before: str, start: str, unroll: int, count: str, a: str, b: str
     ) -> Iterator[str]:
+        """A loop of `count` steps of k, `unroll` at once."""
         yield f"{label}:"
         yield f"  %{label}_k = phi i64 [ 0, %{before} ], [ %{label}_k_next, %{label} ]"
         for g in range(0, self.rows, 4):
@@ -294,29 +335,46 @@ class _Tile:
                     yield self.masked_load(value, address)
                 else:
                     yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-            b_values.append(value)
+            b_values.append((yield from self.b_operand(value)))
         a_offset = step * self.item if self.variant.unit_depth else 0
         for r in range(self.rows):
             address, element, one, splat = (self.temp() for _ in range(4))
-            base = a_now[r - r % 4]
-            row = ("", "%a_row", "%a_row2", "%a_row3")[r % 4]
-            if row:
-                moved = self.temp()
-                yield f"  {moved} = getelementptr i8, ptr {base}, i64 {row}"
-                base = moved
+            base = yield from self.row_address(a_now[r - r % 4], r)
             yield f"  {address} = getelementptr i8, ptr {base}, i64 {a_offset}"
-            yield f"  {element} = load {self.t}, ptr {address}, align {self.item}"
+            align = self.a_align or self.item
+            yield f"  {element} = load {self.t}, ptr {address}, align {align}"
             yield f"  {one} = insertelement {self.v} poison, {self.t} {element}, i32 0"
             yield (
                 f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
                 f"<{self.lanes} x i32> zeroinitializer"
             )
+            a = yield from self.a_operand(splat)
             for p, b in enumerate(b_values):
                 new = f"%{label}_new{r}_{p}" if last else self.temp()
-                yield from self.multiply_add(new, splat, b, now[r, p])
+                yield from self.multiply_add(new, a, b, now[r, p])
                 now[r, p] = new
 
+    def row_address(self, base: str, r: int) -> Generator[str, None, str]:
+        """Row `r` of A, from the pointer of its group of four."""
+        if not r % 4:
+            return base
+        moved = self.temp()
+        row = ("%a_row", "%a_row2", "%a_row3")[r % 4 - 1]
+        yield f"  {moved} = getelementptr i8, ptr {base}, i64 {row}"
+        return moved
+
+    def a_operand(self, splat: str) -> Generator[str, None, str]:
+        """An element of A in all lanes, as `multiply_add` takes it."""
+        yield from ()
+        return splat
+
+    def b_operand(self, value: str) -> Generator[str, None, str]:
+        """A vector of B, as `multiply_add` takes it."""
+        yield from ()
+        return value
+
     def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
+        """``new = a * b + c``."""
         if self.isa.fma:
             v = self.v
             yield f"  {new} = call {v} @llvm.fma.{self.suffix}({v} {a}, {v} {b}, {v} {c})"
@@ -326,6 +384,7 @@ class _Tile:
             yield f"  {new} = fadd {self.v} {product}, {c}"
 
     def panel_address(self, address: str, b_now: str, p: int, offset: int) -> Iterator[str]:
+        """The address `offset` bytes on in panel `p`."""
         base = b_now
         if p:
             distance, base = self.temp(), self.temp()
@@ -334,12 +393,14 @@ class _Tile:
         yield f"  {address} = getelementptr i8, ptr {base}, i64 {offset}"
 
     def masked_load(self, value: str, address: str) -> str:
+        """A load of the columns of the last vector that there are."""
         return (
             f"  {value} = call {self.v} @llvm.masked.load.{self.suffix}.p0(ptr {address}, "
             f"i32 {self.item}, <{self.lanes} x i1> %mask, {self.v} zeroinitializer)"
         )
 
     def c_access(self, r: int, p: int, value: str, what: str) -> Iterator[str]:
+        """A ``load`` or a ``store`` of one vector of C."""
         row, base, address = self.temp(), self.temp(), self.temp()
         yield f"  {row} = mul i64 %c_row, {r}"
         yield f"  {base} = getelementptr i8, ptr %c, i64 {row}"

@@ -2,7 +2,8 @@
 
 A buffer that the statements access at one element of each instance lives in a register meanwhile,
 one that a loop accesses at one element while the loop runs; every other access goes to memory. A
-condition that is the same for all lanes is a branch, any other one turns lanes off.
+condition that is the same for all lanes is a branch, any other one turns lanes off. A reduction of
+one instance may take the lanes for its terms (`reductions`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import assert_never
 
 from offcut.backends.cpu.accesses import begins_with_store, is_one_element, loaded
 from offcut.backends.cpu.addressing import Lanes
-from offcut.backends.cpu.expressions import Expressions
 from offcut.backends.cpu.extents import as_loops
+from offcut.backends.cpu.reductions import Reductions, lanes_of
 from offcut.core.conditions import all_of
 from offcut.core.expr import Expr, Logic
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
@@ -21,7 +22,7 @@ from offcut.core.program import walk as statements
 from offcut.errors import InternalError
 
 
-class Instances(Expressions):
+class Instances(Reductions):
     """Runs the statements of a tile one after the other for one vector of its instances."""
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
@@ -70,7 +71,11 @@ class Instances(Expressions):
         for stmt in body:
             match stmt:
                 case For():
-                    self.vector_loop(stmt, lanes, slots)
+                    width = lanes_of(stmt, self.program, self.isa)
+                    if width is not None and lanes.width == 1:
+                        self.lane_reduction(stmt, width, lanes, slots)
+                    else:
+                        self.vector_loop(stmt, lanes, slots)
                 case If(condition, then, other):
                     self.vector_if(condition, then, other, lanes, slots)
                 case Let(name, _, _, value, inner):
@@ -109,6 +114,24 @@ class Instances(Expressions):
         if lanes.path is not None:
             result = e.select(lanes.path, result, old, dtype)
         self.f.do(f"store {kind} {result}, ptr {slot}")
+
+    def lane_reduction(self, loop: For, width: int, lanes: Lanes, slots: Mapping[str, str]) -> None:
+        """A loop of one instance whose iterations are the lanes of reductions."""
+        f, e = self.f, self.elements(1)
+        first, last = self.scalar(loop.lo), self.scalar(loop.hi)
+        with f.when(f.let(f"icmp slt i64 {first}, {last}")):
+            totals = self.reduction(loop, width, slots)
+            for store in loop.body:
+                assert isinstance(store, Store)
+                dtype, slot = self.program.buffer(store.buffer).dtype, slots.get(store.buffer)
+                if slot is not None:
+                    old = f.let(f"load {e.kind(dtype)}, ptr {slot}")
+                    new = self.combined(store, old, totals[store.buffer])
+                    f.do(f"store {e.kind(dtype)} {new}, ptr {slot}")
+                    continue
+                old = self.load(store.buffer, store.index, dtype, lanes)
+                new = self.combined(store, old, totals[store.buffer])
+                self.save(store.buffer, store.index, new, lanes)
 
     def vector_if(
         self,

@@ -17,13 +17,27 @@ class Function:
     """The body of a function: instructions in order, stack slots of the entry block apart.
 
     prefix   of every local name
+    early    where in `lines` what is computed ahead of all else goes, once there is such a place
+    known    what has been computed ahead, by whatever its users call it
     """
 
     slots: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     declares: set[str] = field(default_factory=set)
     prefix: str = ""
+    early: int | None = None
+    known: dict[object, str] = field(default_factory=dict)
     _count: int = 0
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Inside, instructions are written at the place of what is computed ahead of all else."""
+        assert self.early is not None
+        place, kept = self.early, self.lines
+        self.early, self.lines = None, []
+        yield
+        kept[place:place] = self.lines
+        self.early, self.lines = place + len(self.lines), kept
 
     def name(self, stem: str = "t") -> str:
         """A new local name."""
@@ -124,11 +138,13 @@ def mul(f: Function, a: str, b: str) -> str:
     return f.let(f"mul i64 {a}, {b}")
 
 
-def floordiv(f: Function, a: str, b: str) -> str:
-    """``floor(a / b)`` of two i64, b > 0."""
+def floordiv(f: Function, a: str, b: str, natural: bool = False) -> str:
+    """``floor(a / b)`` of two i64, b > 0; `natural` says that a is not negative."""
     if _literal(a) and _literal(b):
         return str(int(a) // int(b))
     b = _positive(f, b)
+    if natural:
+        return f.let(f"udiv i64 {a}, {b}")
     quotient = f.let(f"sdiv i64 {a}, {b}")
     rest = f.let(f"srem i64 {a}, {b}")
     below = f.let(f"icmp slt i64 {rest}, 0")
@@ -136,11 +152,13 @@ def floordiv(f: Function, a: str, b: str) -> str:
     return f.let(f"sub i64 {quotient}, {one}")
 
 
-def mod(f: Function, a: str, b: str) -> str:
-    """``a - b*floor(a / b)`` of two i64, b > 0."""
+def mod(f: Function, a: str, b: str, natural: bool = False) -> str:
+    """``a - b*floor(a / b)`` of two i64, b > 0; `natural` says that a is not negative."""
     if _literal(a) and _literal(b):
         return str(int(a) % int(b))
     b = _positive(f, b)
+    if natural:
+        return f.let(f"urem i64 {a}, {b}")
     rest = f.let(f"srem i64 {a}, {b}")
     below = f.let(f"icmp slt i64 {rest}, 0")
     again = f.let(f"add i64 {rest}, {b}")

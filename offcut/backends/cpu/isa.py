@@ -13,6 +13,7 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.microkernel import Microkernel
 from offcut.errors import TargetError
 
 
@@ -51,11 +52,22 @@ ISAS = (AVX512, AVX2, PORTABLE)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine that code is generated for: LLVM's triple and the features that are not hidden."""
+    """The machine that code is generated for: LLVM's triple and the features that are not hidden.
+
+    external  microkernels that are lent to it, for one kernel
+    threads   that a call of a kernel may use, at most
+    """
 
     triple: str
     features: frozenset[str]
     isa: Isa
+    external: tuple[Microkernel, ...] = ()
+    threads: int = 1
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """All that code which is generated for it depends on."""
+        return self.triple, self.feature_string, repr(self.external), str(self.threads)
 
     @property
     def feature_string(self) -> str:

@@ -25,7 +25,8 @@ def _machine(host: Host) -> Any:
     return target.create_target_machine(features=host.feature_string, opt=1, jit=True)
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """The module of LLVM IR, verified."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()
@@ -40,7 +41,7 @@ def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
     more than they gain. With `loops` they run as well: what does not change in a loop leaves it.
     """
-    module, machine = _parsed(text), _machine(host)
+    module, machine = parsed(text), _machine(host)
     if passes and loops:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.slp_vectorization = False
@@ -62,6 +63,35 @@ def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]
 def object_code(text: str, host: Host, *, passes: bool, loops: bool = False) -> bytes:
     """The object file of a module; without `passes` its functions stay as they were written."""
     module, machine = _module(text, host, passes, loops)
+    return bytes(machine.emit_object(module))
+
+
+def optimized(text: str, host: Host, *, passes: bool, loops: bool = False) -> Any:
+    """A module after its passes, to be linked with others."""
+    return _module(text, host, passes, loops)[0]
+
+
+def without_unused(module: Any) -> None:
+    """Drop internal functions and data of `module` that nothing uses."""
+    _initialize()
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_global_dead_code_eliminate_pass()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    manager.run(module, builder)
+
+
+def position_independent(module: Any, triple: str, features: Sequence[str]) -> bytes:
+    """The object file of `module`, to be linked anywhere, for a base processor with `features`."""
+    _initialize()
+    llvm.initialize_native_asmparser()  # assembly statements become bytes here
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        features=",".join(f"+{name}" for name in features),
+        opt=1,
+        reloc="pic",
+        codemodel="default",
+    )
+    module.triple = triple
     return bytes(machine.emit_object(module))
 
 

@@ -7,14 +7,15 @@ by a microkernel   each sum of the tile that the microkernel computes becomes ca
                    functions on the tile's memory (`row_blocks`); what follows runs as vectors
 by vectors         lanes along the last axis (`vectors`)
 
-Either way an element of a sum is one chain of operations in the order of its reduction, so the
-result does not depend on the tile it falls into.
+Either way an element of a sum is one chain of operations in the order of its reduction, or where
+the loop is marked ``@vectorize`` a tree that its extent fixes (`reductions`): so the result does not
+depend on the tile it falls into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from offcut.backends.cpu import fma, ir
@@ -22,6 +23,7 @@ from offcut.backends.cpu.accesses import is_one_element, own_expressions
 from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import as_loops, unlimited
+from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.row_blocks import lower_by_blocks
@@ -29,8 +31,7 @@ from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.inside import STATUS
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, loads
-from offcut.core.microkernel import Microkernel
+from offcut.core.expr import Binary, Const, Expr, Var, loads, variables
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -56,7 +57,7 @@ PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vecto
 class Lowered:
     """LLVM IR of `offcut_entry`, `offcut_workspace`, `offcut_work`, and the tiles that they call.
 
-    tiles   (element type, variant, (rows, vectors)…) of the row-block functions
+    tiles   (microkernel, variant, (rows, panels)…) of its functions
     """
 
     text: str
@@ -66,7 +67,7 @@ class Lowered:
 def lower(
     program: Program,
     isa: Isa,
-    microkernels: Sequence[Microkernel],
+    families: Sequence[Family],
     work: Expr,
     chains: int = 1,
 ) -> Lowered:
@@ -75,40 +76,46 @@ def lower(
     work     of a call, in instances, by which it is judged worth letting other threads run
     chains   registers of lanes that a tile with a loop inside takes at once
     """
-    return _Lowering(program, isa, microkernels, work, chains).lowered()
+    return Lowering(program, isa, families, work, chains).lowered()
 
 
-class _Lowering(Vectors):
+class Lowering(Vectors):
+    """A program on its way to LLVM IR: its entry, and what the entry needs."""
+
     def __init__(
         self,
         program: Program,
         isa: Isa,
-        microkernels: Sequence[Microkernel],
+        families: Sequence[Family],
         work: Expr,
         chains: int,
     ) -> None:
         super().__init__(program, isa, chains)
         self.instances_of_call = work
-        self.microkernels = {kernel.name: kernel for kernel in microkernels}
+        self.families = {family.microkernel.name: family for family in families}
 
-    def lowered(self) -> Lowered:
+    def entry(self) -> str:
+        """The function that runs a call."""
         self.sizes(self.f)
         self.buffers()
         self.block(self.program.body)
         self.f.do(f"ret i32 {self.status()}")
         self.place_tile_scratch()
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
-        entry = f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
-        sections = [entry, self.workspace(), self.work(), *self.functions.values()]
+        return f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
+
+    def lowered(self) -> Lowered:
+        """All that the module defines."""
+        sections = [self.entry(), self.workspace(), self.work(), *self.functions.values()]
         sections += self.tables.values()
         tiles = tuple(
-            (dtype, variant, tuple(sorted(shapes)))
-            for (dtype, variant), shapes in self.tiles.items()
+            (kernel, variant, tuple(sorted(shapes)))
+            for (kernel, variant), shapes in self.tiles.items()
         )
-        for dtype, variant, shapes in tiles:
+        for kernel, variant, shapes in tiles:
+            symbol = self.families[kernel].symbol
             self.f.declares |= {
-                f"declare void @{fma.symbol(self.isa, dtype, variant, *shape)}({fma.PARAMETERS})"
-                for shape in shapes
+                f"declare void @{symbol(variant, *shape)}({fma.PARAMETERS})" for shape in shapes
             }
         return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
 
@@ -120,9 +127,13 @@ class _Lowering(Vectors):
         return "0"
 
     def sizes(self, f: Function) -> None:
+        """Read the sizes of the call."""
         for position, size in enumerate(self.program.sizes):
             address = f.let(f"getelementptr i64, ptr %sizes, i64 {position}")
             self.values[size.name] = f.let(f"load i64, ptr {address}", "size")
+            self.bounds[Var(size.name)] = size.min, size.max
+        self.fixed = {size.name for size in self.program.sizes}
+        f.early = len(f.lines)
 
     def buffers(self) -> None:
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
@@ -151,18 +162,34 @@ class _Lowering(Vectors):
                 given[buffer.name] = memory
             else:
                 self.memory[buffer.name] = memory
+        self.updated(given)
+        outside = beyond_registers(self.program)
+        self.windows = windows_of(self.program)
+        for buffer in self.program.buffers:
+            if buffer.name in self.windows:
+                continue
+            if buffer.kind is Kind.LOCAL or buffer.name in outside:
+                self.memory[buffer.name] = self.dense(buffer, self.home(buffer))
+
+    def updated(self, given: Mapping[str, Memory]) -> None:
+        """Copy what the program updates from the arrays that are given to its results."""
         for name, memory in given.items():
             self.copy(self.program.buffer(name), memory, self.memory[name])
-        outside = beyond_registers(self.program)
-        for buffer in self.program.buffers:
-            if buffer.kind is Kind.LOCAL or buffer.name in outside:
-                scalar = not buffer.shape and buffer.layout is None
-                base = (
-                    self.f.slot(STORED[buffer.dtype])
-                    if scalar
-                    else self.scratch_of(bytes_of(buffer))
-                )
-                self.memory[buffer.name] = self.dense(buffer, base)
+
+    def home(self, buffer: Buffer) -> str:
+        """The address of a buffer that belongs to the call."""
+        if not buffer.shape and buffer.layout is None:
+            return self.f.slot(STORED[buffer.dtype])
+        return self.scratch_of(bytes_of(buffer))
+
+    def window(self, alloc: Alloc) -> dict[str, Memory]:
+        """Where a buffer lies that lives in a window; nothing where it lies in memory as a whole."""
+        if alloc.buffer not in self.windows:
+            return {}
+        extents = tuple(extent for _, extent in alloc.axes)
+        held = replace(self.program.buffer(alloc.buffer), shape=extents)
+        memory = self.dense(held, self.scratch_of(bytes_of(held)))
+        return {held.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))}
 
     def copy(self, buffer: Buffer, source: Memory, target: Memory) -> None:
         """Copy an array, row by row, unless both are one."""
@@ -195,11 +222,16 @@ class _Lowering(Vectors):
         strides = [""] * len(extents)
         layout, step, panels = buffer.layout, item, "0"
         if layout is not None:
-            panels = ir.mul(self.f, extents[layout.rows], str(layout.width * int(item)))
+            depth, multiple = extents[layout.rows], str(layout.multiple)
+            if layout.multiple > 1:
+                up = ir.floordiv(self.f, ir.add(self.f, depth, str(layout.multiple - 1)), multiple)
+                depth = ir.mul(self.f, up, multiple)
+            panels = ir.mul(self.f, depth, str(layout.width * int(item)))
             columns = ir.add(self.f, extents[layout.columns], str(layout.width - 1))
             count = ir.floordiv(self.f, columns, str(layout.width))
             step = ir.mul(self.f, panels, count)
-            strides[layout.rows], strides[layout.columns] = str(layout.width * int(item)), item
+            beside = layout.interleave * int(item)
+            strides[layout.rows], strides[layout.columns] = str(layout.width * beside), str(beside)
         for axis in reversed(range(len(extents))):
             if not strides[axis]:
                 strides[axis] = step
@@ -281,15 +313,22 @@ class _Lowering(Vectors):
         return ir.mul(self.f, ir.floordiv(self.f, up, "64"), "64")
 
     def block(self, body: Sequence[Stmt]) -> None:
+        """Statements one after the other."""
         for stmt in body:
             self.statement(stmt)
 
     def statement(self, stmt: Stmt) -> None:
+        """One statement."""
         match stmt:
             case For() | If() if is_plain(stmt):
                 self.vector_block((stmt,), Lanes(1, None), {})
             case For(name, lo, hi, body, _):
-                with self.f.loop(self.scalar(lo), self.scalar(hi)) as now, self.bound(name, now):
+                first, last = self.range_of(lo)[0], self.range_of(hi)[1]
+                with (
+                    self.f.loop(self.scalar(lo), self.scalar(hi)) as now,
+                    self.bound(name, now),
+                    self.known(Var(name), first, last - 1),
+                ):
                     self.block(body)
             case If(condition, then, other):
                 self.branch(condition, then, other)
@@ -301,13 +340,15 @@ class _Lowering(Vectors):
             case Store():
                 self.vector_store(stmt, Lanes(1, None), {})
             case Alloc():
-                self.block(stmt.body)
+                with self.placed(self.window(stmt)):
+                    self.block(stmt.body)
             case Choose(options):
                 self.choose(options)
             case _:
                 assert_never(stmt)
 
     def branch(self, condition: Expr, then: Sequence[Stmt], other: Sequence[Stmt]) -> None:
+        """`then` where the condition holds, else `other`."""
         holds = self.truth(condition, {})
         yes, no, end = self.f.name("then"), self.f.name("else"), self.f.name("end")
         self.f.do(f"br i1 {holds}, label {yes}, label {no}")
@@ -348,16 +389,36 @@ class _Lowering(Vectors):
         return self.f.let(f"extractelement <1 x double> {vector}, i32 0")
 
     def tile(self, tile: Tile) -> None:
-        kernel = self.microkernels.get(tile.microkernel or "")
+        """A tile by its microkernel, or as vectors."""
+        family = self.families.get(tile.microkernel or "")
         if any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body)):
             self.block(as_loops(tile))
-        elif kernel is None or unlimited(tile) or not lower_by_blocks(self, tile, kernel):
+        elif family is None or unlimited(tile) or not lower_by_blocks(self, tile, family):
             self.vectors(tile, tile.body, {})
 
 
 def is_plain(stmt: Stmt) -> bool:
-    """Whether a statement is scalar code all through: no tiles, nothing to choose."""
-    return not any(isinstance(inner, Tile | Choose) for inner in walk((stmt,)))
+    """Whether a statement is scalar code all through: no tiles, nothing to choose, no windows."""
+    return not any(isinstance(inner, Tile | Choose | Alloc) for inner in walk((stmt,)))
+
+
+def windows_of(program: Program) -> set[str]:
+    """The buffers that lie in windows, of sizes known before the call, outside of all tiles."""
+    sizes = {size.name for size in program.sizes}
+    inside = [
+        stmt
+        for tile in walk(program.body)
+        if isinstance(tile, Tile)
+        for stmt in walk(tile.body)
+        if isinstance(stmt, Alloc)
+    ]
+    kept = {alloc.buffer for alloc in inside}
+    found: set[str] = set()
+    for stmt in walk(program.body):
+        if isinstance(stmt, Alloc):
+            fixed = all(variables(extent) <= sizes for _, extent in stmt.axes)
+            (found if fixed else kept).add(stmt.buffer)
+    return found - kept
 
 
 def beyond_registers(program: Program) -> set[str]:
@@ -391,5 +452,8 @@ def bytes_of(buffer: Buffer) -> Expr:
         if buffer.layout is not None and axis == buffer.layout.columns:
             width = buffer.layout.width
             extent = ix.mul(ix.ceildiv(extent, width), width)
+        if buffer.layout is not None and axis == buffer.layout.rows and buffer.layout.multiple > 1:
+            multiple = buffer.layout.multiple
+            extent = ix.mul(ix.ceildiv(extent, multiple), multiple)
         total = ix.mul(total, extent)
     return ix.add(total, PANEL_SLACK) if buffer.layout is not None else total

@@ -1,4 +1,4 @@
-"""Tiles whose sums a row-block microkernel computes: which functions are called, on what."""
+"""Tiles whose sums a microkernel computes: which functions of its family are called, on what."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import limits
+from offcut.backends.cpu.family import WIDE, Family
 from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
-from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr
-from offcut.core.program import For, Form, Panels, Stmt, Store, Tile, TileAxis
+from offcut.core.program import Buffer, Execution, For, Form, Panels, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
 from offcut.partition import Match, matches
 from offcut.polyhedral import coefficient
 
 
-def lower_by_blocks(lowering: Vectors, tile: Tile, kernel: Microkernel) -> bool:
-    """Lower `tile` by `kernel`; False, with nothing written, where the microkernel cannot take it."""
-    return _KernelTile(lowering, tile, kernel).lower()
+ANY = fma.Variant(unit_depth=True, panels=True)  # of a family that has one function
+
+
+def lower_by_blocks(lowering: Vectors, tile: Tile, family: Family) -> bool:
+    """Lower `tile` by `family`; False, with nothing written, where the microkernel cannot take it."""
+    return _KernelTile(lowering, tile, family).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,16 @@ class _Sum:
 
 
 class _KernelTile:
-    """A tile whose sums a row-block microkernel computes.
+    """A tile whose sums a microkernel computes.
 
     The statements of the tile run one after the other over the whole tile, which is the same as
     instance by instance since instances are independent. The first buffer, the sum, lies in the
     result itself, or in scratch where only the tile's later statements need it.
     """
 
-    def __init__(self, lowering: Vectors, tile: Tile, kernel: Microkernel) -> None:
-        self.low, self.tile, self.kernel = lowering, tile, kernel
+    def __init__(self, lowering: Vectors, tile: Tile, family: Family) -> None:
+        self.low, self.tile, self.family = lowering, tile, family
+        self.kernel = family.microkernel
         self.f = lowering.f
         self.axes = {axis.iter: axis for axis in tile.axes}
 
@@ -89,15 +93,17 @@ class _KernelTile:
         while isinstance(stmt, For) and len(stmt.body) == 1:
             inner = stmt.body[0]
             if isinstance(inner, Store):
+                if stmt.execution is Execution.VECTOR:
+                    return None  # it runs as lanes of its own, in another order
                 ways = matches(self.kernel, inner.value, inner.reduce, list(self.axes), [stmt.iter])
-                found = next((way for way in ways if self.fits(inner, way)), None)
+                found = next((way for way in ways if self.fits(inner, way, stmt)), None)
                 return None if found is None else _Sum(inner, found, stmt, tuple(around))
             around.append(stmt)
             stmt = inner
         return None
 
-    def fits(self, store: Store, found: Match) -> bool:
-        """Whether heights exist and columns are next to each other, in B and in the result."""
+    def fits(self, store: Store, found: Match, loop: For) -> bool:
+        """Whether heights exist, and operands lie as the functions read them."""
         low = self.low
         rows = self.axes.get(found.rows or "")
         columns = self.axes.get(found.columns or "")
@@ -105,11 +111,16 @@ class _KernelTile:
             return False
         if not all(low.bounded(axis.extent) for axis in self.tile.axes):
             return False
+        a, b = found.by_rows, found.by_columns
+        terms = Lanes(2, found.depth)
+        if self.family.unit_depth and low.along(low.memory[a.buffer], a.index, terms) != "next":
+            return False
+        layout = low.memory[b.buffer].layout
+        if not self.reads(layout, low.program.buffer(b.buffer), b, loop):
+            return False
         if columns is None:
             return True
         lanes = Lanes(2, columns.iter)
-        b = found.operand("B")
-        layout = low.memory[b.buffer].layout
         if layout is None:
             b_unit = low.along(low.memory[b.buffer], b.index, lanes) == "next"
         else:
@@ -118,6 +129,20 @@ class _KernelTile:
         if held is not None and self.tile.form is not Form.PAD:
             b_unit = b_unit and low.along(held, store.index, lanes) == "next"
         return b_unit
+
+    def reads(self, layout: Panels | None, buffer: Buffer, b: Load, loop: For) -> bool:
+        """Whether B lies as the functions read it, from the first term of `loop` on."""
+        kernel = self.kernel
+        if layout is None:
+            return kernel.interleave == 1
+        shape = (kernel.panel, kernel.interleave, kernel.multiple)
+        if not kernel.packed or (layout.width, layout.interleave, layout.multiple) != shape:
+            return False
+        terms = [coefficient(part, loop.iter) for part in b.index]
+        if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
+            return False
+        whole = loop.hi == buffer.shape[layout.rows] or _is_multiple(loop.hi, kernel.multiple)
+        return whole and _is_multiple(loop.lo, kernel.multiple)
 
     def within(self, around: Sequence[For], plan: _Sum, accumulate: bool) -> None:
         """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
@@ -214,12 +239,10 @@ class _Block:
         self.store, self.found, self.loop = store, found, loop
         self.row_axis, self.column_axis = rows, columns
         self.accumulate = "1" if accumulate else "0"
-        self.kernel = owner.kernel
-        self.a = found.operand("A")
-        self.b = found.operand("B")
-        self.dtype = self.a.dtype
-        self.lanes = self.low.isa.lanes(self.dtype)
-        self.item = item_bytes(self.dtype)
+        self.family = owner.family
+        self.a, self.b = found.by_rows, found.by_columns
+        self.panel = owner.kernel.panel
+        self.item = item_bytes(self.a.dtype)
 
     def write(self) -> None:
         low, tile = self.low, self.owner.tile
@@ -241,7 +264,10 @@ class _Block:
         known = ir.literal(columns)
         aligned = b_memory.layout is None or self.aligned(b_memory.layout)
         call = _Call(self, variant, a, c_row, rows, depth)
-        if known is not None and aligned:
+        if self.family.wide and aligned:
+            b = low.address(b_memory, self.b.index)
+            call.wide(c, b, columns, b_memory)
+        elif known is not None and aligned:
             call.columns(c, b_memory, known)
         else:
             call.chunks(c, b_memory, columns, aligned)
@@ -250,9 +276,7 @@ class _Block:
         """Whether the tile's first column starts a panel."""
         if self.column_axis is None:
             return False
-        form = ix.linear(self.column_axis.start)
-        steps = [form.const, *(factor for _, factor in form.terms)]
-        return all(step % layout.width == 0 for step in steps)
+        return _is_multiple(self.column_axis.start, layout.width)
 
     def step(self, memory: Memory, index: Sequence[Expr], axis: str | None) -> str:
         """Bytes by which an element moves along `axis`."""
@@ -279,14 +303,15 @@ class _Block:
         size = ix.mul(ix.mul(self.row_axis.extent, ix.sub(self.loop.hi, self.loop.lo)), self.item)
         base = low.scratch_of(_over_sizes(size, low))
         row_step = ir.mul(f, depth, str(self.item))
-        t = STORED[self.dtype]
+        t = STORED[self.a.dtype]
+        zero = "0.0" if t in ("float", "double") else "0"
         with f.loop("0", height) as row:
             inside = f.let(f"icmp slt i64 {row}, {rows}")
             source = f.let(f"getelementptr i8, ptr {a[0]}, i64 {ir.mul(f, row, a[1])}")
             target = f.let(f"getelementptr i8, ptr {base}, i64 {ir.mul(f, row, row_step)}")
             with f.loop("0", depth) as k:
                 at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
-                f.do(f"store {t} 0.0, ptr {at}")
+                f.do(f"store {t} {zero}, ptr {at}")
             with f.when(inside), f.loop("0", depth) as k:
                 there = f.let(f"getelementptr i8, ptr {source}, i64 {ir.mul(f, k, a[2])}")
                 element = f.let(f"load {t}, ptr {there}")
@@ -319,8 +344,7 @@ class _Call:
 
     def columns(self, c: str, b: Memory, count: int) -> None:
         """A literal number of columns: the widest tiles that fit, in turn, then a masked one."""
-        lanes = self.block.lanes
-        shapes = fma.widths(self.low.isa)
+        lanes, shapes = self.block.panel, self.block.family.widths
         common = set.intersection(*(set(shapes[h]) for h in self.heights))
         left, done = count, 0
         while left > 0:
@@ -342,8 +366,9 @@ class _Call:
 
     def b_at(self, b: Memory, columns: int) -> str:
         base = self.low.address(b, self.block.b.index)
-        panel = columns // self.block.lanes
-        step = b.panels if b.layout is not None else str(self.block.lanes * self.block.item)
+        panel = columns // self.block.panel
+        item = item_bytes(self.block.b.dtype)
+        step = b.panels if b.layout is not None else str(self.block.panel * item)
         offset = ir.mul(self.f, step, str(panel))
         return base if offset == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
@@ -351,7 +376,7 @@ class _Call:
         """Any number of columns from any column on: one vector at a time, never across a panel."""
         block, f, low = self.block, self.f, self.low
         name = block.found.columns
-        lanes = str(block.lanes)
+        lanes = str(block.panel)
         first = "0" if block.column_axis is None else low.scalar(block.column_axis.start)
         end = ir.add(f, first, columns)
         counter = f.slot("i64")
@@ -366,16 +391,35 @@ class _Call:
         with _many(low, [(name, now)] if name is not None else []):
             at_c = low.address(low.memory[block.store.buffer], block.store.index)
             at_b = low.address(b, block.b.index)
-            self.write(at_c, at_b, 1, count, b)
+            if block.family.wide:
+                self.wide(at_c, at_b, count, b)
+            else:
+                self.write(at_c, at_b, 1, count, b)
         f.do(f"store i64 {ir.add(f, now, count)}, ptr {counter}")
         f.do(f"br label {head}")
         f.start(done)
 
-    def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
+    def wide(self, c: str, b: str, columns: str, memory: Memory) -> None:
+        """One call for any rows and columns."""
         block, low = self.block, self.low
-        dtype, isa = block.dtype, low.isa
-        wanted = low.tiles.setdefault((dtype, self.variant), set())
-        shapes = fma.widths(isa)
+        name = block.family.microkernel.name
+        low.tiles.setdefault((name, ANY), set())
+        panels = memory.panels
+        if memory.layout is None:
+            panels = block.step(memory, block.b.index, block.found.depth)
+        function = block.family.symbol(ANY, 0, 0)
+        low.f.declares.add(f"declare void @{function}({WIDE})")
+        self.f.do(
+            f"call void @{function}(ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.rows}, ptr {b}, "
+            f"i64 {panels}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {columns}, "
+            f"i64 {block.accumulate})"
+        )
+
+    def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
+        block, low, family = self.block, self.low, self.block.family
+        name = family.microkernel.name
+        wanted = low.tiles.setdefault((name, self.variant), set())
+        shapes = family.widths
         wanted |= {(h, width) for h in self.heights if width in shapes[h]}
         b_step = block.step(memory, block.b.index, block.found.depth)
         b_panel = memory.panels if memory.layout is not None else "0"
@@ -385,12 +429,12 @@ class _Call:
             f"i64 {block.accumulate}"
         )
         if len(self.heights) == 1:
-            name = fma.symbol(isa, dtype, self.variant, self.heights[0], width)
-            self.f.do(f"call void @{name}({arguments})")
+            function = family.symbol(self.variant, self.heights[0], width)
+            self.f.do(f"call void @{function}({arguments})")
             return
-        table = f"@rows_{dtype}_{self.variant.suffix}_{width}_{self.heights[0]}_{self.heights[-1]}"
+        table = f"@rows_{name}_{self.variant.suffix}_{width}_{self.heights[0]}_{self.heights[-1]}"
         entries = ", ".join(
-            f"ptr @{fma.symbol(isa, dtype, self.variant, h, width)}" for h in self.heights
+            f"ptr @{family.symbol(self.variant, h, width)}" for h in self.heights
         )
         count = len(self.heights)
         low.tables[table] = f"{table} = internal constant [{count} x ptr] [{entries}]"
@@ -404,6 +448,11 @@ def _point(tile: Tile, buffer: str) -> tuple[str, ...]:
     """The coordinates at which the tile stores `buffer`."""
     store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
     return tuple(part.name for part in store.index if isinstance(part, Var))
+
+
+def _is_multiple(value: Expr, of: int) -> bool:
+    form = ix.linear(value)
+    return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))
 
 
 def _over_sizes(size: Expr, low: Vectors) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from offcut.backends.cpu import ir
@@ -18,7 +18,10 @@ from offcut.core.expr import (
     Select,
     Unary,
     Var,
+    children,
     dtype_of,
+    variables,
+    walk,
 )
 from offcut.core.printer import format_expr
 from offcut.errors import InternalError
@@ -29,12 +32,14 @@ class Scalars:
 
     values   i64 operand of every size, coordinate and bounded value in scope
     bounds   what conditions around say of an expression, inclusive
+    fixed    the names of the sizes
     """
 
     def __init__(self) -> None:
         self.f = Function()
         self.values: dict[str, str] = {}
         self.bounds: dict[Expr, tuple[int, int]] = {}
+        self.fixed: set[str] = set()
 
     @contextmanager
     def bound(self, name: str, value: str) -> Iterator[None]:
@@ -80,16 +85,18 @@ class Scalars:
 
     def range_of(self, expr: Expr) -> tuple[int, int]:
         """Bounds of an index expression, from the conditions around and from its form."""
-        lo, hi = self.bounds.get(expr, (-(2**62), 2**62))
+        lo, hi = self.bounds.get(expr, (-_FAR, _FAR))
         match expr:
             case Const(value, _):
                 return int(value), int(value)
             case Binary("%", _, Const(value, _)):
                 return max(lo, 0), min(hi, int(value) - 1)
-            case Binary("+" | "-" as op, a, Const(value, _)):
+            case Binary("//", a, Const(value, _)):
                 first, last = self.range_of(a)
-                step = int(value) if op == "+" else -int(value)
-                return max(lo, first + step), min(hi, last + step)
+                return max(lo, first // int(value)), min(hi, last // int(value))
+            case Binary("+" | "-" | "*" | "min" | "max" as op, a, b):
+                first, last = _INTERVALS[op](self.range_of(a), self.range_of(b))
+                return max(lo, first, -_FAR), min(hi, last, _FAR)
         return lo, hi
 
     def bounded(self, expr: Expr) -> bool:
@@ -104,14 +111,21 @@ class Scalars:
                 return str(int(value))
             case Var(name):
                 return self.values[name]
+            case Binary() if self.is_fixed(expr):
+                if expr not in f.known:
+                    with f.ahead():
+                        f.known[expr] = self.scalar(expr)
+                return f.known[expr]
+            case Binary("//" | "%" as op, a, b):
+                x, y = self.scalar(a), self.scalar(b)
+                natural = self.range_of(a)[0] >= 0
+                return (ir.floordiv if op == "//" else ir.mod)(f, x, y, natural)
             case Binary(op, a, b):
                 x, y = self.scalar(a), self.scalar(b)
                 operation = {
                     "+": ir.add,
                     "-": ir.sub,
                     "*": ir.mul,
-                    "//": ir.floordiv,
-                    "%": ir.mod,
                     "min": ir.minimum,
                     "max": ir.maximum,
                 }[op]
@@ -128,6 +142,16 @@ class Scalars:
                 return self.scalar(a)
             case _:
                 raise InternalError(f"{format_expr(expr)} is no index")
+
+    def is_fixed(self, expr: Expr) -> bool:
+        """Whether an index is computed ahead of all else: of sizes alone, and dividing by literals."""
+        if self.f.early is None or not self.fixed.issuperset(variables(expr)):
+            return False
+        nodes = [node for node in walk(expr) if isinstance(node, Binary | Unary)]
+        return len(nodes) == sum(1 for node in walk(expr) if children(node)) and all(
+            isinstance(node, Unary) or node.op not in ("//", "%") or isinstance(node.b, Const)
+            for node in nodes
+        )
 
     def holds(self, expr: Expr) -> str:
         """A condition on indices as an i1."""
@@ -148,6 +172,17 @@ class Scalars:
             case _:
                 raise InternalError(f"{format_expr(expr)} is no condition on indices")
 
+
+_FAR = 2**62
+
+Interval = tuple[int, int]
+_INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "*": lambda a, b: (min(x * y for x in a for y in b), max(x * y for x in a for y in b)),
+    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}
 
 _INTERVAL: dict[str, tuple[int | None, int | None]] = {
     "<": (None, -1),

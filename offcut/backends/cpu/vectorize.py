@@ -4,10 +4,13 @@ A loop that carries no dependence may run its iterations in any order, so also s
 loops on the way to a statement at most one becomes lanes: the one with which the nest is predicted
 to be cheapest, by what its accesses cost as vectors (elements next to each other, one element for
 all, or elements apart) and by how long the chain of a reduction is. That loop becomes a `Tile`
-around what is inside it, reductions too; no sum is reordered.
+around what is inside it, reductions too, each of which keeps its order.
 
 A scalar that every iteration of a loop writes before it reads is a register of its own in every
 lane, so what it seems to carry does not count.
+
+A loop that is marked to run as lanes of its own reductions (`rows`) does so, and the loops around it
+are left alone.
 
 What stays as it is: a loop that carries a dependence, and every nest that holds tiles already.
 """
@@ -22,6 +25,7 @@ from typing import assert_never
 from offcut.backends.cpu.accesses import begins_with_store, own_expressions
 from offcut.backends.cpu.extents import at_most
 from offcut.backends.cpu.isa import Isa
+from offcut.backends.cpu.reductions import lanes_of
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
 from offcut.core.computation import Names
@@ -63,6 +67,7 @@ from offcut.polyhedral import Dependence, carried_by, coefficient
 
 TRIPS = 64  # iterations, of a loop whose extent depends on sizes
 LATENCY = 4.0  # cycles from one term of a sum to the next
+ACROSS = 25.0  # cycles to reduce the lanes of a vector, and to start
 MOST_STORES = 32  # in a nest whose dependences are worth finding: their pairs are asked of isl
 
 # Predicted cycles of one operation, for one instance and for a vector of them.
@@ -90,7 +95,7 @@ def vectorized(program: Program, isa: Isa) -> Vectorized:
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
-        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa.lanes("float32"))
+        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
         body.append(nest.vectorized())
         notes += nest.notes
     if tuple(body) != program.body:
@@ -224,13 +229,12 @@ class _Nest:
     """A statement of the program, `position` of its body, as a program of its own.
 
     scopes   the block of each private scalar in it
-    width    lanes of a vector
     """
 
     program: Program
     position: int
     scopes: Mapping[str, Path]
-    width: int
+    isa: Isa
     notes: list[str] = field(default_factory=list)
     carried: dict[Path, list[Dependence]] = field(default_factory=dict)
     around: list[For] = field(default_factory=list)
@@ -250,6 +254,15 @@ class _Nest:
             own = [one for one in dependences if not self.within(one, path)]
             self.carried[self.position, *path[1:]] = own
         return self.best(stmt, (self.position,))[1]
+
+    @property
+    def width(self) -> int:
+        """Lanes of a vector."""
+        return self.isa.lanes("float32")
+
+    def reduces(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop that runs as lanes of its own reductions."""
+        return isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
 
     def within(self, dependence: Dependence, path: Path) -> bool:
         """Whether a dependence is one of a scalar that each iteration of the loop has for itself."""
@@ -295,6 +308,9 @@ class _Nest:
         chain = _chain(loop, 1)
         as_lanes = 4 + ceil(trips / self.width) * self.lane_block(loop.body, loop.iter, "")
         self.around.pop()
+        if self.reduces(loop):
+            self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
+            return as_lanes + ACROSS, loop
         cycles, made = trips * (1 + max(inner, chain)), replace(loop, body=body)
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
@@ -302,14 +318,15 @@ class _Nest:
         if not _takes_lanes(loop):
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
             return cycles, made
-        if as_lanes < cycles or loop.execution is Execution.VECTOR:
+        taken = any(self.reduces(stmt) for stmt in statements(loop.body))
+        if not taken and (as_lanes < cycles or loop.execution is Execution.VECTOR):
             del self.notes[noted:]
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
             self.inside(loop.body, path)
             return as_lanes, self.lanes(loop, path)
         self.notes[noted] = f"loop {loop.iter} one by one: " + (
             "a loop inside runs as lanes"
-            if any(isinstance(stmt, Tile) for stmt in statements((made,)))
+            if taken or any(isinstance(stmt, Tile) for stmt in statements((made,)))
             else "as lanes it is predicted to take longer"
         )
         return cycles, made

@@ -2,7 +2,8 @@
 
 Lanes run along the last axis of a tile, under a mask where its extent is no multiple of them; the
 other axes are loops. The statements of a tile run one after the other for a vector of instances
-(`instances`). Statements outside of tiles are those of a vector with one lane.
+(`instances`). Statements outside of tiles are those of a vector with one lane. Where a reduction takes
+the lanes for its terms (`reductions`), the last axis is a loop too.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import item_bytes
 from offcut.backends.cpu.extents import at_most, limits, multiple_of, unlimited
 from offcut.backends.cpu.instances import Instances
-from offcut.backends.cpu.ir import Function
+from offcut.backends.cpu.interleave import interleaved, interleaves, swapped
 from offcut.backends.cpu.isa import Isa
+from offcut.backends.cpu.reductions import lanes_of
 from offcut.backends.inside import STATUS
-from offcut.core.expr import Expr, Load, variables
+from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.polyhedral import coefficient
@@ -31,7 +33,7 @@ AHEAD = 1024  # bytes; of 128 to 2048 the fastest on rows of 1 KiB, which lie in
 class Vectors(Instances):
     """Lowers tiles by vectors.
 
-    tiles      (rows, vectors) of the row-block functions that are called, by type and variant
+    tiles      (rows, panels) of the functions that are called, by microkernel and variant
     scratch    (name, bytes) of the parts of the workspace
     tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
     chains     registers of lanes that a tile with a loop inside takes at once
@@ -70,6 +72,11 @@ class Vectors(Instances):
 
     def rows(self, tile: Tile, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> None:
         """Loops over `axes` but the last, whose instances become vectors."""
+        if interleaves(self, axes, body):
+            counts = [self.active(tile, axis) for axis in axes]
+            (copy,) = (stmt for stmt in body if isinstance(stmt, Store))
+            interleaved(self, axes, counts, copy)
+            return
         if len(axes) == 2 and self.is_transposition(axes, body):
             self.transposed(tile, axes, body[0])
             return
@@ -85,7 +92,7 @@ class Vectors(Instances):
         axis = axes[0]
         start = self.scalar(axis.start)
         count = ir.maximum(self.f, self.active(tile, axis), "0")
-        if not self.apart(body, axis.iter):
+        if not self.apart(body, axis.iter) or self.reduces_in_lanes(body):
             end = ir.add(self.f, start, count)
             with self.f.loop(start, end) as now, self.bound(axis.iter, now):
                 self.instances(body, Lanes(1, None))
@@ -159,31 +166,44 @@ class Vectors(Instances):
             if isinstance(stmt, Store)
         )
 
+    def reduces_in_lanes(self, body: Sequence[Stmt]) -> bool:
+        """Whether each instance of `body` takes the lanes for a reduction of its own."""
+        return any(
+            isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
+            for stmt in statements(tuple(body))
+        )
+
     def is_transposition(self, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> bool:
-        """Whether the tile copies what lies along its first axis to lie along its last."""
+        """Whether the tile reads what lies along its first axis, and writes along its last."""
         match body:
-            case [Store(buffer, index, Load(source, at, dtype), None)] if buffer in self.memory:
+            case [Store(buffer, index, value, None)] if buffer in self.memory:
                 down, across = (
                     Lanes(self.width, axis.iter, multiple=gcd(multiple_of(axis.start), self.width))
                     for axis in axes
                 )
-                whole = self.width * item_bytes(dtype) == self.isa.register_bytes
-                read, written = self.memory[source], self.memory[buffer]
-                turned = self.along(read, at, across) == "apart"
-                turned = turned and self.along(read, at, down) == "next"
-                return whole and turned and self.along(written, index, across) == "next"
+                read = [load for load, _ in loads(value)]
+                whole = self.width * item_bytes(dtype_of(value)) == self.isa.register_bytes
+                turned = any(
+                    self.along(self.memory[load.buffer], load.index, across) == "apart"
+                    for load in read
+                    if load.buffer in self.memory
+                ) and all(
+                    load.buffer in self.memory
+                    and self.along(self.memory[load.buffer], load.index, down) == "next"
+                    for load in read
+                )
+                return whole and turned and self.along(self.memory[buffer], index, across) == "next"
             case _:
                 return False
 
     def transposed(self, tile: Tile, axes: Sequence[TileAxis], copy: Stmt) -> None:
-        """Copy squares of vectors: read along the first axis, turned in registers, written along the
+        """Squares of vectors: computed along the first axis, turned in registers, written along the
         last. A gather would read the same elements one by one.
         """
         assert isinstance(copy, Store)
-        assert isinstance(copy.value, Load)
-        f, width, load = self.f, self.width, copy.value
+        f, width, value = self.f, self.width, copy.value
         e = self.elements(width)
-        bits, kind, dtype = f"<{width} x i1>", e.kind(load.dtype), load.dtype
+        bits, kind = f"<{width} x i1>", e.kind(dtype_of(value))
         (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
         first = self.scalar(down.start), self.scalar(across.start)
         with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
@@ -199,10 +219,10 @@ class Vectors(Instances):
                     none = f"{bits} zeroinitializer"
                     mask = f.let(f"select i1 {one}, {bits} {inside[0]}, {none}")
                     lanes = Lanes(width, down.iter, mask)
-                    rows.append(self.load(load.buffer, load.index, dtype, lanes))
+                    rows.append(self.value(value, lanes, {}))
             step = width // 2
             while step:
-                rows = _swapped(f, rows, step, kind)
+                rows = swapped(f, rows, step, kind)
                 step //= 2
             for row in range(width):
                 at_k, at_j = ir.add(f, ir.add(f, first[0], k), str(row)), ir.add(f, first[1], j)
@@ -211,19 +231,3 @@ class Vectors(Instances):
                     multiple = gcd(multiple_of(across.start), width)
                     lanes = Lanes(width, across.iter, inside[1], multiple=multiple)
                     self.save(copy.buffer, copy.index, rows[row], lanes)
-
-
-def _swapped(f: Function, rows: Sequence[str], step: int, kind: str) -> list[str]:
-    """One step of a transposition: off-diagonal blocks of `step` × `step` elements change places."""
-    width, turned = len(rows), list(rows)
-    for i in range(width):
-        if i & step:
-            continue
-        a, b = rows[i], rows[i + step]
-        upper = [t if not t & step else width + t - step for t in range(width)]
-        lower = [t + step if not t & step else width + t for t in range(width)]
-        for row, order in ((i, upper), (i + step, lower)):
-            indices = ", ".join(f"i32 {t}" for t in order)
-            shuffle = f"shufflevector {kind} {a}, {kind} {b}, <{width} x i32> <{indices}>"
-            turned[row] = f.let(shuffle)
-    return turned

@@ -1,0 +1,56 @@
+"""Both products of attention at every kind of length: offcut against every peer, and the limit.
+
+    python bench/attention.py            # all of it: five minutes
+    python bench/attention.py --quick    # a few lengths: under a minute
+
+float32, d = 64, nothing constant: scores = q kᵀ and result = weights v, batch · heads at a time.
+One kernel of offcut's for each, for every batch and every length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from offcut.experiment.cells import Asked, Group, read_options, run
+from offcut.experiment.contraction import Problem, make_problem, parse_contraction
+
+ASKED = Asked(mean=1.4, share=0.75)
+PRODUCTS = {"q kᵀ": "bid,bjd->bij", "weights v": "bij,bjd->bid"}
+HEADS = (12, 48, 192)
+"""Batch times heads."""
+
+LENGTHS = (5, 24, 43, 62, 81, 100, 119, 128)
+QUICK_LENGTHS = (5, 43, 128)
+D = 64
+ENDS = (1, 4096)
+
+
+def task(text: str, heads: int, length: int) -> Problem:
+    """One product at one size."""
+    sizes = {"b": heads, "i": length, "j": length, "d": D}
+    return make_problem(parse_contraction(text), sizes, {}, seed=length)
+
+
+def groups(heads: Sequence[int], lengths: Sequence[int]) -> tuple[Group, ...]:
+    """A group for each product."""
+    swept = dict.fromkeys("bij", ENDS)
+    return tuple(
+        Group(
+            f"{name}, d = {D}",
+            {f"{h} × S={s}": partial(task, text, h, s) for h in heads for s in lengths},
+            swept,
+        )
+        for name, text in PRODUCTS.items()
+    )
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = read_options(__doc__ or "")
+    chosen = groups(HEADS[:1], QUICK_LENGTHS) if options.quick else groups(HEADS, LENGTHS)
+    raise SystemExit(run("attention", chosen, ASKED, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Dense bfloat16 layers at every kind of M: offcut against every peer, and the limit.
+
+    python bench/dense_bf16.py            # all of it: half an hour
+    python bench/dense_bf16.py --quick    # a few M, two layers: under a minute
+
+A constant packed B; sums in float32, operands and results in bfloat16. OpenVINO takes and gives
+bfloat16 too; onnxruntime has no such product on this kind of processor.
+"""
+
+from __future__ import annotations
+
+from offcut.experiment.cells import Asked, read_options, run
+from offcut.experiment.layers import LAYERS, QUICK_LAYERS, QUICK_ROWS, ROWS, dense_groups
+
+ASKED = Asked(mean=1.4, worst=0.95, share=0.55)
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = read_options(__doc__ or "")
+    layers, rows = (QUICK_LAYERS, QUICK_ROWS) if options.quick else (LAYERS, ROWS)
+    raise SystemExit(run("dense_bf16", dense_groups("bfloat16", layers, rows), ASKED, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Microkernels of the tensor unit: up to 32 rows by any number of columns, through tile registers.
+
+Here is what they compute, need and cost; `tile_code` writes the functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from collections.abc import Mapping
+from functools import cache
+
+from offcut.backends.cpu.tile_code import (
+    MAX_ROWS,
+    PARAMETERS,
+    STEP_BYTES,
+    TILE_ROWS,
+    halves_of,
+    symbol,
+    text,
+    widest,
+)
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.sizes import dim
+from offcut.core.tensor import cast, compute, placeholder, reduce_axis
+from offcut.core.tensor import sum as sum_over
+
+KINDS = ("bfloat16", "int8", "uint8")
+"""The element types of A; B has int8 for uint8."""
+
+_BASE = frozenset({"amx-tile", "avx512f", "avx512bw"})
+FEATURES: Mapping[str, frozenset[str]] = {
+    "bfloat16": _BASE | {"amx-bf16"},
+    "int8": _BASE | {"amx-int8"},
+    "uint8": _BASE | {"amx-int8"},
+}
+"""What the host must have for each kind, in LLVM's names; `permitted` must hold as well."""
+
+_MULTIPLY_CYCLES, _SHORT_CYCLES, _LATENCY = 16.0, 10.0, 52.0
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+
+
+@cache
+def permitted() -> bool:
+    """Whether the system lets this process use tile registers; asks Linux for it, once.
+
+    Threads that start later, and forked processes, inherit the permission.
+    """
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        return False
+    syscall = ctypes.CDLL(None).syscall
+    syscall.restype = ctypes.c_long
+    answer = syscall(
+        ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST_PERMISSION), ctypes.c_long(_TILE_DATA)
+    )
+    return int(answer) == 0
+
+
+def interleave(kind: str) -> int:
+    """Elements of a column of B that lie side by side: those of 4 bytes."""
+    return 4 // ITEM_BYTES[kind]
+
+
+def multiple(kind: str) -> int:
+    """Elements of a step; what the depth of a packed panel is rounded up to."""
+    return STEP_BYTES // ITEM_BYTES[kind]
+
+
+def microkernel(kind: str) -> Microkernel:
+    """The microkernel of one kind, declared as data.
+
+    ``C[i, j] = sum over p of wide(A[i, p]) * wide(B[p, j])``, wide = float32 for bfloat16 and int32
+    for int8 and uint8 (whose B is int8).
+
+    Cost facts: a multiplication of tiles takes 16 cycles at 16 rows, and never less than 10. A tile
+    of B that is streamed takes 16 cycles to load, one of A half a cycle a row: one multiplication
+    for each load of B is bound by loads, at any height. A call takes some 200 cycles for the
+    configuration besides, however many tiles it computes.
+    """
+    wide = "float32" if kind == "bfloat16" else "int32"
+    m, n = dim("m", min=1, max=MAX_ROWS), dim("n", min=1, max=4 * TILE_ROWS)
+    k = reduce_axis(dim("k"), name="p")
+    a = placeholder((m, dim("k")), kind, name="A")
+    b = placeholder((dim("k"), n), kind if kind != "uint8" else "int8", name="B")
+    shapes = [
+        (rows, panels)
+        for rows in range(1, MAX_ROWS + 1)
+        for panels in range(widest(halves_of(rows)), 0, -1)
+    ]
+    return Microkernel(
+        name=f"amx_{kind}",
+        computes=compute(
+            (m, n),
+            lambda i, j: sum_over(cast(a[i, k], wide) * cast(b[k, j], wide), axis=k),
+            name="C",
+        ),
+        rows="i",
+        columns="j",
+        tiles=tuple(
+            TileShape(
+                rows,
+                panels * TILE_ROWS,
+                step_cycles(rows, panels) / multiple(kind),
+                _LATENCY + rows * panels,
+            )
+            for rows, panels in shapes
+        ),
+        predicates=frozenset({"i", "j", "p"}),
+        packed="B",
+        panel=TILE_ROWS,
+        features=FEATURES[kind],
+        interleave=interleave(kind),
+        multiple=multiple(kind),
+        repeats=True,
+    )
+
+
+def step_cycles(rows: int, panels: int) -> float:
+    """Predicted cycles of one step, `multiple` terms of each element; B comes from a farther cache."""
+    halves = [rows] if halves_of(rows) == 1 else [(rows + 1) // 2, rows // 2]
+    multiplying = panels * sum(max(_SHORT_CYCLES, _MULTIPLY_CYCLES * h / TILE_ROWS) for h in halves)
+    loading = rows / 2 + panels * _MULTIPLY_CYCLES
+    return max(multiplying, loading)
+
+
+__all__ = [
+    "FEATURES",
+    "KINDS",
+    "PARAMETERS",
+    "interleave",
+    "microkernel",
+    "multiple",
+    "permitted",
+    "step_cycles",
+    "symbol",
+    "text",
+]

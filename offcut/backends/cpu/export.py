@@ -1,0 +1,229 @@
+"""A kernel as an object file and a C header: what a program without Python links.
+
+The modules of a kernel (its entry, its microkernels) become one, with the packed constants as data
+and a function for dense arrays; everything that is not of the header gets internal linkage, and
+what only the call from Python needs is dropped with it. So several kernels link into one program.
+The code is position independent and names nothing but the C library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.cpu import cpuid, ir, jit
+from offcut.backends.cpu.external import PREFIX
+from offcut.backends.cpu.header import BROKEN_FACT, KEYWORDS, Facts, header
+from offcut.backends.cpu.ir import Function
+from offcut.backends.cpu.isa import Host
+from offcut.errors import DescribeError
+
+_LIBRARY = frozenset({"memcpy", "memmove", "memset"})  # what LLVM makes of copies
+# Symbol of the modules -> what follows the kernel's name in the object file.
+_EXPORTED = {
+    "offcut_entry": "_entry",
+    "offcut_workspace": "_workspace",
+    "offcut_dense": "",
+    "offcut_supported": "_supported",
+    "offcut_constants": "_constants",
+}
+_ESCAPED = np.frombuffer(b"".join(b"\\%02X" % byte for byte in range(256)), "S3")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The files of an exported kernel."""
+
+    object: Path
+    header: Path
+
+
+def export(
+    signature: Signature,
+    entry: Any,
+    tiles: Sequence[str],
+    constants: Iterable[bytes],
+    host: Host,
+    folder: Path,
+    name: str,
+) -> Exported:
+    """Write ``NAME.o`` and ``NAME.h`` into `folder`.
+
+    entry      the module of `offcut_entry`, after its passes (`jit.optimized`); it is consumed
+    tiles      LLVM IR of the microkernels that it calls
+    constants  as packed, in the order of the entry's pointers
+
+    Raises DescribeError for a name that is no C identifier, or a folder that cannot be written to.
+    """
+    check_name(name)
+    data = tuple(constants)
+    features = cpuid.needed(host, (str(entry), *tiles))
+    glue = [
+        dense(signature, len(data)),
+        cpuid.supported("offcut_supported", features, host.triple),
+        *_embedded(data),
+    ]
+    declared = (
+        "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
+    )
+    for text in (*tiles, declared + "\n\n".join(glue)):
+        entry.link_in(jit.parsed(text))
+    provided = _only_exported(entry, name)
+    code = jit.position_independent(entry, host.triple, features)
+    facts = Facts(name, host.triple, features, len(data), provided)
+    made = Exported(folder / f"{name}.o", folder / f"{name}.h")
+    try:
+        made.object.write_bytes(code)
+        made.header.write_text(header(signature, facts), encoding="utf-8")
+    except OSError as error:
+        raise DescribeError(
+            "export",
+            f"cannot write into {folder}",
+            at=error.filename or "",
+            because=error.strerror or "the system refuses",
+            help=("a folder that exists and is yours",),
+        ) from None
+    return made
+
+
+def check_name(name: object) -> None:
+    """Refuse what C does not take as the name of a function.
+
+    Raises DescribeError.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        why = "a name is a letter and then letters, digits and _, as C has them"
+    elif name in KEYWORDS:
+        why = "C or C++ keeps this word for itself"
+    elif name in _LIBRARY:
+        why = "the C library has a function of this name, and the kernel calls it"
+    else:
+        return
+    raise DescribeError(
+        "export", f"cannot name a kernel {name!r}", because=why, help=('name="dense"',)
+    )
+
+
+def dense(signature: Signature, constants: int) -> str:
+    """LLVM IR of ``offcut_dense(inputs…, outputs…, sizes…, workspace)``, for row-major arrays."""
+    f = Function()
+    arrays = [*signature.inputs, *signature.outputs]
+    pointers = [f"%array{k}" for k in range(len(arrays))]
+    sizes = {facts.name: f"%size{k}" for k, facts in enumerate(signature.sizes)}
+    _checked(f, signature, sizes)
+    table = _filled(f, "ptr", [*pointers, *(f"@offcut_constant{k}" for k in range(constants))])
+    values = _filled(f, "i64", list(sizes.values()))
+    strides = _filled(f, "i64", [step for array in arrays for step in _row_major(f, array, sizes)])
+    arguments = f"ptr {table}, ptr {values}, ptr {strides}, ptr %workspace"
+    f.do(f"ret i32 {f.let(f'call i32 @offcut_entry({arguments})')}")
+    parameters = [*(f"ptr {p}" for p in pointers), *(f"i64 {s}" for s in sizes.values())]
+    head = f"define i32 @offcut_dense({', '.join([*parameters, 'ptr %workspace'])}) nounwind"
+    return f"{head} {{\n{f.text()}\n}}"
+
+
+def _checked(f: Function, signature: Signature, sizes: dict[str, str]) -> None:
+    """Return `BROKEN_FACT` where a size is not allowed."""
+    good = "true"
+    for facts in signature.sizes:
+        size = sizes[facts.name]
+        rest = ir.mod(f, size, str(facts.multiple_of))
+        for test in (f"sge i64 {size}, {facts.min}", f"sle i64 {size}, {facts.max}"):
+            good = f.let(f"and i1 {good}, {f.let(f'icmp {test}')}")
+        good = f.let(f"and i1 {good}, {f.let(f'icmp eq i64 {rest}, 0')}")
+    for relation in signature.relations:
+        good = f.let(f"and i1 {good}, {_holds(f, relation, sizes)}")
+    go_on, stop = f.name("good"), f.name("broken")
+    f.do(f"br i1 {good}, label {go_on}, label {stop}")
+    f.start(stop)
+    f.do(f"ret i32 {BROKEN_FACT}")
+    f.start(go_on)
+
+
+def _holds(f: Function, relation: Relation, sizes: dict[str, str]) -> str:
+    value = _affine(f, relation.const, relation.terms, sizes)
+    if relation.kind == "mod":
+        value = ir.mod(f, value, str(relation.modulus))
+    return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
+
+
+def _affine(
+    f: Function, const: int, terms: Sequence[tuple[str, int]], sizes: dict[str, str]
+) -> str:
+    total = str(const)
+    for name, factor in terms:
+        total = ir.add(f, total, ir.mul(f, sizes[name], str(factor)))
+    return total
+
+
+def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]:
+    """Strides of a dense array, in elements."""
+    strides, step = [], "1"
+    for extent in reversed(array.shape):
+        strides.append(step)
+        step = ir.mul(f, step, _extent(f, extent, sizes))
+    return strides[::-1]
+
+
+def _extent(f: Function, extent: Extent, sizes: dict[str, str]) -> str:
+    total = _affine(f, extent.const, extent.terms, sizes)
+    return total if extent.div == 1 else ir.floordiv(f, total, str(extent.div))
+
+
+def _filled(f: Function, kind: str, values: Sequence[str]) -> str:
+    """An array on the stack that holds `values`."""
+    base = f.slot(f"[{max(len(values), 1)} x {kind}]")
+    for position, value in enumerate(values):
+        at = f.let(f"getelementptr {kind}, ptr {base}, i64 {position}")
+        f.do(f"store {kind} {value}, ptr {at}")
+    return base
+
+
+def _embedded(constants: Sequence[bytes]) -> list[str]:
+    """Data of the constants, at cache lines, and the table of where they are."""
+    if not constants:
+        return []
+    lines = [
+        f'@offcut_constant{k} = internal constant [{len(data)} x i8] c"{_escaped(data)}", align 64'
+        for k, data in enumerate(constants)
+    ]
+    entries = ", ".join(f"ptr @offcut_constant{k}" for k in range(len(constants)))
+    lines.append(f"@offcut_constants = constant [{len(constants)} x ptr] [{entries}]")
+    return lines
+
+
+def _escaped(data: bytes) -> str:
+    return _ESCAPED[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
+
+
+def _only_exported(module: Any, name: str) -> tuple[str, ...]:
+    """Give what is exported its name and hide the rest; the symbols that are left to the program."""
+    everything = [*module.functions, *module.global_variables]
+    defined = [value for value in everything if not value.is_declaration]
+    for value in defined:
+        if value.name not in _EXPORTED:
+            value.linkage = "internal"
+            value.name = f"{name}.{value.name}"  # no name of C: it can meet no other
+    for value in defined:
+        if value.name in _EXPORTED:
+            value.name = name + _EXPORTED[value.name]
+    jit.without_unused(module)
+    left = [value for value in module.functions if value.is_declaration]
+    external = [value for value in left if value.name.startswith(PREFIX)]
+    taken = {*KEYWORDS, *_LIBRARY, *(name + suffix for suffix in _EXPORTED.values())}
+    for value in external:
+        plain = value.name.removeprefix(PREFIX)
+        if plain in taken:
+            raise DescribeError(
+                "export",
+                f"cannot leave the microkernel {plain} to the program",
+                because="a function of this name is in the header, or C keeps the word for itself",
+                help=("another name for the kernel, or for the microkernel",),
+            )
+        value.name = plain
+    return tuple(sorted(value.name for value in external))

@@ -1,0 +1,175 @@
+"""Functions that are not offcut's, behind the calling convention of wide microkernels.
+
+For each there is a shim in LLVM IR, which turns byte strides into what the function takes, and calls
+it by a symbol: no address is in the code, so object code may be cached. `register` says where the
+symbol leads in this process, and is called before code is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from offcut.backends.cpu import ir
+from offcut.backends.cpu.ir import Function
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.external import Foreign
+from offcut.core.microkernel import Microkernel
+from offcut.errors import DescribeError
+
+PREFIX = "oc_function_"
+"""What stands before a microkernel's name in the symbol of its function."""
+
+_ARGUMENTS = (
+    "ptr %a, i64 %a_row, i64 %rows, ptr %b, i64 %b_row, ptr %c, i64 %c_row, i64 %depth, "
+    "i64 %columns, i64 %accumulate"
+)
+_LARGEST_INT = 2**31 - 1
+
+
+def checked(microkernels: Any, own: Sequence[Microkernel], op: str) -> tuple[Microkernel, ...]:
+    """`microkernels` of a call of `op`: external ones, with names that are not taken.
+
+    Raises DescribeError.
+    """
+    if not isinstance(microkernels, Sequence):
+        microkernels = (microkernels,)
+    taken = {kernel.name for kernel in own}
+    for kernel in microkernels:
+        if not isinstance(kernel, Microkernel) or not isinstance(kernel.lowering, Foreign):
+            instruction = isinstance(kernel, Microkernel)
+            shown = f"the instruction {kernel.name}" if instruction else repr(kernel)
+            raise DescribeError(
+                op,
+                f"cannot take {shown} as a microkernel",
+                because="the CPU calls functions: its own, and those that are declared external",
+                help=("microkernels=[external_microkernel(…)]",),
+            )
+        if kernel.name in taken:
+            raise DescribeError(
+                op,
+                f"cannot take two microkernels named {kernel.name}",
+                because="a cut names the microkernel of a tile",
+                help=("another name for one of them",),
+            )
+        taken.add(kernel.name)
+    return tuple(microkernels)
+
+
+def register(microkernels: Sequence[Microkernel]) -> None:
+    """Tell where the functions are, for the code that is loaded next."""
+    for kernel in microkernels:
+        llvm.add_symbol(PREFIX + kernel.name, _foreign(kernel).address)
+
+
+def symbol(kernel: Microkernel) -> str:
+    """The name of the shim."""
+    return f"oc_external_{kernel.name}"
+
+
+def text(kernel: Microkernel) -> str:
+    """LLVM IR of the shim, with the parameters of a wide microkernel."""
+    foreign = _foreign(kernel)
+    f = Function()
+    some = [f.let(f"icmp sgt i64 {extent}, 0") for extent in ("%rows", "%columns")]
+    with f.when(_all(f, some)):
+        _CONVENTIONS[foreign.convention](f, "@" + PREFIX + kernel.name, foreign)
+    f.do("ret void")
+    head = f"define weak_odr void @{symbol(kernel)}({_ARGUMENTS}) nounwind"
+    return "\n".join([f"{head} {{", f.text(), "}", *sorted(f.declares)])
+
+
+def _foreign(kernel: Microkernel) -> Foreign:
+    assert isinstance(kernel.lowering, Foreign)
+    return kernel.lowering
+
+
+def _steps(f: Function, foreign: Foreign) -> list[str]:
+    """The row steps of A, B and C, in elements."""
+    shifts = [ITEM_BYTES[dtype].bit_length() - 1 for dtype in foreign.types]
+    names = ("%a_row", "%b_row", "%c_row")
+    return [f.let(f"ashr i64 {n}, {shift}") for n, shift in zip(names, shifts, strict=True)]
+
+
+def _call_tile(f: Function, function: str, foreign: Foreign) -> None:
+    lda, ldb, ldc = _steps(f, foreign)
+    matrices = f"ptr %a, i64 {lda}, ptr %b, i64 {ldb}, ptr %c, i64 {ldc}"
+    f.do(f"call void {function}({matrices}, i64 %rows, i64 %columns, i64 %depth, i64 %accumulate)")
+    f.declares.add(f"declare void {function}(ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, i64)")
+
+
+def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
+    """Row-major C = A B is column-major C' = B' A'.
+
+    gemm wants rows that are apart, and counts in int; where A or B repeats a row, or steps are
+    larger, C is updated row by row and term by term.
+    """
+    steps = _steps(f, foreign)
+    lengths = ("%depth", "%columns", "%columns")
+    tests = []
+    for step, count, length in zip(steps, ("%rows", "%depth", "%rows"), lengths, strict=True):
+        one = f.let(f"icmp sle i64 {count}, 1")
+        tests.append(f.let(f"or i1 {one}, {f.let(f'icmp sge i64 {step}, {length}')}"))
+        tests.append(f.let(f"icmp sle i64 {step}, {_LARGEST_INT}"))
+    regular = _all(f, tests)
+    gemm = _Gemm(f, function, foreign.types[2])
+    fresh = f.let("icmp eq i64 %accumulate, 0")
+    beta = f.let(f"select i1 {fresh}, {gemm.t} 0.0, {gemm.t} 1.0")
+    whole, parts, end = f.name("whole"), f.name("parts"), f.name("end")
+    f.do(f"br i1 {regular}, label {whole}, label {parts}")
+    f.start(whole)
+    rows = zip(steps, lengths, strict=True)
+    leading = [ir.maximum(f, ir.maximum(f, step, length), "1") for step, length in rows]
+    gemm.call(("%a", "%b", "%c"), ("%columns", "%rows", "%depth"), leading, beta)
+    f.do(f"br label {end}")
+    f.start(parts)
+    with f.loop("0", "%rows") as row:
+        a_row = f.let(f"getelementptr i8, ptr %a, i64 {ir.mul(f, row, '%a_row')}")
+        c_row = f.let(f"getelementptr i8, ptr %c, i64 {ir.mul(f, row, '%c_row')}")
+        with f.loop("0", "%depth") as k:
+            a = f.let(f"getelementptr {gemm.t}, ptr {a_row}, i64 {k}")
+            b = f.let(f"getelementptr i8, ptr %b, i64 {ir.mul(f, k, '%b_row')}")
+            first = f.let(f"icmp eq i64 {k}, 0")
+            keep = f.let(f"select i1 {first}, {gemm.t} {beta}, {gemm.t} 1.0")
+            gemm.call((a, b, c_row), ("%columns", "1", "1"), ("1", "%columns", "%columns"), keep)
+    f.block(end)
+
+
+class _Gemm:
+    """Calls of a Fortran gemm: every argument is a pointer."""
+
+    def __init__(self, f: Function, function: str, dtype: str) -> None:
+        self.f, self.function = f, function
+        self.t = {"float32": "float", "float64": "double"}[dtype]
+        self.letter = f.slot("i8")
+        self.ints = [f.slot("i32") for _ in range(6)]
+        self.alpha, self.beta = f.slot(self.t), f.slot(self.t)
+        f.declares.add(f"declare void {function}({', '.join(['ptr'] * 13)})")
+
+    def call(
+        self, matrices: Sequence[str], extents: Sequence[str], leading: Sequence[str], beta: str
+    ) -> None:
+        f, (a, b, c) = self.f, matrices
+        f.do(f"store i8 {ord('N')}, ptr {self.letter}")
+        f.do(f"store {self.t} 1.0, ptr {self.alpha}")
+        f.do(f"store {self.t} {beta}, ptr {self.beta}")
+        for value, slot in zip((*extents, *leading), self.ints, strict=True):
+            f.do(f"store i32 {f.let(f'trunc i64 {value} to i32')}, ptr {slot}")
+        m, n, k, lda, ldb, ldc = self.ints
+        order = [self.letter, self.letter, m, n, k, self.alpha, b, ldb, a, lda, self.beta, c, ldc]
+        f.do(f"call void {self.function}({', '.join(f'ptr {value}' for value in order)})")
+
+
+def _all(f: Function, tests: Sequence[str]) -> str:
+    good = "true"
+    for test in tests:
+        good = f.let(f"and i1 {good}, {test}")
+    return good
+
+
+_CONVENTIONS: Mapping[str, Callable[[Function, str, Foreign], None]] = {
+    "tile": _call_tile,
+    "blas_gemm": _call_gemm,
+}

@@ -1,0 +1,269 @@
+"""The C header of an exported kernel: prototypes, and in words what they expect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import offcut
+from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
+
+BROKEN_FACT = 2
+"""What the function for dense arrays returns where a size breaks a fact of the signature."""
+
+KEYWORDS = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "and_eq",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "char16_t",
+        "char32_t",
+        "char8_t",
+        "class",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "compl",
+        "concept",
+        "const",
+        "const_cast",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "typeof",
+        "typeof_unqual",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+    ]
+)
+"""The words that C or C++ keep for themselves."""
+
+_C_TYPE = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a header says beside the signature.
+
+    features   of the processor, in LLVM's names
+    constants  how many constants the object file holds
+    provided   symbols that the program must define: microkernels that are not offcut's
+    """
+
+    name: str
+    triple: str
+    features: tuple[str, ...]
+    constants: int
+    provided: tuple[str, ...] = ()
+
+
+def header(signature: Signature, facts: Facts) -> str:
+    """The text of ``NAME.h``, for C99 and C++."""
+    name = facts.name
+    guard = f"OFFCUT_{name.upper()}_H"
+    inputs, outputs, sizes = parameter_names(signature)
+    arguments = [
+        *(f"const {_C_TYPE[a.dtype]} *{c}" for a, c in zip(signature.inputs, inputs, strict=True)),
+        *(f"{_C_TYPE[a.dtype]} *{c}" for a, c in zip(signature.outputs, outputs, strict=True)),
+        *(f"int64_t {size}" for size in sizes),
+        "void *workspace",
+    ]
+    constants = (
+        "/* The constants, packed as the kernel reads them. */\n"
+        f"extern const void *const {name}_constants[{facts.constants}];\n\n"
+    )
+    return f"""\
+/* {name}: a kernel compiled by offcut {offcut.__version__} for {facts.triple}.
+ *
+{_described(signature, facts, (*inputs, *outputs), sizes)}
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {name.upper()}_LEFT_AN_ARRAY {LEFT_AN_ARRAY} /* an index or a guard that depends on data led out of an array */
+#define {name.upper()}_BROKEN_FACT {BROKEN_FACT} /* a size is not one that the kernel was compiled for */
+
+/* 1 where this processor and this system can run the kernel, else 0; call it once, first: where the
+ * kernel uses tile registers, it asks Linux for them. */
+int32_t {name}_supported(void);
+
+/* Bytes of scratch that a call needs, at an address that is a multiple of 64; 0: it may be NULL.
+ * sizes  {_order(sizes)} */
+int64_t {name}_workspace(const int64_t *sizes);
+
+/* Runs the kernel on dense row-major arrays. 0: done. {name.upper()}_BROKEN_FACT: nothing was done.
+ * {name.upper()}_LEFT_AN_ARRAY: the outputs are unfinished. */
+int32_t {name}({", ".join(arguments)});
+
+/* Runs the kernel on strided arrays; no size is checked.
+ * pointers  {_order([*inputs, *outputs, *(f"{name}_constants[{k}]" for k in range(facts.constants))])}
+ * sizes     {_order(sizes)}
+ * strides   in elements, of every axis of the arrays in turn, none negative; 1 along the last axis
+ *           of an array: {_order(_axes(signature, inputs, outputs))}
+ * returns   as {name} does */
+int32_t {name}_entry(void *const *pointers, const int64_t *sizes, const int64_t *strides, void *workspace);
+
+{constants if facts.constants else ""}\
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+
+
+def parameter_names(
+    signature: Signature,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """C identifiers of inputs, outputs and sizes, no two alike; an updated input is ``NAME_before``."""
+    taken = set(KEYWORDS) | {"workspace"}
+    updated = {number for number, _ in signature.updated}
+
+    def fresh(label: str) -> str:
+        plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in label)
+        name = plain if plain[:1].isalpha() else f"a{plain}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        return name
+
+    outputs = tuple(fresh(argument.name) for argument in signature.outputs)
+    inputs = tuple(
+        fresh(f"{argument.name}_before" if number in updated else argument.name)
+        for number, argument in enumerate(signature.inputs)
+    )
+    return inputs, outputs, tuple(fresh(facts.name) for facts in signature.sizes)
+
+
+def _described(
+    signature: Signature, facts: Facts, arrays: Sequence[str], sizes: Sequence[str]
+) -> str:
+    """The contract, line by line."""
+    inputs, outputs, first = signature.inputs, signature.outputs, len(signature.inputs)
+    rows = [
+        *(("reads ", f"{c}: {_array(a)}") for c, a in zip(arrays, inputs, strict=False)),
+        *(("writes", f"{c}: {_array(a)}") for c, a in zip(arrays[first:], outputs, strict=True)),
+    ]
+    for size, c in zip(signature.sizes, sizes, strict=True):
+        multiple = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
+        was = f" ({size.name} in the shapes)" if size.name != c else ""
+        rows.append(("size  ", f"{size.min} <= {c} <= {size.max}{multiple}{was}"))
+    rows += [("facts ", relation.text) for relation in signature.relations]
+    rows.append(("needs ", ", ".join(facts.features) or "no feature beyond the base of the target"))
+    rows += [("links ", f"{symbol}, which the program defines") for symbol in facts.provided]
+    lines = [f" *   {label}  {text}" for label, text in rows]
+    if any(each.dtype in ("float16", "bfloat16") for each in (*inputs, *outputs)):
+        lines.append(
+            " *\n * An element of float16 or bfloat16 is passed as its bits, in a uint16_t."
+        )
+    apart = "No output overlaps another array"
+    for number, result in signature.updated:
+        before, after = arrays[number], arrays[first + result]
+        apart += f", but {after} may be {before}: it begins as a copy of it"
+    lines.append(
+        f" *\n * {apart}. A call runs on the thread that makes it, and several may at once,\n"
+        " * each with a workspace of its own. Link with the C library; nothing else is needed."
+    )
+    return "\n".join(lines)
+
+
+def _array(argument: Argument) -> str:
+    return f"{argument.dtype}[{', '.join(map(str, argument.shape))}]"
+
+
+def _axes(signature: Signature, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+    arrays = zip((*signature.inputs, *signature.outputs), (*inputs, *outputs), strict=True)
+    return [f"{c} axis {axis}" for a, c in arrays for axis in range(len(a.shape))]
+
+
+def _order(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,129 @@
+"""How long a call is predicted to take on one thread: by it the number of threads is chosen.
+
+What the cost model prices is taken from there. Of the rest each instance of a statement counts a
+fixed time, so the prediction is right to some factor: enough to see which calls are too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from offcut.backends.cpu.parallel import Parallel
+from offcut.backends.schedule import Schedule
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Load, substitute, walk
+from offcut.core.interpreter import evaluate
+from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
+from offcut.costmodel import real
+
+GRAIN = 10e-6  # seconds of work that a further thread is worth: ten times fork and join
+SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
+SCALAR, LANE, COVERED = 1e-9, 1e-10, 2e-11  # of a statement: alone, in a lane, in a microkernel
+TRIPS = 64  # iterations, of a loop whose bounds are read from memory
+
+
+def seconds_of_schedule(made: Schedule) -> Expr:
+    """Predicted seconds of a scheduled computation, over its sizes."""
+    computation = made.partition.computation
+    assert computation is not None
+    total, covered = real(0.0), set[str]()
+    for choices in made.choices:
+        if any(not isinstance(choice.cost, Const) for choice in choices):
+            total = _plus(total, reduce(_least, (choice.cost for choice in choices)))
+            covered |= {piece.stage.buffer for choice in choices for piece in choice.pieces}
+    for stage in (stage for group in computation.groups for stage in group):
+        if stage.buffer not in covered:
+            instances: Expr = ix.const(1)
+            for axis in (*stage.axes, *stage.reduce_axes):
+                instances = ix.mul(instances, axis.extent)
+            total = _plus(total, _times(real(instances), real(LANE)))
+    return total
+
+
+def seconds_of_program(program: Program) -> Expr:
+    """Predicted seconds of a loop program, over its sizes: instances, the loops taken at their middle."""
+    return _block(program.body, {}, SCALAR)
+
+
+def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int]) -> int:
+    """How many threads a call at `sizes` takes, of at most `most`."""
+    return min(most, max(1, int(float(evaluate(seconds, sizes)) / GRAIN)))
+
+
+def threads_note(
+    seconds: Expr, made: Parallel, most: int, sizes: Mapping[str, int]
+) -> tuple[str, ...]:
+    """How many threads a call at `sizes` takes, and along which loops; nothing where it has one."""
+    if most == 1:
+        return ()
+    if not made.loops:
+        return ("one thread: no loop has iterations that may run side by side",)
+    count = threads_at(seconds, most, sizes)
+    if count == 1:
+        return (f"one thread: less than {GRAIN * 1e6:.0f} µs of work for each of two",)
+    return (f"{count} threads share the iterations of {', '.join(made.loops)}",)
+
+
+def _block(body: Sequence[Stmt], middle: Mapping[str, Expr], each: float) -> Expr:
+    total = real(0.0)
+    for stmt in body:
+        total = _plus(total, _statement(stmt, middle, each))
+    return total
+
+
+def _statement(stmt: Stmt, middle: Mapping[str, Expr], each: float) -> Expr:
+    match stmt:
+        case Store():
+            return real(each)
+        case For(name, lo, hi, body):
+            first, end = _at(lo, middle), _at(hi, middle)
+            inside = {**middle, name: ix.floordiv(ix.add(first, end), 2)}
+            return _times(_count(ix.sub(end, first)), _block(body, inside, each))
+        case Tile(axes, body):
+            inside, trips = dict(middle), real(1.0)
+            for axis in axes:
+                start, extent = _at(axis.start, middle), _at(axis.extent, middle)
+                inside[axis.iter] = ix.add(start, ix.floordiv(extent, 2))
+                trips = _times(trips, _count(extent))
+            rate = LANE if stmt.microkernel is None else COVERED
+            return _times(trips, _block(body, inside, rate))
+        case If(_, then, other):
+            return _most(_block(then, middle, each), _block(other, middle, each))
+        case Let(name, lo, hi, _, body):
+            return _block(body, {**middle, name: ix.const((lo + hi) // 2)}, each)
+        case Alloc():
+            return _block(stmt.body, middle, each)
+        case Choose(options):
+            return reduce(_least, (option.cost for option in options))
+
+
+def _at(bound: Expr, middle: Mapping[str, Expr]) -> Expr:
+    """A bound where the loops around are at their middle."""
+    if any(isinstance(node, Load) for node in walk(bound)):
+        return ix.const(TRIPS)
+    return ix.simplify(substitute(bound, dict(middle)))
+
+
+def _count(extent: Expr) -> Expr:
+    return real(ix.maximum(extent, 0))
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    return b if a == real(0.0) else a if b == real(0.0) else Binary("+", a, b)
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return real(float(a.value) * float(b.value))
+    return b if a == real(1.0) else a if b == real(1.0) else Binary("*", a, b)
+
+
+def _least(a: Expr, b: Expr) -> Expr:
+    return Binary("min", a, b)
+
+
+def _most(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return a if float(a.value) >= float(b.value) else b
+    return a if b == real(0.0) else Binary("max", a, b)

@@ -1,0 +1,247 @@
+"""Microkernels for sums of products of bytes: row blocks whose steps take four terms at once.
+
+They are the row blocks of `fma`, over words of four bytes: an accumulator holds int32, a step loads
+vectors of B, broadcasts four neighbouring elements of A for each row, and adds four products to each
+element. B is packed, four rows side by side. The last elements of A, where the depth is no multiple
+of four, are loaded under a mask. Sums wrap around as int32 does, so their order changes nothing.
+
+The instruction multiplies unsigned by signed bytes. With an unsigned A that is A by B. With a signed
+A, it multiplies ``B + 128``, which is B with the highest bit of each byte flipped, by A; as
+
+    sum over k of (B[k, j] + 128) * A[i, k]  =  C[i, j] + 128 * sum over k of A[i, k],
+
+each row starts from ``-128 * sum of A[i, :]``, which is summed 64 elements at once beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+from offcut.backends.cpu import fma
+from offcut.backends.cpu.isa import AVX512, Isa
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.sizes import dim
+from offcut.core.tensor import cast, compute, placeholder, reduce_axis
+from offcut.core.tensor import sum as sum_over
+
+FEATURES = AVX512.features | {"avx512vnni"}
+"""What the host must have, in LLVM's names."""
+
+TERMS = 4  # of an element in a step; rows of a panel of B that lie side by side
+CHUNK = 64  # elements of A in a register
+_FLIP = "<" + ", ".join(["i32 -2139062144"] * 16) + ">"  # 128 in each byte
+_PANELS = fma.Variant(unit_depth=True, panels=True)
+
+
+def microkernel(isa: Isa, dtype: str) -> Microkernel:
+    """The row-block microkernel for an A of `dtype`, int8 or uint8, and a B of int8, as data.
+
+    ``C[i, j] = sum over p of int32(A[i, p]) * int32(B[p, j])``. Cost facts: a step of four terms
+    takes the cycles of a step of `fma`, and with a signed A those of one more row; each row of a
+    tile with a signed A takes 10 cycles to start besides.
+    """
+    shapes, lanes = fma.widths(isa), isa.lanes("int32")
+    m = dim("m", min=1, max=max(shapes))
+    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
+    k = reduce_axis(dim("k"), name="p")
+    a = placeholder((m, dim("k")), dtype, name="A")
+    b = placeholder((dim("k"), n), "int8", name="B")
+    signed = dtype == "int8"
+    tiles = tuple(
+        TileShape(
+            rows,
+            width * lanes,
+            fma.step_cycles(isa, rows + signed, width) / TERMS,
+            20.0 + 2.0 * rows * width + 10.0 * rows * signed,
+        )
+        for rows, options in shapes.items()
+        for width in options
+    )
+    return Microkernel(
+        name=f"vnni_{dtype}_{isa.name}",
+        computes=compute(
+            (m, n),
+            lambda i, j: sum_over(cast(a[i, k], "int32") * cast(b[k, j], "int32"), axis=k),
+            name="C",
+        ),
+        rows="i",
+        columns="j",
+        tiles=tiles,
+        predicates=frozenset({"i", "j", "p"}),
+        packed="B",
+        panel=lanes,
+        features=FEATURES,
+        interleave=TERMS,
+        multiple=TERMS,
+    )
+
+
+def symbol(isa: Isa, dtype: str, rows: int, vectors: int) -> str:
+    """The name of the function for a tile of `rows` × `vectors`."""
+    return f"oc_vnni_{dtype}_{isa.name}_{rows}x{vectors}"
+
+
+def tiles(isa: Isa, dtype: str, shapes: Sequence[tuple[int, int]]) -> str:
+    """LLVM IR of the functions of these (rows, vectors), of `fma.PARAMETERS`.
+
+    a        elements of `dtype`, one after the other along the depth; its step is not read
+    b        panels of 16 columns: int8 elements ``[ceil(depth / 4)][16][4]``, zeros past the depth
+             and past the last column; its step is not read
+    c        int32, one after the other along the columns
+    depth    in elements, 0 …
+
+    Nothing of A beyond ``[rows, depth]`` is read, nothing of C beyond ``[rows, columns]`` is touched.
+    """
+    functions = ["\n".join(_Dots(isa, dtype, *shape).lines()) for shape in shapes]
+    return "\n\n".join([*functions, "\n".join(sorted(_declarations()))])
+
+
+def _declarations() -> set[str]:
+    masked = {
+        f"declare {v} @llvm.masked.load.{name}.p0(ptr, i32, <{lanes} x i1>, {v})"
+        for v, name, lanes in (
+            ("<16 x i32>", "v16i32", 16),
+            ("<16 x i8>", "v16i8", 16),
+            (_BYTES, "v64i8", 64),
+        )
+    }
+    return {
+        f"declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, {_BYTES}, {_BYTES})",
+        "declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)",
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        "declare void @llvm.masked.store.v16i32.p0(<16 x i32>, ptr, i32, <16 x i1>)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        *masked,
+    }
+
+
+_BYTES = f"<{CHUNK} x i8>"
+
+
+class _Dots(fma.RowBlock):
+    def __init__(self, isa: Isa, a_dtype: str, rows: int, vectors: int) -> None:
+        super().__init__(isa, "int32", _PANELS, rows, vectors, a_align=1)
+        self.a_dtype, self.signed = a_dtype, a_dtype == "int8"
+
+    @property
+    def name(self) -> str:
+        return symbol(self.isa, self.a_dtype, self.rows, self.vectors)
+
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        yield f"  %steps = lshr i64 %depth, {TERMS.bit_length() - 1}"
+        if not self.signed:
+            return "%entry", "%steps"
+        yield "  br label %sums"
+        yield "sums:"
+        yield "  %sums_k = phi i64 [ 0, %entry ], [ %sums_next, %sums ]"
+        for r in range(self.rows):
+            yield (
+                f"  %sums_acc{r} = phi {self.v} [ zeroinitializer, %entry ], [ %sums_new{r}, %sums ]"
+            )
+        yield "  %sums_left = sub i64 %depth, %sums_k"
+        yield f"  %sums_count = call i64 @llvm.umin.i64(i64 %sums_left, i64 {CHUNK})"
+        yield from fma.first_lanes("sums_mask", "%sums_count", CHUNK, "i8")
+        for g in range(0, self.rows, 4):
+            yield f"  %sums_moved{g} = getelementptr i8, ptr %a_start{g}, i64 %sums_k"
+            yield f'  %sums_a{g} = call ptr asm "", "=r,0"(ptr %sums_moved{g})'
+        flip = self.temp()
+        yield f"  {flip} = bitcast {self.v} {_FLIP} to {_BYTES}"
+        for r in range(self.rows):
+            address = yield from self.row_address(f"%sums_a{r - r % 4}", r)
+            value = self.temp()
+            yield _masked_bytes(value, address, "%sums_mask", CHUNK)
+            yield _dot(f"%sums_new{r}", flip, value, f"%sums_acc{r}")
+        yield f"  %sums_next = add nuw i64 %sums_k, {CHUNK}"
+        yield "  %sums_more = icmp ult i64 %sums_next, %depth"
+        yield "  br i1 %sums_more, label %sums, label %sums_done"
+        yield "sums_done:"
+        for r in range(self.rows):
+            yield f"  %sum{r} = call i32 @llvm.vector.reduce.add.v16i32({self.v} %sums_new{r})"
+        return "%sums_done", "%steps"
+
+    def started(self, before: str) -> Iterator[str]:
+        if not self.signed:
+            yield from super().started(before)
+            return
+        for r, p in self.cells:
+            yield (
+                f"  %held{r}_{p} = phi {self.v} [ zeroinitializer, {before} ], "
+                f"[ %old{r}_{p}, %resume ]"
+            )
+        for r in range(self.rows):
+            splat = self.temp()
+            yield from self.splat(splat, "i32", f"%sum{r}")
+            for p in range(self.vectors):
+                yield f"  %start{r}_{p} = sub {self.v} %held{r}_{p}, {splat}"
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """The last step, of less than four terms: those of A past the depth are zeros."""
+        yield f"  %odd = and i64 %depth, {TERMS - 1}"
+        yield "  %any_odd = icmp ne i64 %odd, 0"
+        yield "  br i1 %any_odd, label %part, label %finish"
+        yield "part:"
+        yield from fma.first_lanes("odd_mask", "%odd", 16, "i8")
+        yield f"  %part_k = mul i64 %steps, {TERMS}"
+        yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
+        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
+        b = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            yield from self.panel_address(address, "%part_b", p, 0)
+            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            b.append((yield from self.b_operand(value)))
+        for r in range(self.rows):
+            base = yield from self.row_address(f"%a_start{r - r % 4}", r)
+            address, value, words, splat = (self.temp() for _ in range(4))
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
+            yield _masked_bytes(value, address, "%odd_mask", 16)
+            yield f"  {words} = bitcast <16 x i8> {value} to <4 x i32>"
+            yield (
+                f"  {splat} = shufflevector <4 x i32> {words}, <4 x i32> poison, "
+                "<16 x i32> zeroinitializer"
+            )
+            a = yield from self.a_operand(splat)
+            for p in range(self.vectors):
+                yield from self.multiply_add(f"%part{r}_{p}", a, b[p], f"%{end}{r}_{p}")
+        yield "  br label %finish"
+        yield "finish:"
+        for r, p in self.cells:
+            yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
+        return "whole"
+
+    def a_operand(self, splat: str) -> Generator[str, None, str]:
+        new = self.temp()
+        yield f"  {new} = bitcast {self.v} {splat} to {_BYTES}"
+        return new
+
+    def b_operand(self, value: str) -> Generator[str, None, str]:
+        if self.signed:
+            flipped = self.temp()
+            yield f"  {flipped} = xor {self.v} {value}, {_FLIP}"
+            value = flipped
+        new = self.temp()
+        yield f"  {new} = bitcast {self.v} {value} to {_BYTES}"
+        return new
+
+    def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
+        yield _dot(new, b, a, c) if self.signed else _dot(new, a, b, c)
+
+    def splat(self, new: str, kind: str, value: str) -> Iterator[str]:
+        one = self.temp()
+        v = f"<{self.lanes} x {kind}>"
+        yield f"  {one} = insertelement {v} poison, {kind} {value}, i32 0"
+        yield f"  {new} = shufflevector {v} {one}, {v} poison, <{self.lanes} x i32> zeroinitializer"
+
+
+def _dot(new: str, unsigned: str, signed: str, c: str) -> str:
+    return (
+        f"  {new} = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> {c}, "
+        f"{_BYTES} {unsigned}, {_BYTES} {signed})"
+    )
+
+
+def _masked_bytes(new: str, address: str, mask: str, lanes: int) -> str:
+    return (
+        f"  {new} = call <{lanes} x i8> @llvm.masked.load.v{lanes}i8.p0(ptr {address}, i32 1, "
+        f"<{lanes} x i1> {mask}, <{lanes} x i8> zeroinitializer)"
+    )

@@ -1,0 +1,257 @@
+"""Microkernels that are not offcut's: a C function, declared by what it computes and how it is called.
+
+The function computes a tile ``C[0:m, 0:n] (+)= A[0:m, 0:k] B[0:k, 0:n]`` of any height and width up to
+what its declaration says. It is asked for its declared cost where microkernels compete, and then
+runs in all that a kernel of offcut's own runs in: cuts, tails, fused stages. Two conventions:
+
+tile
+    ``void f(const A *a, int64_t lda, const B *b, int64_t ldb, C *c, int64_t ldc, int64_t m, int64_t n,
+    int64_t k, int64_t accumulate)``. Row r of a matrix begins ``ld * r`` elements after its first
+    one, and lies next to each other; ld may be less than a row where all rows are one. C is
+    added to where accumulate is not 0, and written without being read where it is. k may be 0.
+blas_gemm
+    ``void f(char *transa, char *transb, int *m, int *n, int *k, T *alpha, T *a, int *lda, T *b, int *ldb,
+    T *beta, T *c, int *ldc)``: gemm as Fortran has it, columns first; offcut swaps the operands.
+
+What is promised of a result's bits elsewhere, that they depend on no other size, is here the
+function's to keep: a gemm may add in another order for another m.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from _ctypes import CFuncPtr
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from offcut.core.dtypes import DTYPES
+from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.sizes import MAX_SIZE, Dim
+from offcut.core.tensor import Compute, Tensor
+from offcut.errors import DescribeError, TargetError
+
+CONVENTIONS: Mapping[str, frozenset[str]] = {
+    "tile": frozenset(DTYPES),
+    "blas_gemm": frozenset({"float32", "float64"}),
+}
+"""The element types that each convention has."""
+
+ROWS, COLUMNS = 256, 4096  # of a tile, at most, whatever the sizes of a declaration allow
+_PANEL = 16  # columns: what cuts of columns are a multiple of
+_OP = "external_microkernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A function of the BLAS that scipy carries, at its address in this process."""
+
+    name: str
+    address: int = field(repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return blas, (self.name,)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """How a function that is not offcut's is called.
+
+    convention  a name of `CONVENTIONS`
+    types       element types of A, B and C
+    function    an address, or what has one and must live as long as kernels that call it
+    """
+
+    convention: str
+    types: tuple[str, str, str]
+    function: Any = field(repr=False, compare=False)
+    address: int = field(repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not isinstance(self.function, Routine):
+            raise DescribeError(
+                "pickle",
+                "cannot pickle an external microkernel",
+                because="its function is an address of this process",
+                help=('external.blas("sgemm") is found again by its name', "compile it there"),
+            )
+        return _foreign, (self.convention, self.types, self.function)
+
+
+def external_microkernel(
+    name: str,
+    computes: Tensor,
+    address: Any,
+    *,
+    cycles: float,
+    startup: float = 100.0,
+    convention: str = "tile",
+) -> Microkernel:
+    """A microkernel that calls a C function, for ``microkernels=`` of `compile` and `partition`.
+
+    computes    ``C[i, j] = sum over p of A[i, p] * B[p, j]``, casts allowed, of three symbolic sizes:
+                the maxima of the first two bound a tile, and no tile passes 256 × 4096
+    address     of the function: an int, a ctypes function, or `blas`
+    cycles      predicted cycles of one multiply–add in a large tile
+    startup     predicted cycles of a call
+    convention  "tile" or "blas_gemm", as this module says
+
+    A kernel takes the cheapest by ``cycles`` of all microkernels that compute a sum, of A with its
+    terms and B with its columns next to each other. The function may be called from any thread;
+    one that is written in Python is called with the interpreter's lock.
+
+    Raises DescribeError for what is no such declaration.
+    """
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise _refused(f"cannot name a microkernel {name!r}", "a name is an ASCII identifier")
+    if not isinstance(convention, str) or convention not in CONVENTIONS:
+        raise DescribeError(
+            _OP,
+            f"cannot call {name} by convention={convention!r}",
+            because="there is no such convention",
+            help=tuple(f'convention="{known}"' for known in CONVENTIONS),
+        )
+    for label, value, least in (("cycles", cycles, "above 0"), ("startup", startup, "at least 0")):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (
+            not number
+            or not math.isfinite(value)
+            or value < 0
+            or (value == 0 and label == "cycles")
+        ):
+            raise _refused(f"cannot take {label}={value!r}", f"it is a number {least}", name)
+    rows, columns, types = _shape(name, computes)
+    unknown = sorted(set(types) - CONVENTIONS[convention])
+    if unknown or (convention == "blas_gemm" and len(set(types)) > 1):
+        raise DescribeError(
+            _OP,
+            f"cannot call {name} by convention={convention!r}",
+            because=f"A, B and C are {', '.join(types)}, and gemm has one of "
+            f"{', '.join(sorted(CONVENTIONS[convention]))} for all",
+            help=('convention="tile"',),
+        )
+    axes = computes.definition.axes if computes.definition else ()
+    reduced = computes.definition.reduce_axes if computes.definition else ()
+    return Microkernel(
+        name=name,
+        computes=computes,
+        rows=axes[0].name,
+        columns=axes[1].name,
+        tiles=tuple(
+            TileShape(height, columns, cycles * height * columns, startup)
+            for height in range(1, rows + 1)
+        ),
+        predicates=frozenset(axis.name for axis in (*axes, *reduced)),
+        packed="",
+        panel=min(_PANEL, columns),
+        lowering=_foreign(convention, types, address),
+    )
+
+
+def blas(name: str) -> Routine:
+    """The routine of scipy's BLAS of that name, such as "sgemm" or "dgemm".
+
+    Raises TargetError where scipy is not installed, or its BLAS has no such routine.
+    """
+    try:
+        from scipy.linalg import cython_blas
+    except ImportError:
+        raise TargetError(
+            "blas",
+            f"cannot find {name}",
+            because="scipy, which carries a BLAS, is not installed",
+            help=("pip install scipy",),
+        ) from None
+    found = cython_blas.__pyx_capi__.get(name)
+    if found is None:
+        raise TargetError(
+            "blas",
+            f"cannot find {name}",
+            because="the BLAS of scipy has no routine of this name",
+            help=('blas("sgemm")', 'blas("dgemm")'),
+        )
+    api = ctypes.pythonapi
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", api)
+    )
+    return Routine(name, int(get(found, get_name(found))))
+
+
+def _foreign(convention: str, types: tuple[str, str, str], function: Any) -> Foreign:
+    """`function`, wherever its address is found."""
+    value: Any = function
+    if isinstance(function, Routine):
+        value = function.address
+    elif isinstance(function, CFuncPtr):
+        value = ctypes.cast(function, ctypes.c_void_p).value
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 64:
+        raise DescribeError(
+            _OP,
+            f"cannot call {function!r}",
+            because="it is no address of a function",
+            help=("an int that is not 0", "a ctypes function", 'external.blas("sgemm")'),
+        )
+    return Foreign(convention, types, function, value)
+
+
+def _shape(name: str, computes: Any) -> tuple[int, int, tuple[str, str, str]]:
+    """Rows and columns of the largest tile, and the element types, of a product of matrices."""
+    definition = computes.definition if isinstance(computes, Tensor) else None
+    operands = _operands(definition) if definition is not None else None
+    if definition is None or operands is None:
+        raise DescribeError(
+            _OP,
+            f"cannot declare {name} by {computes!r}",
+            because="an external microkernel computes a product of matrices",
+            help=("compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))",),
+        )
+    bounds = []
+    for axis in (*definition.axes, *definition.reduce_axes):
+        depth, extent = axis in definition.reduce_axes, axis.extent
+        if not isinstance(extent, Dim) or extent.min > 1 or extent.multiple_of > 1:
+            raise DescribeError(
+                _OP,
+                f"cannot declare {name}",
+                at=f"axis {axis.name}",
+                because=f"its extent is {extent}, and tiles of every size from 1 on are asked for",
+                help=(f'dim("{axis.name}")' if depth else f'dim("{axis.name}", min=1, max=256)',),
+            )
+        if depth and extent.max < MAX_SIZE:
+            raise _refused(
+                f"cannot declare {name}",
+                f"its extent ends at {extent.max}, and a sum of any length is asked for",
+                f"axis {axis.name}",
+            )
+        bounds.append(extent.max)
+    a, b = operands
+    return min(bounds[0], ROWS), min(bounds[1], COLUMNS), (a.dtype, b.dtype, computes.dtype)
+
+
+def _operands(definition: Compute) -> tuple[Load, Load] | None:
+    """A and B of a product of matrices; None where it is none."""
+    body = definition.body
+    if not isinstance(body, Reduce) or body.op != "sum":
+        return None
+    if len(definition.axes) != 2 or len(definition.reduce_axes) != 1:
+        return None
+    i, j, p = (Var(axis.name) for axis in (*definition.axes, *definition.reduce_axes))
+    product = body.value
+    if not isinstance(product, Binary) or product.op != "*":
+        return None
+    one, other = (_loaded(side) for side in (product.a, product.b))
+    for a, b in ((one, other), (other, one)):
+        if a is not None and b is not None and a.index == (i, p) and b.index == (p, j):
+            return None if a.buffer == b.buffer else (a, b)
+    return None
+
+
+def _loaded(value: Expr) -> Load | None:
+    inner = value.a if isinstance(value, Cast) else value
+    return inner if isinstance(inner, Load) else None
+
+
+def _refused(what: str, why: str, at: str = "") -> DescribeError:
+    return DescribeError(_OP, what, at=at, because=why)

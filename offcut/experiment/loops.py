@@ -1,0 +1,193 @@
+"""Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
+
+Every loop is a function ``void loop(ptr data, i64 count, ptr kept)``: `count` iterations, at least one, on
+memory that starts with a vector; what it accumulates ends in the `64 * CHAINS` bytes at `kept`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offcut.backends.cpu.isa import Host
+
+CHAINS = 12
+"""Independent accumulators: more than latency times instructions per cycle on any known core."""
+
+STREAM_VECTORS = 8
+"""Vectors that one iteration of a reading loop takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop and what one iteration of it does.
+
+    name     what tables call it
+    text     LLVM IR of the function `loop`
+    work     operations (a multiplication and an addition are two), or bytes read
+    """
+
+    name: str
+    text: str
+    work: int
+
+
+def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
+    """The loops that could be the fastest for a kind of elements on this host.
+
+    kind    ``float32``, ``bfloat16``, ``int8`` (uint8 alike), …; what has no arithmetic of its own
+            is computed in float32, or in pairs of int16
+    tiles   whether the tile instructions may be used
+    """
+    there = host.features
+    wide = "avx512bw" in there
+    found: list[Loop] = []
+    if kind in ("int8", "uint8"):
+        if tiles and "amx-int8" in there:
+            found.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
+        if "avx512vnni" in there:
+            found.append(_chained("vpdpbusd zmm", "i32", 16, _dot("512", 16), 128))
+        elif "avxvnni" in there:
+            found.append(_chained("vpdpbusd ymm", "i32", 8, _dot("256", 8), 64))
+        if not found and "avx2" in there:
+            found.append(_pairs(32 if wide else 16, "512" if wide else ""))
+    elif kind == "bfloat16" and tiles and "amx-bf16" in there:
+        found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
+    return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
+
+
+def reading_loop(host: Host, blocks: int) -> Loop:
+    """The loop that reads `blocks` blocks of vectors one after the other, over and over."""
+    lanes = host.isa.register_bytes // 4
+    vector, step = f"<{lanes} x i32>", host.isa.register_bytes
+    lines = []
+    for k in range(STREAM_VECTORS):
+        lines += [
+            f"%at{k} = getelementptr i8, ptr %here, i64 {k * step}",
+            f"%read{k} = load {vector}, ptr %at{k}, align {step}",
+            f"%new{k} = or {vector} %old{k}, %read{k}",
+        ]
+    phis = [
+        f"%old{k} = phi {vector} [ zeroinitializer, %entry ], [ %new{k}, %again ]"
+        for k in range(STREAM_VECTORS)
+    ]
+    phis.append("%at = phi i64 [ 0, %entry ], [ %next, %again ]")
+    lines[:0] = ["%here = getelementptr i8, ptr %data, i64 %at"]
+    lines += [
+        f"%further = add i64 %at, {STREAM_VECTORS * step}",
+        f"%round = icmp eq i64 %further, {blocks * STREAM_VECTORS * step}",
+        "%next = select i1 %round, i64 0, i64 %further",
+    ]
+    text = _counted(phis, lines, _kept(vector, STREAM_VECTORS))
+    return Loop("read", text, STREAM_VECTORS * step)
+
+
+def _multiply_add(dtype: str, host: Host) -> Loop:
+    lanes, isa = host.isa.lanes(dtype), host.isa
+    element = "float" if dtype == "float32" else "double"
+    vector = f"<{lanes} x {element}>"
+    if isa.fma:
+        suffix = f"v{lanes}f{32 if dtype == 'float32' else 64}"
+        declared = f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})"
+        step = f"%new{{k}} = call {vector} @llvm.fma.{suffix}({vector} %b, {vector} %b, {vector} %old{{k}})"
+    else:
+        declared = ""
+        step = f"%p{{k}} = fmul {vector} %old{{k}}, %b\n%new{{k}} = fadd {vector} %p{{k}}, %b"
+    name = f"{'fma' if isa.fma else 'mul, add'} {dtype} {isa.name}"
+    return _chained(name, element, lanes, (declared, step), 2 * lanes)
+
+
+def _dot(width: str, lanes: int) -> tuple[str, str]:
+    """Sums of four products of bytes: declaration and step."""
+    bits, parts = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
+    function = f"@llvm.x86.avx512.vpdpbusd.{width}"
+    step = f"%new{{k}} = call {bits} {function}({bits} %old{{k}}, {parts} %bytes, {parts} %bytes)"
+    return f"declare {bits} {function}({bits}, {parts}, {parts})", step
+
+
+def _pairs(lanes: int, width: str) -> Loop:
+    """Sums of two products of int16, where bytes have no instruction of their own."""
+    function = f"@llvm.x86.avx512.pmaddw.d.{width}" if width else "@llvm.x86.avx2.pmadd.wd"
+    words, sums = f"<{lanes} x i16>", f"<{lanes // 2} x i32>"
+    step = (
+        f"%words{{k}} = bitcast {sums} %old{{k}} to {words}\n"
+        f"%new{{k}} = call {sums} {function}({words} %words{{k}}, {words} %pairs)"
+    )
+    declared = f"declare {sums} {function}({words}, {words})"
+    return _chained(
+        f"vpmaddwd {'zmm' if width else 'ymm'}", "i32", lanes // 2, (declared, step), 2 * lanes
+    )
+
+
+def _chained(name: str, element: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
+    """A loop of `CHAINS` independent instructions, each on what it gave the time before."""
+    declared, step = instruction
+    vector = f"<{lanes} x {element}>"
+    zero = "zeroinitializer"
+    before = [f"%b = load {vector}, ptr %data, align 64"]
+    if element == "i32":
+        before += [
+            f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
+            f"%pairs = bitcast {vector} %b to <{2 * lanes} x i16>",
+        ]
+    phis = [
+        f"%old{k} = phi {vector} [ {zero}, %entry ], [ %new{k}, %again ]" for k in range(CHAINS)
+    ]
+    lines = [step.format(k=k) for k in range(CHAINS)]
+    text = _counted(phis, lines, _kept(vector, CHAINS), before)
+    return Loop(name, f"{declared}\n{text}", CHAINS * each)
+
+
+def _tile_loop(name: str, instruction: str, each: int) -> Loop:
+    """Products of four pairs of full tiles in registers, eight times around."""
+    call = "call void @llvm.x86."
+    pairs = [(0, 4, 6), (1, 5, 6), (2, 4, 7), (3, 5, 7)] * 8
+    config = "<{ i8 1, [15 x i8] zeroinitializer, [8 x i16] [" + ", ".join(["i16 64"] * 8)
+    config += '], [16 x i8] zeroinitializer, [8 x i8] c"' + "\\10" * 8
+    config += '", [8 x i8] zeroinitializer }>'
+    kind = "<{ i8, [15 x i8], [8 x i16], [16 x i8], [8 x i8], [8 x i8] }>"
+    declared = [
+        f"@config = private constant {kind} {config}, align 64",
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+        "declare void @llvm.x86.tilezero(i8 immarg)",
+        "declare void @llvm.x86.tilerelease()",
+        f"declare void @llvm.x86.{instruction}(i8 immarg, i8 immarg, i8 immarg)",
+    ]
+    before = [f"{call}ldtilecfg(ptr @config)", *(f"{call}tilezero(i8 {t})" for t in range(8))]
+    lines = [f"{call}{instruction}(i8 {c}, i8 {a}, i8 {b})" for c, a, b in pairs]
+    text = _counted([], lines, [f"{call}tilerelease()"], before)
+    return Loop(name, "\n".join((*declared, text)), len(pairs) * each)
+
+
+def _kept(vector: str, count: int) -> Iterator[str]:
+    """Store every accumulator, so that nothing is dead."""
+    for k in range(count):
+        yield f"%place{k} = getelementptr i8, ptr %kept, i64 {64 * k}"
+        yield f"store {vector} %new{k}, ptr %place{k}, align 16"
+
+
+def _counted(
+    phis: list[str],
+    body: list[str],
+    after: Iterator[str] | list[str],
+    before: list[str] | None = None,
+) -> str:
+    """The function `loop`: `body` `count` times, then `after`."""
+    lines = [
+        "define void @loop(ptr %data, i64 %count, ptr %kept) {",
+        "entry:",
+        *(before or ()),
+        "br label %again",
+        "again:",
+        "%left = phi i64 [ %count, %entry ], [ %less, %again ]",
+        *phis,
+        *body,
+        "%less = sub i64 %left, 1",
+        "%more = icmp ne i64 %less, 0",
+        "br i1 %more, label %again, label %end",
+        "end:",
+        *after,
+        "ret void",
+        "}",
+    ]
+    return "\n".join(lines)

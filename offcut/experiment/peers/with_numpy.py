@@ -1,0 +1,83 @@
+"""numpy on the tasks of the benches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from offcut.experiment.contraction import Array, Problem
+from offcut.experiment.operators import EPSILON, Attention, LayerNorm, Softmax
+from offcut.experiment.peers.matmul import as_matmul
+from offcut.experiment.peers.way import Way, keep
+
+
+@dataclass(frozen=True, slots=True)
+class Numpy:
+    """numpy with its BLAS: matmul into a given array, or einsum where that does not fit."""
+
+    only: str = ""
+
+    @property
+    def name(self) -> str:
+        """`numpy`, or the one way that was asked for."""
+        return self.only or "numpy"
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """`numpy.matmul` for a matrix product of floats, `numpy.einsum` for other contractions.
+
+        Attention, softmax and layer norm as numpy's users write them, in place where that is faster.
+        """
+        match task:
+            case Problem(kind="float32" | "float64"):
+                if self.only == "numpy.einsum":
+                    return self._einsum(task)
+                return keep(self.only, self._matmul(task) or self._einsum(task))
+            case Attention(kind="float32") | Softmax() | LayerNorm():
+                out = task.result()
+                run = partial(_written(task), out)
+                return keep(self.only, (Way("numpy.ufuncs", run, lambda _: out),))
+        return ()
+
+    def _matmul(self, problem: Problem) -> tuple[Way, ...]:
+        product = as_matmul(problem)
+        if product is None:
+            return ()
+        run = partial(np.matmul, product.a, product.b, out=product.c)
+        return (Way("numpy.matmul", run, lambda _: product.out),)
+
+    def _einsum(self, problem: Problem) -> tuple[Way, ...]:
+        out = problem.result()
+        operands = [problem.arrays[name] for name in problem.contraction.names]
+        run = partial(np.einsum, str(problem.contraction), *operands, out=out, optimize=True)
+        return (Way("numpy.einsum", run, lambda _: out),)
+
+
+def _written(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]:
+    """What computes `task` into a given array."""
+    match task:
+        case Attention(q, k, v):
+            scale, keys = 1 / np.sqrt(np.float32(q.shape[-1])), k.swapaxes(-1, -2)
+            return lambda out: np.matmul(_softmax(np.matmul(q, keys) * scale), v, out=out)
+        case Softmax(x):
+            return lambda out: _softmax(x, out)
+        case LayerNorm(x, gain, bias):
+
+            def normalize(out: Array) -> Array:
+                np.subtract(x, x.mean(-1, keepdims=True), out=out)
+                variance = np.einsum("ij,ij->i", out, out) / x.shape[-1]
+                np.multiply(out, (1 / np.sqrt(variance + np.float32(EPSILON)))[:, None], out=out)
+                np.multiply(out, gain, out=out)
+                return np.add(out, bias, out=out)
+
+            return normalize
+
+
+def _softmax(x: Array, given: Array | None = None) -> Array:
+    out: Array = np.subtract(x, x.max(-1, keepdims=True), out=given)
+    np.exp(out, out=out)
+    np.divide(out, out.sum(-1, keepdims=True), out=out)
+    return out

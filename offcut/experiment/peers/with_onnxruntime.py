@@ -1,0 +1,66 @@
+"""onnxruntime on the tasks of the benches: io-binding on the task's own memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from offcut.experiment.contraction import Array
+from offcut.experiment.peers.graphs import Graph, graphs
+from offcut.experiment.peers.way import Way, keep
+
+
+@dataclass(frozen=True, slots=True)
+class Onnxruntime:
+    """Sessions with weights as initializers, one for each model; nothing in bfloat16."""
+
+    onnxruntime: Any
+    threads: int = 1
+    only: str = ""
+    _sessions: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`onnxruntime`, or the one way that was asked for."""
+        return self.only or "onnxruntime"
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """A way for each model of `task` that this build accepts."""
+        if task.kind == "bfloat16":
+            return ()
+        found = []
+        for graph in graphs(task):
+            try:
+                run = self._bound(graph)
+                run()
+            except self.onnxruntime.capi.onnxruntime_pybind11_state.OrtException:
+                continue  # this build lacks an operator, or it refuses the element types
+            found.append(Way(f"onnxruntime.{graph.name}", run, partial(_read, graph)))
+        return keep(self.only, tuple(found))
+
+    def _bound(self, graph: Graph) -> Any:
+        session = self._session(graph)
+        binding = session.io_binding()
+        for name, array in graph.inputs.items():
+            place = ("cpu", 0, array.dtype, array.shape, array.ctypes.data)
+            binding.bind_input(name, *place)
+        out = graph.out
+        binding.bind_output("Y", "cpu", 0, out.dtype, out.shape, out.ctypes.data)
+        return partial(session.run_with_iobinding, binding)
+
+    def _session(self, graph: Graph) -> Any:
+        key = (graph.key, *map(id, graph.keeps))
+        if key not in self._sessions:
+            options = self.onnxruntime.SessionOptions()
+            options.intra_op_num_threads = self.threads
+            options.log_severity_level = 4
+            session = self.onnxruntime.InferenceSession(
+                graph.model(), options, providers=["CPUExecutionProvider"]
+            )
+            self._sessions[key] = session, graph.keeps
+        return self._sessions[key][0]
+
+
+def _read(graph: Graph, _: object) -> Array:
+    return graph.read()

@@ -1,0 +1,102 @@
+"""OpenVINO on the tasks of the benches: one request, tensors on the task's own memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.experiment.contraction import Array
+from offcut.experiment.peers.graphs import Graph, graphs
+from offcut.experiment.peers.way import Way, keep
+
+INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
+"""What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Openvino:
+    """Compiled models with symbolic shapes; bfloat16 tasks have bfloat16 at the borders."""
+
+    openvino: Any
+    threads: int = 1
+    only: str = ""
+    _compiled: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`openvino`, or the one way that was asked for."""
+        return self.only or "openvino"
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """A way for each model of `task` that has operators which OpenVINO knows."""
+        found = []
+        for graph in graphs(task):
+            if graph.contrib or graph.name in INTEGER_OPERATORS:
+                continue
+            for hint in self._hints(task.kind):
+                try:
+                    run = self._bound(graph, task.kind, hint)
+                    run()
+                except RuntimeError:
+                    continue  # this version lacks an operator
+                name = f"openvino.{graph.name}{'' if hint == 'f32' else f'.{hint}'}"
+                found.append(Way(name, run, partial(_read, graph)))
+        return keep(self.only, tuple(found))
+
+    def _hints(self, kind: str) -> tuple[str, ...]:
+        """The precisions to compute in; a processor without bfloat16 would only emulate it."""
+        if kind != "bfloat16" or not computes_bfloat16(self.openvino):
+            return ("f32",)
+        return ("bf16", "f32")
+
+    def _bound(self, graph: Graph, kind: str, hint: str) -> Any:
+        request = self._model(graph, kind, hint).create_infer_request()
+        for name, array in graph.inputs.items():
+            request.set_tensor(name, self._tensor(array))
+        request.set_output_tensor(self._tensor(graph.out))
+        return partial(_call, request)
+
+    def _model(self, graph: Graph, kind: str, hint: str) -> Any:
+        key = (graph.key, kind, hint, *map(id, graph.keeps))
+        if key not in self._compiled:
+            core = self.openvino.Core()
+            model = core.read_model(graph.model())
+            if kind == "bfloat16":
+                borders = self.openvino.preprocess.PrePostProcessor(model)
+                for index in range(len(model.inputs)):
+                    borders.input(index).tensor().set_element_type(self.openvino.Type.bf16)
+                borders.output(0).tensor().set_element_type(self.openvino.Type.bf16)
+                model = borders.build()
+            options = {
+                "PERFORMANCE_HINT": "LATENCY",
+                "NUM_STREAMS": "1",
+                "INFERENCE_NUM_THREADS": self.threads,
+                "INFERENCE_PRECISION_HINT": hint,
+            }
+            self._compiled[key] = core.compile_model(model, "CPU", options), graph.keeps
+        return self._compiled[key][0]
+
+    def _tensor(self, array: Array) -> Any:
+        """A tensor on the memory of `array`."""
+        if array.dtype == numpy_dtype("bfloat16"):
+            shape = self.openvino.Shape(array.shape)
+            return self.openvino.Tensor(array.view(np.int16), shape, self.openvino.Type.bf16)
+        return self.openvino.Tensor(array, shared_memory=True)
+
+
+def computes_bfloat16(openvino: Any) -> bool:
+    """Whether this processor has bfloat16 arithmetic, as OpenVINO sees it."""
+    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def _call(request: Any) -> None:
+    request.start_async()
+    request.wait()
+
+
+def _read(graph: Graph, _: object) -> Array:
+    return graph.read()

@@ -1,0 +1,280 @@
+"""torch on the tasks of the benches: eager, with weights packed beforehand, and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.experiment.contraction import Array, Problem
+from offcut.experiment.operators import (
+    EPSILON,
+    Attention,
+    Convolution,
+    Dequantized,
+    LayerNorm,
+    Softmax,
+)
+from offcut.experiment.peers.matmul import Matmul, as_matmul
+from offcut.experiment.peers.way import Way, keep
+from offcut.experiment.timing import Run
+
+Offer = tuple[str, Callable[[], Run]]
+"""A way's name, and what makes its call: packs what is constant."""
+
+COMPILED_GRAPHS = 64
+"""How often torch.compile may compile one function, before it gives up and runs it eagerly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """torch on the CPU: mm or bmm, linear, and a weight packed by oneDNN or by MKL.
+
+    MKL packs for a hint of the number of rows, and is given the right one at every size.
+    """
+
+    torch: Any
+    only: str = ""
+
+    @property
+    def name(self) -> str:
+        """`torch`, or the one way that was asked for."""
+        return self.only or "torch"
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """Every way that this build of torch has for `task`."""
+        match task:
+            case Problem():
+                return keep(self.only, self._contraction(task))
+            case Attention():
+                return self._tried(self._attention(task))
+            case Convolution():
+                return self._tried(self._convolution(task))
+            case Softmax(x):
+                given, out = torch_of(self.torch, x), task.result()
+                into = torch_of(self.torch, out)
+                run = partial(self.torch.softmax, given, -1, out=into)
+                return keep(self.only, (Way("torch.softmax", run, lambda _: out),))
+            case LayerNorm(x, gain, bias):
+                given = [torch_of(self.torch, array) for array in (gain, bias)]
+                call = self.torch.nn.functional.layer_norm
+                run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *given, EPSILON)
+                return keep(self.only, (Way("torch.layer_norm", run, array_of),))
+            case Dequantized():
+                return self._tried(self._dequantized(task))
+        return ()
+
+    def _contraction(self, problem: Problem) -> tuple[Way, ...]:
+        product = as_matmul(problem)
+        if product is not None:
+            return (*self._product(product), *self._constant(product))
+        if problem.kind not in ("float32", "float64"):
+            return ()
+        names = problem.contraction.names
+        operands = [torch_of(self.torch, problem.arrays[name]) for name in names]
+        run = partial(self.torch.einsum, str(problem.contraction), *operands)
+        return (Way("torch.einsum", run, array_of),)
+
+    def _product(self, product: Matmul) -> tuple[Way, ...]:
+        torch = self.torch
+        if product.kind == "uint8" or (product.kind == "int8" and product.batched):
+            return ()
+        a, b, c = (torch_of(torch, array) for array in (product.a, product.b, product.c))
+        if product.kind == "int8":
+            turned = b.t().contiguous().t()
+            offers: list[Offer] = [
+                ("_int_mm", lambda: partial(torch._int_mm, a, b, out=c)),
+                ("_int_mm.turned", lambda: partial(torch._int_mm, a, turned, out=c)),
+            ]
+            return self._tried(iter(offers), lambda _: product.out)
+        name, call = ("bmm", torch.bmm) if product.batched else ("mm", torch.mm)
+        return (Way(f"torch.{name}", partial(call, a, b, out=c), lambda _: product.out),)
+
+    def _constant(self, product: Matmul) -> tuple[Way, ...]:
+        """The ways that hold the second operand as a weight of shape (n, k)."""
+        if product.batched or not product.constant_b or product.kind in ("int8", "uint8"):
+            return ()
+        torch, ops = self.torch, self.torch.ops
+        x, rows = torch_of(torch, product.a), product.a.shape[0]
+        weight = torch_of(torch, np.ascontiguousarray(product.b.T))
+
+        def onednn() -> Run:
+            packed = ops.mkldnn._reorder_linear_weight(weight, None)
+            return partial(ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
+
+        def mkl() -> Run:
+            packed = ops.mkl._mkl_reorder_linear_weight(weight, rows)
+            return partial(ops.mkl._mkl_linear, x, packed, weight, None, rows)
+
+        def read(value: Any) -> Array:
+            product.c[...] = array_of(value)
+            return product.out
+
+        offers: list[Offer] = [
+            ("linear", lambda: partial(torch.nn.functional.linear, x, weight)),
+            ("onednn", onednn),
+            *([("mkl", mkl)] if product.kind == "float32" else []),
+        ]
+        return self._tried(iter(offers), read)
+
+    def _attention(self, task: Attention) -> Iterator[Offer]:
+        q, k, v = (torch_of(self.torch, array) for array in (task.q, task.k, task.v))
+        call = self.torch.nn.functional.scaled_dot_product_attention
+        yield "sdpa", lambda: partial(call, q, k, v)
+
+    def _convolution(self, task: Convolution) -> Iterator[Offer]:
+        """Images in both orders of axes, and weights that oneDNN packed for either."""
+        torch, packs = self.torch, self.torch.ops.mkldnn
+        pad, step = [task.padding] * 2, [task.stride] * 2
+        for order, suffix in (
+            (torch.contiguous_format, ""),
+            (torch.channels_last, ".channels_last"),
+        ):
+            x, w = (
+                torch_of(torch, array).contiguous(memory_format=order)
+                for array in (task.image, task.weights)
+            )
+
+            def packed(x: Any = x, w: Any = w) -> Run:
+                weight = packs._reorder_convolution_weight(w, pad, step, [1, 1], 1, list(x.shape))
+                fixed: tuple[Any, ...] = (None, pad, step, [1, 1], 1, "none", [], "")
+                return partial(packs._convolution_pointwise, x, weight, *fixed)
+
+            yield (
+                f"conv2d{suffix}",
+                partial(partial, torch.nn.functional.conv2d, x, w, None, step, pad),
+            )
+            yield f"onednn{suffix}", packed
+
+    def _dequantized(self, task: Dequantized) -> Iterator[Offer]:
+        torch, ops = self.torch, self.torch.ops.onednn
+        x = torch_of(torch, task.x)
+
+        def packed() -> Run:
+            weight = ops.qlinear_prepack(torch_of(torch, np.ascontiguousarray(task.w.T)), None)
+            scales = torch_of(torch, task.scales)
+            zeros = torch.zeros(len(task.scales), dtype=torch.int64)
+            fixed: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
+            given = (task.scale, task.zero, weight, scales, zeros, *fixed)
+            return partial(ops.qlinear_pointwise, x, *given)
+
+        yield "onednn.qlinear", packed
+
+    def _tried(
+        self, offers: Iterator[Offer], read: Callable[[Any], Array] | None = None
+    ) -> tuple[Way, ...]:
+        """The offers that this build of torch keeps on these operands."""
+        ways = []
+        for name, prepare in offers:
+            try:
+                run = prepare()
+                run()
+            except (RuntimeError, AttributeError, NotImplementedError, TypeError):
+                continue  # this build of torch lacks the library, or it refuses the shape
+            ways.append(Way(f"torch.{name}", run, read or array_of))
+        return keep(self.only, tuple(ways))
+
+
+@dataclass(slots=True)
+class TorchCompiled:
+    """torch.compile with symbolic shapes and frozen weights, one module for each constant.
+
+    What it compiles anew for a size (1 has code of its own) it does before the cell is timed.
+    """
+
+    torch: Any
+    name: str = "torch.compile"
+    _modules: dict[object, tuple[Any, object]] = field(default_factory=dict)
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """The eager call of the task, compiled."""
+        torch, functional = self.torch, self.torch.nn.functional
+        read: Callable[[Any], Array] = array_of
+        arrays: tuple[Array, ...]
+        key: object
+        keeps: object
+        match task:
+            case Problem(kind="float32" | "bfloat16"):
+                product = as_matmul(task)
+                if product is None:
+                    return ()
+                weight = task.arrays[task.constant[0]] if task.constant else None
+                arrays, key = (product.a, product.b), (task.kind, str(task.contraction), id(weight))
+                make = torch.matmul
+                if weight is not None:
+                    arrays = (product.a,)
+                    turned = torch_of(torch, np.ascontiguousarray(product.b.T))
+                    make = _frozen(torch, lambda x, w: functional.linear(x, w), turned)
+
+                def read(value: Any) -> Array:
+                    product.c[...] = array_of(value)
+                    return product.out
+
+                keeps = weight
+            case Attention(q, k, v):
+                arrays, key, keeps = (q, k, v), ("attention", task.kind), None
+                make = functional.scaled_dot_product_attention
+            case Convolution(image, weights, stride, padding):
+                arrays, keeps = (image,), weights
+                key = ("convolution", id(weights), stride, padding)
+                make = _frozen(
+                    torch,
+                    lambda x, w: functional.conv2d(x, w, None, stride, padding),
+                    torch_of(torch, weights),
+                )
+            case Softmax(x):
+                arrays, key, keeps = (x,), "softmax", None
+                make = partial(torch.softmax, dim=-1)
+            case LayerNorm(x, gain, bias):
+                arrays, key, keeps = (x,), ("layer norm", id(gain)), (gain, bias)
+                given = [torch_of(torch, array) for array in (gain, bias)]
+                make = lambda x: functional.layer_norm(x, (x.shape[-1],), *given, EPSILON)  # noqa: E731
+            case _:
+                return ()
+        if key not in self._modules:
+            torch._inductor.config.freezing = True
+            torch._dynamo.config.cache_size_limit = COMPILED_GRAPHS
+            self._modules[key] = torch.compile(make, dynamic=True), keeps
+        module = self._modules[key][0]
+        run = partial(module, *(torch_of(torch, array) for array in arrays))
+        try:
+            run()
+        except RuntimeError:
+            return ()  # its compiler fails on some operators of symbolic shape
+        return (Way("torch.compile", run, read),)
+
+
+def _frozen(torch: Any, call: Callable[[Any, Any], Any], weight: Any) -> Any:
+    """A module that applies `call` to its input and a constant."""
+
+    class Frozen(torch.nn.Module):  # type: ignore[misc]  # torch is loaded when it is wanted
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(weight, requires_grad=False)
+
+        def forward(self, x: Any) -> Any:
+            return call(x, self.weight)
+
+    return Frozen().eval()
+
+
+def torch_of(torch: Any, array: Array) -> Any:
+    """A tensor on the memory of `array`."""
+    if array.dtype == numpy_dtype("bfloat16"):
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_of(value: Any) -> Array:
+    """An array on the memory of a tensor."""
+    if str(value.dtype) == "torch.bfloat16":
+        import torch
+
+        bits: Array = value.view(torch.int16).numpy()
+        return bits.view(numpy_dtype("bfloat16"))
+    array: Array = value.numpy()
+    return array

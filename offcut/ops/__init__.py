@@ -1,0 +1,57 @@
+"""Operators as functions of tensors that give tensors, of any symbolic sizes.
+
+Each is a plain expression, written with the words that any user has (`compute`, `sum`, `max`, `where`,
+`cast`): the compiler knows no operator by name. Placeholders and computed tensors are taken alike,
+so that operators chain into one program.
+
+``name=`` names the result. By default the name is made of the operator, its operands and its options,
+so that two calls in one program have two names unless they are the same call of the same operands;
+make such a tensor once, or name one of the two. Tensors inside an operator are called ``{name}_…``.
+"""
+
+from offcut.ops.activation import gelu, gelu_tanh, relu, sigmoid, silu, tanh
+from offcut.ops.arrangement import concat, merge_axes, split_axis, transpose
+from offcut.ops.attention import attention
+from offcut.ops.convolution import conv1d, conv2d
+from offcut.ops.dense import dense, dense_quantized
+from offcut.ops.lookup import embedding
+from offcut.ops.matmul import matmul
+from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
+from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
+from offcut.ops.quantization import dequantize, quantize
+from offcut.ops.reduction import max, mean, min, sum
+from offcut.ops.softmax import log_softmax, softmax
+
+__all__ = [
+    "attention",
+    "avg_pool2d",
+    "batchnorm",
+    "concat",
+    "conv1d",
+    "conv2d",
+    "dense",
+    "dense_quantized",
+    "dequantize",
+    "embedding",
+    "gelu",
+    "gelu_tanh",
+    "global_avg_pool",
+    "layernorm",
+    "log_softmax",
+    "matmul",
+    "max",
+    "max_pool2d",
+    "mean",
+    "merge_axes",
+    "min",
+    "quantize",
+    "relu",
+    "rmsnorm",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "split_axis",
+    "sum",
+    "tanh",
+    "transpose",
+]

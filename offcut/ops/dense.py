@@ -1,0 +1,208 @@
+"""A dense layer: the rows of an array times a matrix, and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
+from offcut.core.tensor import sum as sum_over
+from offcut.errors import DescribeError
+from offcut.ops.epilogue import epilogue
+from offcut.ops.operands import (
+    axis_letters,
+    check_dtype,
+    check_extent,
+    check_result,
+    check_shape,
+    check_tensor,
+    element,
+    named,
+    wider,
+)
+
+SMALL_INTEGERS = ("int8", "uint8")
+
+
+def dense(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+    dtype: str | None = None,
+    *,
+    transpose_w: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """``activation(x @ w + bias) + residual``.
+
+    x            (…, k); any leading axes, symbolic or not
+    w            (k, n), or (n, k) with `transpose_w`; of the type of `x`, or int8 where `x` is uint8
+    bias         (n,)
+    activation   None, relu, gelu, gelu_tanh, silu, tanh or sigmoid; relu alone for integers
+    residual     (…, n), added after the activation
+    dtype        of the result; None: that of `x`, int32 for int8 and uint8
+
+    Sums and what follows are in float32 for bfloat16 and float16, in int32 for int8 and uint8 (exact
+    for ``k <= 65536``), else in the type of `x`; the result is converted once, at the end. Bias and
+    residual are of a type that is calculated so.
+
+    Raises DescribeError where ranks, extents or element types do not fit, or there is no such
+    activation.
+    """
+    _check_product("dense", x, w, transpose_w)
+    total = wider(x.dtype)
+    extent = w.shape[0 if transpose_w else 1]
+    shape = (*x.shape[:-1], extent)
+    result = check_result("dense", dtype, total if total == "int32" else x.dtype)
+    end = epilogue("dense", shape, total, result, bias, -1, activation, residual)
+    options = [word for word in (activation,) if word is not None]
+    name = named("dense", name, [x, w, *end.operands], *options)
+    return end.after(_product(x, w, transpose_w, end.name_of_total(name)), name)
+
+
+def dense_quantized(
+    x: Tensor,
+    w: Tensor,
+    x_scale: float | Tensor,
+    w_scale: float | Tensor,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
+    dtype: str = "float32",
+    *,
+    x_zero: int | Tensor = 0,
+    w_zero: int | Tensor = 0,
+    transpose_w: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """``activation(x_scale * w_scale * ((x - x_zero) @ (w - w_zero)) + bias) + residual``.
+
+    x         (…, k) of int8 or uint8
+    w         (k, n), or (n, k) with `transpose_w`, of int8
+    x_scale   a float, or float32 of shape ()
+    w_scale   a float, or float32 of shape () or (n,)
+    bias      (n,), in units of the result
+    x_zero    an int, or int32 of shape ()
+    w_zero    an int, or int32 of shape () or (n,)
+    dtype     of the result, of floats
+
+    The sum of products is ``x @ w`` in int32; zero points that are not the number 0 correct it by the
+    sums of the columns of `w` and of the rows of `x`, so that the products are those of the stored
+    integers. What follows is in float32.
+
+    Raises DescribeError where ranks, extents or element types do not fit, or there is no such
+    activation.
+    """
+    op = "dense_quantized"
+    check_tensor(op, "x", x, least=1)
+    check_tensor(op, "w", w, 2)
+    check_dtype(op, "x", x, SMALL_INTEGERS)
+    check_dtype(op, "w", w, ("int8",))
+    _check_product(op, x, w, transpose_w)
+    extent = w.shape[0 if transpose_w else 1]
+    shape = (*x.shape[:-1], extent)
+    for label, value in (("x_scale", x_scale), ("w_scale", w_scale)):
+        _check_parameter(op, label, value, "float32", label == "w_scale", extent)
+    for label, value in (("x_zero", x_zero), ("w_zero", w_zero)):
+        _check_parameter(op, label, value, "int32", label == "w_zero", extent)
+    check_result(op, dtype, "float32")
+    end = epilogue(op, shape, "float32", dtype, bias, -1, activation, residual)
+    given = [t for t in (x_scale, w_scale, x_zero, w_zero) if isinstance(t, Tensor)]
+    name = named(op, name, [x, w, *given, *end.operands])
+    product = _product(x, w, transpose_w, f"{name}_product")
+    letters = axis_letters(len(shape))
+    corrected = _zero_points(x, w, x_zero, w_zero, transpose_w, product, name)
+
+    def scaled(*at: Value) -> Value:
+        scale = _parameter(x_scale, "float32", at[-1]) * _parameter(w_scale, "float32", at[-1])
+        return cast(corrected(*at), "float32") * scale
+
+    return end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
+
+
+def _product(x: Tensor, w: Tensor, transpose_w: bool, name: str) -> Tensor:
+    """``x @ w`` in the type in which sums of `x` are accumulated."""
+    shape = (*x.shape[:-1], w.shape[0 if transpose_w else 1])
+    k = reduce_axis(x.shape[-1], "k")
+
+    def term(*at: Value) -> Value:
+        *rows, j = at
+        weight = element(w, (j, k) if transpose_w else (k, j))
+        return sum_over(element(x, (*rows, k)) * weight, axis=k)
+
+    return compute(shape, term, name, axis_letters(len(shape)))
+
+
+def _zero_points(
+    x: Tensor,
+    w: Tensor,
+    x_zero: int | Tensor,
+    w_zero: int | Tensor,
+    transpose_w: bool,
+    product: Tensor,
+    name: str,
+) -> Any:
+    """The elements of ``(x - x_zero) @ (w - w_zero)``, from those of ``x @ w``."""
+    k = reduce_axis(x.shape[-1], "k")
+    has_x, has_w = (not isinstance(zero, int) or zero != 0 for zero in (x_zero, w_zero))
+    extent = w.shape[0 if transpose_w else 1]
+    columns = rows = None
+    if has_x:
+        columns = compute(
+            (extent,),
+            lambda j: sum_over(element(w, (j, k) if transpose_w else (k, j)), axis=k),
+            f"{name}_columns",
+        )
+    if has_w:
+        rows = compute(
+            x.shape[:-1],
+            lambda *at: sum_over(element(x, (*at, k)), axis=k),
+            f"{name}_rows",
+            axis_letters(len(x.shape))[:-1],
+        )
+
+    def corrected(*at: Value) -> Value:
+        value, j = product[at], at[-1]
+        offset_x, offset_w = (_parameter(zero, "int32", j) for zero in (x_zero, w_zero))
+        if columns is not None:
+            value = value - offset_x * columns[j]
+        if rows is not None:
+            value = value - offset_w * rows[at[:-1]]
+        if has_x and has_w:
+            value = value + offset_x * offset_w * cast(x.shape[-1], "int32")
+        return value
+
+    return corrected
+
+
+def _parameter(value: float | Tensor, dtype: str, j: Value) -> Value:
+    """A scale or a zero point in column `j`."""
+    if not isinstance(value, Tensor):
+        return cast(value, dtype)
+    return value[(j,) if value.shape else ()]
+
+
+def _check_parameter(
+    op: str, label: str, value: Any, dtype: str, by_column: bool, extent: Any
+) -> None:
+    kinds = (int,) if dtype == "int32" else (int, float)
+    if isinstance(value, kinds) and not isinstance(value, bool):
+        return
+    if not isinstance(value, Tensor):
+        raise DescribeError(
+            op,
+            f"cannot take {label}={value!r}",
+            because=f"{label} is a number or a tensor of {dtype}",
+        )
+    check_dtype(op, label, value, (dtype,))
+    check_tensor(op, label, value, *((0, 1) if by_column else (0,)))
+    if value.shape:
+        check_shape(op, label, value, (extent,))
+
+
+def _check_product(op: str, x: Any, w: Any, transpose_w: bool) -> None:
+    check_tensor(op, "x", x, least=1)
+    check_tensor(op, "w", w, 2)
+    check_dtype(op, "w", w, (x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
+    check_extent(op, (x, len(x.shape) - 1), (w, 1 if transpose_w else 0))

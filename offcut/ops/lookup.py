@@ -1,0 +1,28 @@
+"""Rows of a table, by number."""
+
+from __future__ import annotations
+
+from offcut.core.tensor import Tensor, Value, compute
+from offcut.ops.extension import as_index
+from offcut.ops.operands import axis_letters, check_dtype, check_tensor, named
+
+
+def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
+    """``result[…, j] = table[ids[…], j]``, of the type of `table`.
+
+    table   (v, d) of any element type
+    ids     (…) of int32; a number below 0 or not below v is refused when the kernel is called
+
+    Raises DescribeError where ranks or element types do not fit.
+    """
+    check_tensor("embedding", "table", table, 2)
+    check_tensor("embedding", "ids", ids)
+    check_dtype("embedding", "ids", ids, ("int32",))
+
+    def row(*at: Value) -> Value:
+        return table[as_index(ids[at[:-1]]), at[-1]]
+
+    letters = axis_letters(len(ids.shape) + 1)
+    return compute(
+        (*ids.shape, table.shape[1]), row, named("embedding", name, [table, ids]), letters
+    )

@@ -1,0 +1,181 @@
+"""Normalisation: layer, root mean square, and batch statistics at inference."""
+
+from __future__ import annotations
+
+from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis, sqrt
+from offcut.core.tensor import sum as sum_over
+from offcut.errors import DescribeError
+from offcut.ops.operands import (
+    axis_letters,
+    axis_number,
+    check_dtype,
+    check_floats,
+    check_shape,
+    check_tensor,
+    element,
+    named,
+    narrower,
+    wider,
+)
+from offcut.ops.reduction import count_of
+
+
+def layernorm(
+    x: Tensor,
+    gain: Tensor | None = None,
+    bias: Tensor | None = None,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` along the last axis.
+
+    x            (…, n) of floats
+    gain, bias   (n,)
+    epsilon      at least 0
+
+    The variance is the mean of ``(x - mean)**2``: two passes, so that a large mean costs no digits.
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    _check("layernorm", x, gain, bias, epsilon)
+    total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
+    given = [t for t in (gain, bias) if t is not None]
+    name = named("layernorm", name, [x, *given])
+    k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
+    others = letters[:-1]
+    sums = compute(rows, lambda *at: sum_over(element(x, (*at, k)), axis=k), f"{name}_sum", others)
+    means = compute(rows, lambda *at: sums[at] / count, f"{name}_mean", others)
+
+    def square(*at: Value) -> Value:
+        apart = element(x, (*at, k)) - means[at]
+        return sum_over(apart * apart, axis=k)
+
+    squares = compute(rows, square, f"{name}_squares", others)
+    scales = compute(
+        rows, lambda *at: 1.0 / sqrt(squares[at] / count + epsilon), f"{name}_scale", others
+    )
+
+    def result(*at: Value) -> Value:
+        row = at[:-1]
+        value = (element(x, at) - means[row]) * scales[row]
+        return cast(_affine(value, gain, bias, at[-1]), x.dtype)
+
+    return compute(x.shape, result, name, letters)
+
+
+def rmsnorm(
+    x: Tensor,
+    gain: Tensor | None = None,
+    epsilon: float = 1e-6,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``x / sqrt(mean of x**2 + epsilon) * gain`` along the last axis.
+
+    x         (…, n) of floats
+    gain      (n,)
+    epsilon   at least 0
+
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    _check("rmsnorm", x, gain, None, epsilon)
+    total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
+    name = named("rmsnorm", name, [x] if gain is None else [x, gain])
+    k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
+
+    def square(*at: Value) -> Value:
+        value = element(x, (*at, k))
+        return sum_over(value * value, axis=k)
+
+    squares = compute(rows, square, f"{name}_squares", letters[:-1])
+    scales = compute(
+        rows, lambda *at: 1.0 / sqrt(squares[at] / count + epsilon), f"{name}_scale", letters[:-1]
+    )
+
+    def result(*at: Value) -> Value:
+        return cast(_affine(element(x, at) * scales[at[:-1]], gain, None, at[-1]), x.dtype)
+
+    return compute(x.shape, result, name, letters)
+
+
+def batchnorm(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    gain: Tensor | None = None,
+    bias: Tensor | None = None,
+    epsilon: float = 1e-5,
+    axis: int = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias``, with given statistics by channel.
+
+    x                            floats of any shape with `axis`
+    mean, variance, gain, bias   (c,), the extent of `axis`
+    epsilon                      at least 0
+    axis                         of the channels: 1 of NCHW, -1 of NHWC
+
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    op = "batchnorm"
+    check_tensor(op, "x", x, least=1)
+    check_floats(op, "x", x)
+    position = axis_number(op, x, axis)
+    channels, total = x.shape[position], wider(x.dtype)
+    statistics = [("mean", mean), ("variance", variance)]
+    given = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
+    for label, tensor in given:
+        _check_parameter(op, label, tensor, channels, total)
+    _check_epsilon(op, epsilon)
+    name = named(op, name, [x, *(tensor for _, tensor in given)])
+
+    def scale(c: Value) -> Value:
+        factor = 1.0 / sqrt(element(variance, (c,), total) + epsilon)
+        return factor if gain is None else factor * element(gain, (c,), total)
+
+    scales = compute((channels,), scale, f"{name}_scale")
+
+    def result(*at: Value) -> Value:
+        c = at[position]
+        value = (element(x, at) - element(mean, (c,), total)) * scales[c]
+        return cast(value if bias is None else value + element(bias, (c,), total), x.dtype)
+
+    return compute(x.shape, result, name, axis_letters(len(x.shape)))
+
+
+def _affine(value: Value, gain: Tensor | None, bias: Tensor | None, j: Value) -> Value:
+    if gain is not None:
+        value = value * element(gain, (j,), value.dtype)
+    return value if bias is None else value + element(bias, (j,), value.dtype)
+
+
+def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: float) -> None:
+    check_tensor(op, "x", x, least=1)
+    check_floats(op, "x", x)
+    for label, tensor in (("gain", gain), ("bias", bias)):
+        if tensor is not None:
+            _check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
+    _check_epsilon(op, epsilon)
+
+
+def _check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
+    check_tensor(op, label, tensor, 1)
+    check_shape(op, label, tensor, (extent,))
+    check_dtype(op, label, tensor, narrower(total))
+
+
+def _check_epsilon(op: str, epsilon: float) -> None:
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon >= 0:
+        raise DescribeError(
+            op,
+            f"cannot take epsilon={epsilon!r}",
+            because="it is added to a variance: a number of at least 0",
+            help=("epsilon=1e-5",),
+        )

@@ -1,0 +1,357 @@
+"""Reductions over rows as lanes: the values, the order, the marks, and when there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from compiled import Array, build, floats, same_bits
+from scipy import special
+
+import offcut as oc
+from offcut.backends.cpu.isa import host
+from offcut.backends.cpu.reductions import ACCUMULATORS
+from offcut.core.program import Execution, For, Program, walk
+from offcut.core.tensor import Tensor
+from offcut.pipeline import Kernel
+
+LANES = host().isa.lanes("float32")
+BLOCK = ACCUMULATORS * LANES
+# Every way a row can sit against a vector and against all accumulators.
+EXTENTS = [0, 1, LANES - 1, LANES, LANES + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + LANES + 5]
+ROWS = 5
+
+m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
+
+
+def rows(
+    reducer: Any, term: Any = lambda a: a, dtype: str = "float32", extent: Any = n
+) -> tuple[Tensor, Tensor]:
+    """``Z[i] = reducer over j of term(A[i, j])``, and A."""
+    A, j = oc.placeholder((m, extent), dtype, name="A"), oc.reduce_axis(extent, name="j")
+    return oc.compute((m,), lambda i: reducer(term(A[i, j]), axis=j), name="Z"), A
+
+
+def marked(kernel: Kernel | Program) -> list[str]:
+    """The loops of what runs that are marked ``@vectorize``."""
+    program = kernel.loops if isinstance(kernel, Kernel) else kernel
+    return sorted(
+        {
+            stmt.iter
+            for stmt in walk(program.body)
+            if isinstance(stmt, For) and stmt.execution is Execution.VECTOR
+        }
+    )
+
+
+def by_rule(terms: Array, lanes: int) -> Any:
+    """The sum of float terms in the order that the back end fixes."""
+    sums = np.full((ACCUMULATORS, lanes), -0.0, terms.dtype)
+    for k, term in enumerate(terms):
+        sums[k // lanes % ACCUMULATORS, k % lanes] += term
+    while len(sums) > 1:
+        sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+    total = sums[0]
+    while len(total) > 1:
+        total = total[: len(total) // 2] + total[len(total) // 2 :]
+    return terms.dtype.type(0) + total[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sum_has_the_order_that_its_extent_fixes(dtype: str) -> None:
+    output, A = rows(oc.sum, dtype=dtype)
+    kernel = build(output, inputs=[A])
+    lanes = host().isa.lanes(dtype)
+
+    assert marked(kernel) == ["j"]
+    for extent in EXTENTS:
+        x = floats("sum", ROWS, extent, dtype=dtype)
+        expected = np.array([by_rule(row, lanes) for row in x], dtype).reshape(ROWS)
+        assert same_bits(kernel(x), expected), extent
+
+
+@pytest.mark.parametrize("strategy", ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"])
+def test_the_order_is_that_of_every_strategy(strategy: str) -> None:
+    output, A = rows(oc.sum, lambda a: oc.exp(a) * a)
+    kernel, other = build(output, inputs=[A]), build(output, inputs=[A], strategy=strategy)
+
+    for count in (0, 1, 63, 64, 65):
+        x = floats(strategy, count, BLOCK + 7)
+        assert same_bits(other(x), kernel(x))
+
+
+CASES: dict[str, tuple[Any, Any, str, Any]] = {
+    "exp": (oc.sum, oc.exp, "float32", lambda x: np.exp(x).sum(1)),
+    "squares": (oc.sum, lambda a: a * a, "float32", lambda x: (x * x).sum(1)),
+    "max": (oc.max, lambda a: a, "float32", lambda x: x.max(1, initial=-np.inf)),
+    "min": (oc.min, lambda a: a * 2.0, "float64", lambda x: (2 * x).min(1, initial=np.inf)),
+    "positive": (
+        oc.sum,
+        lambda a: oc.where(a > 0.0, a, 0.0),
+        "float32",
+        lambda x: np.maximum(x, 0).sum(1),
+    ),
+    "narrow": (oc.sum, lambda a: oc.cast(a, "float32"), "bfloat16", lambda x: x.sum(1)),
+    "bytes": (oc.sum, lambda a: oc.cast(a, "int32"), "int8", lambda x: x.sum(1)),
+    "least byte": (oc.min, lambda a: a, "uint8", lambda x: x.min(1, initial=255)),
+}
+
+
+@pytest.mark.parametrize("extent", EXTENTS)
+@pytest.mark.parametrize("case", CASES)
+def test_any_term_is_computed_in_lanes(case: str, extent: int) -> None:
+    dtype, reference = CASES[case][2:]
+    kernel = built(case)
+    values = floats(case, ROWS, extent, dtype="float64") * (40 if "int" in dtype else 1)
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = np.abs(values).astype(kind) if dtype == "uint8" else values.astype(kind)
+
+    assert marked(kernel) == ["j"]
+    expected = reference(x.astype("float64"))
+    np.testing.assert_allclose(kernel(x), expected, rtol=1e-5, atol=1e-5 * max(extent, 1))
+    assert kernel(x[:0]).shape == (0,)
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def built(case: str) -> Kernel:
+    if case not in KERNELS:
+        reducer, term, dtype, _ = CASES[case]
+        output, A = rows(reducer, term, dtype)
+        KERNELS[case] = build(output, inputs=[A])
+    return KERNELS[case]
+
+
+@pytest.mark.parametrize("extent", [1, LANES + 3, BLOCK, 2 * BLOCK + 1])
+@pytest.mark.parametrize("case", ["max", "positive", "exp"])
+def test_nan_and_infinity_reach_the_result_of_their_row_alone(case: str, extent: int) -> None:
+    kernel, clean = built(case), np.abs(floats(case, 4, extent)) + 1
+    plain = kernel(clean)
+    for at in sorted({0, extent // 2, extent - 1}):
+        x = clean.copy()
+        x[1, at], x[2, at] = np.nan, np.inf
+        x[3, at] = -np.nan
+        with np.errstate(all="ignore"):
+            expected = CASES[case][3](x.astype("float64"))
+        if case == "positive":  # a comparison with NaN does not hold
+            expected[[1, 3]] = np.delete(x, at, 1)[[1, 3]].astype("float64").sum(1)
+        result = kernel(x)
+        np.testing.assert_allclose(result, expected.astype("float32"), rtol=1e-5)
+        assert same_bits(result[:1], plain[:1])
+
+
+def test_no_lane_reads_beyond_a_row() -> None:
+    kernel = built("exp")
+    for extent in (1, LANES - 1, LANES + 1, BLOCK + 3):
+        wide = np.full((ROWS, extent + 2 * LANES), np.nan, "float32")
+        wide[:, :extent] = floats("wide", ROWS, extent)
+        assert same_bits(kernel(wide[:, :extent]), kernel(wide[:, :extent].copy()))
+
+
+def test_a_literal_extent_is_reduced_in_the_same_order() -> None:
+    for extent in (8, 16, 62, BLOCK, 127, 768):
+        x = floats("literal", ROWS, extent)
+        fixed, A = rows(oc.sum, extent=extent)
+        free, B = rows(oc.sum)
+        assert same_bits(build(fixed, inputs=[A])(x), build(free, inputs=[B])(x))
+
+
+def test_softmax_and_a_normalisation_take_lanes_along_their_rows() -> None:
+    A = oc.placeholder((m, n), name="A")
+    r, s = oc.reduce_axis(n, "r"), oc.reduce_axis(n, "s")
+    top = oc.compute((m,), lambda i: oc.max(A[i, r], axis=r), name="top")
+    e = oc.compute((m, n), lambda i, j: oc.exp(A[i, j] - top[i]), name="e")
+    total = oc.compute((m,), lambda i: oc.sum(e[i, s], axis=s), name="total")
+    kernel = build(oc.compute((m, n), lambda i, j: e[i, j] / total[i], name="Z"), inputs=[A])
+
+    assert marked(kernel) == ["r", "s"]
+    for extent in EXTENTS[1:]:
+        x = floats("softmax", 70, extent)
+        exact = special.softmax(x.astype("float64"), axis=1)
+        np.testing.assert_allclose(kernel(x), exact, rtol=3e-6, atol=1e-9)
+        assert same_bits(kernel(x[3:4]), kernel(x)[3:4])
+
+
+def test_a_product_of_a_matrix_and_a_vector_is_over_rows() -> None:
+    A, x = oc.placeholder((m, n), name="A"), oc.placeholder((n,), name="x")
+    k = oc.reduce_axis(n, name="k")
+    y = oc.compute((m,), lambda i: oc.sum(A[i, k] * x[k], axis=k), name="y")
+    kernel = build(y, inputs=[A, x])
+    a, v = floats("a", 37, BLOCK + 9), floats("v", BLOCK + 9)
+
+    assert marked(kernel) == ["k"]
+    np.testing.assert_allclose(kernel(a, v), a.astype("float64") @ v, rtol=1e-4, atol=1e-4)
+
+
+def test_columns_few_terms_and_steps_apart_keep_their_lanes_elsewhere() -> None:
+    A = oc.placeholder((m, n), name="A")
+    i, few = oc.reduce_axis(m, name="i"), oc.reduce_axis(3, name="few")
+    columns = oc.compute((n,), lambda j: oc.sum(A[i, j], axis=i), name="columns")
+    assert marked(build(columns, inputs=[A])) == []
+    narrow = oc.placeholder((m, 3), name="A")
+    short = oc.compute((m,), lambda j: oc.sum(narrow[j, few], axis=few), name="short")
+    assert marked(build(short, inputs=[narrow])) == []
+    twice = oc.placeholder((m, 2 * n), name="A")
+    j = oc.reduce_axis(n, name="j")
+    apart = oc.compute((m,), lambda i: oc.sum(twice[i, 2 * j], axis=j), name="apart")
+    assert marked(build(apart, inputs=[twice])) == []
+
+
+def test_without_reassociation_a_sum_ascends_and_a_maximum_keeps_its_lanes() -> None:
+    output, A = rows(oc.sum)
+    kernel = build(output, inputs=[A], reassociate=False)
+    x = floats("ascending", ROWS, BLOCK + 5)
+    expected = np.zeros(ROWS, "float32")
+    for column in x.T:
+        expected += column
+
+    assert marked(kernel) == []
+    assert same_bits(kernel(x), expected)
+    greatest, A = rows(oc.max)
+    assert marked(build(greatest, inputs=[A], reassociate=False)) == ["j"]
+    counts, A = rows(oc.sum, lambda a: oc.cast(a, "int32"), "int8")
+    assert marked(build(counts, inputs=[A], reassociate=False)) == ["j"]
+
+
+DOT = """
+program dot
+size n in 0:4097
+input x: float32[n]
+input y: float32[n]
+inout s: float32[1]
+inout t: float32[1]
+for j in 0:n
+  s[0] += x[j] * y[j]
+  t[0] max= x[j]
+"""
+
+
+def test_a_program_reduces_in_lanes_too_and_says_so() -> None:
+    program = oc.parse(DOT)
+    kernel = build(program)
+
+    assert marked(kernel) == ["j"]
+    assert oc.parse(str(kernel.loops)) == kernel.loops
+    assert "loop j as lanes of its reductions" in str(kernel.plan(n=3))
+    for extent in EXTENTS:
+        x, y = floats("x", extent), floats("y", extent)
+        s, t = kernel(x, y, np.array([0.5], "float32"), np.array([0.25], "float32"))
+        np.testing.assert_allclose(s, 0.5 + x.astype("float64") @ y, atol=1e-5 * (extent + 1))
+        assert t == x.max(initial=np.float32(0.25))
+
+
+ROW_SUMS = """
+program sums
+size m in 0:4097
+size n in 0:4097
+input A: float32[m, n]
+output s: float32[m]
+output q: float32[m]
+for i in 0:m
+  s[i] = 0.0
+  q[i] = 1.0
+  for j in 0:n{mark}
+    s[i] += A[i, j]
+    q[i] += A[i, j] * A[i, j]
+"""
+
+
+@pytest.mark.parametrize("reassociate", [True, False])
+@pytest.mark.parametrize("mark", ["", "  @vectorize"])
+def test_several_sums_of_a_loop_run_side_by_side(mark: str, reassociate: bool) -> None:
+    program = oc.parse(ROW_SUMS.format(mark=mark))
+    kernel = build(program, reassociate=reassociate)
+
+    assert oc.parse(str(program)) == program
+    assert marked(kernel) == (["j"] if reassociate else [])
+    for extent in EXTENTS:
+        x = floats("several", ROWS, extent)
+        s, q = kernel(x)
+        tolerance = {"rtol": 1e-5, "atol": 1e-5 * max(extent, 1)}
+        np.testing.assert_allclose(s, x.astype("float64").sum(1), **tolerance)
+        np.testing.assert_allclose(q, 1 + (x.astype("float64") ** 2).sum(1), **tolerance)
+        reference = program.run({"A": x})
+        np.testing.assert_allclose(s, reference[0], **tolerance)
+
+
+def test_every_piece_of_a_cut_program_reduces_in_the_same_order() -> None:
+    program = oc.parse(ROW_SUMS.format(mark=""))
+    whole = build(program)
+    for tail in ("cut", "mask", "shift", "balance"):
+        kernel = build(oc.partition(program, tile={"i": 8}, tail=tail).loops)
+        x = floats(tail, 21, BLOCK + 3)
+        for one, other in zip(kernel(x), whole(x), strict=True):
+            assert same_bits(one, other), tail
+
+
+def test_the_mark_on_a_sum_is_refused_where_its_order_counts() -> None:
+    program, plain = (
+        oc.parse(ROW_SUMS.format(mark="  @vectorize")),
+        oc.parse(ROW_SUMS.format(mark="")),
+    )
+    assert oc.prove_equal(plain, program, reassociate=True).theorems
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.prove_equal(plain, program)
+    assert (
+        str(refused.value)
+        == """\
+partition: cannot run loop j as @vectorize
+  at       s[i] += A[i, j]
+  because  with m = 1, n = 2, s[i] += A[i, j] at i = 0, j = 0 writes what the instance i = 0, j = 1 overwrites
+  help     the loop without @vectorize
+  help     reassociate=True"""
+    )
+
+
+def test_the_mark_on_a_maximum_or_on_whole_numbers_is_accepted_in_any_case() -> None:
+    text = ROW_SUMS.format(mark="  @vectorize").replace("+=", "max=")
+    assert oc.prove_equal(oc.parse(text), oc.parse(text)).theorems
+    text = ROW_SUMS.format(mark="  @vectorize").replace("float32", "int32").replace(".0", "")
+    assert oc.prove_equal(oc.parse(text), oc.parse(text)).theorems
+
+
+def test_a_loop_that_carries_more_than_a_reduction_is_still_refused() -> None:
+    scan = oc.parse("""
+size n in 0:4097
+inout x: float32[n]
+for j in 1:n @vectorize
+  x[j] += x[j - 1]
+""")
+    with pytest.raises(oc.PartitionError, match="cannot run loop j as @vectorize"):
+        oc.prove_equal(scan, scan, reassociate=True)
+
+
+def test_a_product_of_matrices_keeps_the_order_of_its_microkernel() -> None:
+    text = """
+size m in 0:4097
+size n in 0:4097
+input A: float32[m, n]
+input B: float32[m, n]
+output C: float32[m, m]
+for i in 0:m
+  for j in 0:i + 1
+    C[i, j] = 0.0
+    for k in 0:n
+      C[i, j] += A[i, k] * B[j, k]
+  for j in i + 1:m
+    C[i, j] = 0.0
+"""
+    assert marked(build(oc.parse(text))) == []
+    assert marked(build(oc.parse(text.replace("A[i, k] * B[j, k]", "abs(A[i, k] - B[j, k])")))) == [
+        "k"
+    ]
+
+
+def test_a_schedule_may_ask_for_the_lanes_of_a_sum() -> None:
+    output, _ = rows(oc.sum)
+    schedule = oc.create_schedule(output)
+    schedule["Z"].vectorize("j")
+    program = schedule.lower()
+    x = floats("schedule", ROWS, BLOCK + 3)
+
+    assert marked(program) == ["j"]
+    np.testing.assert_allclose(build(program)(x), x.astype("float64").sum(1), atol=1e-4)
+    np.testing.assert_allclose(schedule.run({"A": x}), x.astype("float64").sum(1), atol=1e-4)

@@ -1,0 +1,393 @@
+"""Microkernels on bytes and on tile registers, against numpy, between guard pages.
+
+The tensor unit's code runs on any machine: its instructions are replaced by calls of `TileUnit`,
+which does in numpy what they do, and checks what they demand of the configuration.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from operator import mul
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from compiled import Array, in_child, needs_fork, same_bits
+from tile_unit import UNIT, on_tile_unit
+
+import offcut as oc
+from offcut.backends.cpu import amx, fma, isa, jit, vnni
+from offcut.core.computation import computation
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.partition import Match, all_matches
+
+pytestmark = needs_fork  # a read beyond a guard page ends the child, not the tests
+
+HOST = isa.host()
+KINDS = ("bfloat16", "int8", "uint8")
+ROWS, COLUMNS = (1, 15, 16, 17, 31, 32), (1, 15, 16, 17, 32, 33, 48, 63, 70)
+DEPTHS = (0, 1, 2, 31, 32, 33, 64, 70, 100)
+LONG = [
+    (32, 1000, 130),
+    (17, 1664, 33),
+    (9, 2500, 128),
+    (8, 3100, 129),
+    (31, 768, 144),
+    (16, 40, 128),
+]
+LANES = 16
+AMX_TARGET = "+amx-tile,+amx-bf16,+amx-int8,+avx512f,+avx512bw,+avx512vl,+avx512dq"
+
+libc = ctypes.CDLL(None)
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class Guarded:
+    """`count` bytes that end where a page begins that may not be touched."""
+
+    def __init__(self, count: int) -> None:
+        used = -(-max(count, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        whole = np.frombuffer(mmap.mmap(-1, used + mmap.PAGESIZE), np.uint8)
+        self.bytes = whole[used - count : used]
+        self.address = whole.ctypes.data + used - count
+        no_access = libc.mprotect(whole.ctypes.data + used, mmap.PAGESIZE, 0)
+        assert no_access == 0
+
+
+def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Guarded, int, Array]:
+    """A copy whose rows lie `gap` bytes of `poison` apart; its step in bytes, and a view of it."""
+    rows, columns = values.shape
+    step = columns * values.itemsize + gap
+    memory = Guarded(max(rows * step - gap, 0))
+    memory.bytes[:] = poison
+    view: Array = np.ndarray(
+        values.shape, values.dtype, memory.bytes.data, strides=(step, values.itemsize)
+    )
+    view[...] = values
+    return memory, step, view
+
+
+def panels(b: Array, side: int, multiple: int) -> tuple[Guarded, int]:
+    """B in panels of 16 columns, `side` rows next to each other; bytes from panel to panel."""
+    depth, columns = b.shape
+    count, sets = -(-columns // LANES), -(-depth // multiple) * multiple // side
+    padded = np.zeros((sets * side, count * LANES), b.dtype)
+    padded[:depth, :columns] = b
+    packed = padded.reshape(sets, side, count, LANES).transpose(2, 0, 3, 1)
+    memory = Guarded(packed.size * b.itemsize)
+    memory.bytes[:] = np.frombuffer(packed.tobytes(), np.uint8)
+    return memory, sets * side * LANES * b.itemsize
+
+
+@dataclass(frozen=True)
+class Case:
+    """Operands of one sum of products, and what it is."""
+
+    a: Array
+    b: Array
+    c: Array
+    accumulate: bool
+
+    def check(self, found: Array) -> None:
+        if self.a.dtype != numpy_dtype("bfloat16"):
+            exact = self.a.astype("int32") @ self.b.astype("int32")
+            np.testing.assert_array_equal(found, exact + self.c if self.accumulate else exact)
+            return
+        a, b = self.a.astype("float64"), self.b.astype("float64")
+        start = self.c.astype("float64") if self.accumulate else np.zeros(self.c.shape)
+        scale = np.abs(a) @ np.abs(b) + np.abs(start)
+        bound = (self.a.shape[1] + 2) * np.finfo("float32").eps * scale
+        assert np.all(np.abs(found - (a @ b + start)) <= bound)
+
+
+def case(kind: str, rows: int, depth: int, columns: int, accumulate: bool, seed: int = 0) -> Case:
+    """Random operands; bytes of their whole range, and sums that wrap around."""
+    random = np.random.default_rng((rows, depth, columns, accumulate, seed))
+    if kind == "bfloat16":
+        a, b, c = (
+            random.standard_normal(shape)
+            for shape in ((rows, depth), (depth, columns), (rows, columns))
+        )
+        return Case(
+            a.astype(numpy_dtype(kind)),
+            b.astype(numpy_dtype(kind)),
+            c.astype("float32"),
+            accumulate,
+        )
+    low, high = (0, 256) if kind == "uint8" else (-128, 128)
+    extreme = random.random() < 0.5
+    a = (
+        random.choice([low, high - 1], (rows, depth))
+        if extreme
+        else random.integers(low, high, (rows, depth))
+    )
+    b = (
+        random.choice([-128, 127], (depth, columns))
+        if extreme
+        else random.integers(-128, 128, (depth, columns))
+    )
+    c = random.integers(-(2**31), 2**31, (rows, columns))
+    return Case(a.astype(kind), b.astype("int8"), c.astype("int32"), accumulate)
+
+
+def run_amx(function: Callable[..., None], kind: str, what: Case, aligned: bool = False) -> Array:
+    """The result of one call; what is around the operands is not touched.
+
+    aligned  A's rows share a few sets of the cache
+    """
+    (rows, depth), columns = what.a.shape, what.b.shape[1]
+    gap = -what.a.shape[1] * ITEM_BYTES[kind] % 2048 if aligned else 6 * ITEM_BYTES[kind]
+    a, a_row, _ = guarded_rows(what.a, gap, 0xFF)
+    b, b_panel = panels(what.b, amx.interleave(kind), amx.multiple(kind))
+    c, c_row, result = guarded_rows(what.c, 12, 0xAB)
+    function(
+        a.address,
+        a_row,
+        rows,
+        b.address,
+        b_panel,
+        c.address,
+        c_row,
+        depth,
+        columns,
+        what.accumulate,
+    )
+    assert np.all(np.delete(c.bytes, _covered(rows, columns * 4, c_row)) == 0xAB)
+    return result
+
+
+def _covered(rows: int, row_bytes: int, step: int) -> Array:
+    return (np.arange(rows)[:, None] * step + np.arange(row_bytes)).ravel()
+
+
+def run_vnni(function: Callable[..., None], what: Case) -> Array:
+    """Likewise, of a function of `fma.PARAMETERS`."""
+    (rows, depth), columns = what.a.shape, what.b.shape[1]
+    a, a_row, _ = guarded_rows(what.a, 5, 0xFF)
+    b, b_panel = panels(what.b, vnni.TERMS, vnni.TERMS)
+    c, c_row, result = guarded_rows(what.c, 12, 0xAB)
+    last = (columns - 1) % LANES + 1
+    function(
+        a.address, a_row, 1, b.address, b_panel, 0, c.address, c_row, depth, last, what.accumulate
+    )
+    assert np.all(np.delete(c.bytes, _covered(rows, columns * 4, c_row)) == 0xAB)
+    return result
+
+
+def callable_of(text: str, symbol: str, parameters: str) -> Callable[..., None]:
+    """A function of a module, called from Python; it keeps its code alive."""
+    loaded = jit.load([jit.object_code(text, HOST, passes=False)], HOST)
+    kinds = [ctypes.c_void_p if p == "ptr" else ctypes.c_int64 for p in parameters.split(", ")]
+    function = ctypes.CFUNCTYPE(None, *kinds)(loaded.address(symbol))
+    function.loaded = loaded
+    return function
+
+
+@cache
+def emulated(kind: str) -> Callable[..., None]:
+    text = on_tile_unit(amx.text(kind))
+    return callable_of(text, amx.symbol(kind), amx.PARAMETERS)
+
+
+@cache
+def byte_dots(dtype: str, rows: int, vectors: int) -> Callable[..., None]:
+    text = vnni.tiles(isa.AVX512, dtype, [(rows, vectors)])
+    return callable_of(text, vnni.symbol(isa.AVX512, dtype, rows, vectors), fma.PARAMETERS)
+
+
+def all_cases() -> Iterator[tuple[int, int, int, bool]]:
+    return product(ROWS, DEPTHS, COLUMNS, (False, True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tile_code_computes_the_product_and_touches_nothing_else(kind: str) -> None:
+    function = emulated(kind)
+
+    def sweep() -> None:
+        for sizes in all_cases():
+            what = case(kind, *sizes)
+            what.check(run_amx(function, kind, what))
+            assert not UNIT.faults, (sizes, UNIT.faults)
+            assert not UNIT.rows.any(), "the tiles are released"
+
+    assert in_child(sweep) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_depth_of_several_chunks_is_right_with_copied_rows_or_without(kind: str) -> None:
+    function = emulated(kind)
+
+    def sweep() -> None:
+        for sizes in LONG:
+            for accumulate in (False, True):
+                what = case(kind, *sizes, accumulate)
+                found = run_amx(function, kind, what)
+                what.check(found)
+                assert same_bits(run_amx(function, kind, what, aligned=True), found)
+                assert not UNIT.faults, (sizes, UNIT.faults)
+
+    assert in_child(sweep) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_are_as_wide_as_there_are_panels(kind: str) -> None:
+    function, steps = emulated(kind), -(-100 // amx.multiple(kind))
+
+    def count() -> None:
+        for rows, columns in product(ROWS, COLUMNS):
+            before = UNIT.multiplied
+            run_amx(function, kind, case(kind, rows, 100, columns, False))
+            halves = 1 if rows <= 16 else 2
+            assert UNIT.multiplied - before == halves * -(-columns // 16) * steps
+
+    assert in_child(count) == 0
+
+
+def test_a_tile_is_configured_to_the_rows_that_there_are() -> None:
+    function = emulated("int8")
+    seen = []
+    for rows in (1, 16, 17, 32):
+        run_amx(function, "int8", case("int8", rows, 64, 40, False))
+        seen.append((rows, UNIT.configured.tolist()))
+    assert seen == [
+        (1, [1, 1, 1, 1, 1, 16, 16, 16]),
+        (16, [16] * 8),
+        (17, [9, 9, 8, 8, 9, 8, 16, 16]),
+        (32, [16] * 8),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tile_code_holds_its_instructions_and_no_spill(kind: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
+    machine = target.create_target_machine(features=AMX_TARGET, opt=1, jit=True)
+    module = llvm.parse_assembly(amx.text(kind))
+    module.verify()
+    code = Counter(
+        line.split()[0] for line in machine.emit_assembly(module).splitlines() if line.strip()
+    )
+    shapes = [(2, 2), (2, 1), (1, 4), (1, 3), (1, 2), (1, 1)]
+    of_c, of_a, of_b = (
+        sum(f(h, p) for h, p in shapes) for f in (mul, lambda h, _: h, lambda _, p: p)
+    )
+    multiply = {"bfloat16": "tdpbf16ps", "int8": "tdpbssd", "uint8": "tdpbusd"}[kind]
+    assert {
+        name: count for name, count in code.items() if name.startswith(("tile", "ldtile", "tdp"))
+    } == {
+        "ldtilecfg": 1,
+        "tilerelease": 1,
+        "tilezero": of_c,
+        "tilestored": of_c,
+        "tileloadd": of_c + 2 * of_a,
+        "tileloaddt1": 2 * of_b,
+        multiply: 2 * of_c,
+    }
+    assert machine.emit_object(module)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.isa(*sorted(amx.FEATURES[kind]))) for kind in KINDS],
+)
+def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
+    if not amx.permitted():
+        pytest.skip("the system does not grant tile registers to this process")
+    function = callable_of(amx.text(kind), amx.symbol(kind), amx.PARAMETERS)
+
+    def sweep() -> None:
+        for sizes in (*all_cases(), *((*sizes, False) for sizes in LONG)):
+            what = case(kind, *sizes)
+            found = run_amx(function, kind, what)
+            what.check(found)
+            assert same_bits(run_amx(function, kind, what, aligned=True), found)
+            row, column = (sizes[0] - 1) // 2, (sizes[2] - 1) // 2
+            a, b, c = what.a[row : row + 1], what.b[:, column:], what.c[row : row + 1, column:]
+            part = run_amx(function, kind, Case(a, b, c, what.accumulate))
+            assert same_bits(part, found[row : row + 1, column:])
+
+    assert in_child(sweep) == 0
+
+
+@pytest.mark.isa(*sorted(vnni.FEATURES))
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("rows", fma.widths(isa.AVX512))
+def test_byte_dots_compute_the_product_and_touch_nothing_else(dtype: str, rows: int) -> None:
+    functions = {v: byte_dots(dtype, rows, v) for v in fma.widths(isa.AVX512)[rows]}
+
+    def sweep() -> None:
+        for depth in range(71):
+            for vectors, function in functions.items():
+                for accumulate in (False, True):
+                    columns = LANES * vectors - (3 * depth + accumulate) % LANES
+                    what = case(dtype, rows, depth, columns, accumulate)
+                    what.check(run_vnni(function, what))
+        for depth in (127, 128, 129, 1000):
+            what = case(dtype, rows, depth, LANES, True, seed=1)
+            what.check(run_vnni(functions[1], what))
+
+    assert in_child(sweep) == 0
+
+
+@pytest.mark.isa(*sorted(vnni.FEATURES))
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_byte_dots_keep_their_accumulators_in_registers(dtype: str) -> None:
+    for rows, options in fma.widths(isa.AVX512).items():
+        text = vnni.tiles(isa.AVX512, dtype, [(rows, options[0])])
+        lines = jit.assembly(text, HOST, passes=False).splitlines()
+        assert not [line for line in lines if "%zmm" in line and line.endswith("(%rsp)")]
+        unrolled = fma.UNROLL if rows * options[0] <= 8 else fma.UNROLL // 2
+        steps = rows * options[0] * (unrolled + 2)
+        assert sum("vpdpbusd" in line for line in lines) == steps + rows * (dtype == "int8")
+
+
+def test_what_a_microkernel_declares_is_found_in_a_product_of_its_types() -> None:
+    m, n, k = (oc.dim(name, max=99) for name in "mnk")
+    q = oc.reduce_axis(k, "q")
+    kernels = [
+        *map(amx.microkernel, KINDS),
+        *(vnni.microkernel(isa.AVX512, dtype) for dtype in ("int8", "uint8")),
+    ]
+    for left, right in (("bfloat16",) * 2, ("int8",) * 2, ("uint8", "int8")):
+        wide = "float32" if left == "bfloat16" else "int32"
+        L, R = oc.placeholder((m, k), left, name="L"), oc.placeholder((k, n), right, name="R")
+        product_of = oc.compute(
+            (m, n),
+            lambda i, j, L=L, R=R, wide=wide: oc.sum(
+                oc.cast(L[i, q], wide) * oc.cast(R[q, j], wide), axis=q
+            ),
+            axes=("i", "j"),
+        )
+        stage = computation([product_of]).groups[0][0]
+        found: dict[str, Match] = {}
+        for match in all_matches(stage, kernels):
+            found.setdefault(match.microkernel.name, match)
+        dots = [] if left == "bfloat16" else [f"vnni_{left}_avx512"]
+        assert list(found) == [f"amx_{left}", *dots]
+        for match in found.values():
+            assert (match.rows, match.columns, match.depth) == ("i", "j", "q")
+            assert match.operand("A").buffer == "L"
+            assert match.microkernel.interleave * ITEM_BYTES[left] == 4
+            assert match.microkernel.multiple % match.microkernel.interleave == 0
+
+
+def test_few_rows_cost_less_and_reuse_of_tiles_pays() -> None:
+    assert amx.step_cycles(4, 4) < amx.step_cycles(16, 4)
+    assert amx.step_cycles(17, 2) < amx.step_cycles(32, 2) == 64
+    assert amx.step_cycles(32, 2) / (32 * 2) < amx.step_cycles(16, 4) / (16 * 4)
+    kernel = amx.microkernel("int8")
+    assert kernel.max_rows == 32
+    assert [kernel.columns_for(rows) for rows in (1, 16, 17, 32)] == [64, 64, 32, 32]
+    assert kernel.tile(32, 32).cycles * 2 == amx.microkernel("bfloat16").tile(32, 32).cycles
+
+
+def test_permission_is_asked_once() -> None:
+    assert isinstance(amx.permitted(), bool)
+    assert amx.permitted.cache_info().misses == 1

@@ -1,0 +1,501 @@
+"""Kernels on several threads: the same bits, from several callers, after fork, and to the end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import (
+    BLOCK,
+    STRATEGIES,
+    Array,
+    build,
+    contraction,
+    floats,
+    in_child,
+    needs_fork,
+    same_bits,
+)
+from conftest import edge_sizes
+
+import offcut as oc
+from offcut.backends.cpu import pool, seconds, threaded
+from offcut.core.tensor import Tensor
+from offcut.pipeline import Kernel
+
+pytestmark = [
+    pytest.mark.skipif(not pool.available(), reason="the pool needs Linux on x86-64"),
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),
+]
+
+COUNTS = (1, 2, 3, 5)
+DENSE = contraction("mk,kn->mn", {"k": 40, "n": 200})
+W = floats("W", 40, 200)
+
+
+@pytest.fixture(autouse=True)
+def every_call_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest call runs on as many threads as it may."""
+    for module in (seconds, threaded):
+        monkeypatch.setattr(module, "GRAIN", 1e-15)
+        monkeypatch.setattr(module, "SHORT", 0.0)
+
+
+def on(counts: Sequence[int], output: Tensor | oc.Program, **request: Any) -> dict[int, Kernel]:
+    return {count: build(output, verify=False, threads=count, **request) for count in counts}
+
+
+def agree(kernels: dict[int, Kernel], *arrays: Array, **sizes: int) -> Array:
+    """The result on every number of threads, bit for bit."""
+    results = {count: kernel(*arrays, **sizes) for count, kernel in kernels.items()}
+    first: Array = next(iter(results.values()))
+    for count, result in results.items():
+        assert same_bits(result, first), f"{count} threads differ"
+    return first
+
+
+# -- the same bits -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES, "mix", "residue"])
+def test_a_dense_layer_has_the_same_bits_on_any_number_of_threads(strategy: str) -> None:
+    made = on(COUNTS, DENSE.result, inputs=DENSE.inputs, constants={"B": W}, strategy=strategy)
+    for rows in [*edge_sizes(BLOCK), 100]:
+        x = floats(strategy, rows, 40)
+        DENSE.check(agree(made, x), (x, W))
+
+
+def test_a_product_that_packs_at_the_call_has_the_same_bits() -> None:
+    product = contraction("bmk,bnk->bmn")
+    made = on((1, 3), product.result, inputs=product.inputs)
+    for b, m, n, k in [(1, 1, 1, 1), (1, 29, 33, 5), (2, 14, 70, 64), (5, 3, 17, 0), (0, 3, 3, 3)]:
+        arrays = floats("a", b, m, k), floats("b", b, n, k)
+        product.check(agree(made, *arrays), arrays)
+
+
+def softmax() -> tuple[Tensor, Tensor]:
+    b, n = oc.dim("b", max=64), oc.dim("n", min=1, max=512)
+    X, r, s = oc.placeholder((b, n), name="X"), oc.reduce_axis(n, "r"), oc.reduce_axis(n, "s")
+    top = oc.compute((b,), lambda i: oc.max(X[i, r], axis=r), name="top")
+    e = oc.compute((b, n), lambda i, j: oc.exp(X[i, j] - top[i]), name="e")
+    total = oc.compute((b,), lambda i: oc.sum(e[i, s], axis=s), name="total")
+    return X, oc.compute((b, n), lambda i, j: e[i, j] / total[i], name="soft")
+
+
+def test_stages_that_read_each_other_wait_for_each_other() -> None:
+    X, soft = softmax()
+    made = on(COUNTS, soft, inputs=[X])
+    for rows, columns in [(0, 5), (1, 1), (1, 300), (2, 17), (7, 64), (64, 65)]:
+        x = floats("x", rows, columns)
+        wide = np.exp(x.astype("float64"))
+        found = agree(made, x)
+        np.testing.assert_allclose(found, wide / wide.sum(axis=1, keepdims=True), rtol=1e-4)
+
+
+def test_attention_has_the_same_bits() -> None:
+    h, n = oc.dim("h", max=16), oc.dim("n", min=1, max=128)
+    Q, K, V = (oc.placeholder((h, n, 16), name=name) for name in "QKV")
+    d, r, s, t = oc.reduce_axis(16, "d"), *(oc.reduce_axis(n, name) for name in "rst")
+    score = oc.compute((h, n, n), lambda a, i, j: oc.sum(Q[a, i, d] * K[a, j, d], axis=d), "S")
+    top = oc.compute((h, n), lambda a, i: oc.max(score[a, i, r], axis=r), name="top")
+    e = oc.compute((h, n, n), lambda a, i, j: oc.exp(score[a, i, j] - top[a, i]), name="e")
+    total = oc.compute((h, n), lambda a, i: oc.sum(e[a, i, s], axis=s), name="total")
+    p = oc.compute((h, n, n), lambda a, i, j: e[a, i, j] / total[a, i], name="p")
+    out = oc.compute((h, n, 16), lambda a, i, c: oc.sum(p[a, i, t] * V[a, t, c], axis=t), name="O")
+    made = on((1, 3), out, inputs=[Q, K, V])
+    for heads, length in [(1, 1), (1, 29), (2, 15), (3, 64), (12, 33)]:
+        arrays = [floats(name, heads, length, 16) for name in "QKV"]
+        q, k, v = (array.astype("float64") for array in arrays)
+        weights = np.exp(q @ k.transpose(0, 2, 1))
+        expected = weights / weights.sum(axis=2, keepdims=True) @ v
+        np.testing.assert_allclose(agree(made, *arrays), expected, rtol=1e-3, atol=1e-4)
+
+
+PROGRAMS = {
+    "a triangle": """
+program triangle
+size n in 0:200
+input x: float32[n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    C[i, j] += x[i] * x[j]
+""",
+    "one axis": """
+program scaled
+size n in 0:4000
+input x: float32[n]
+inout y: float32[n]
+for i in 0:n
+  y[i] += 2.0 * x[i]
+""",
+    "a scalar of its own": """
+program rows
+size n in 0:200
+input A: float32[n, n]
+input x: float32[n]
+output y: float32[n]
+local t: float32[]
+for i in 0:n
+  t[] = 0.0
+  for j in 0:i
+    t[] += A[i, j] * x[j]
+  y[i] = t[] * x[i]
+""",
+    "a scalar for all": """
+program centred
+size n in 1:4000
+input x: float32[n]
+output y: float32[n]
+local t: float32[]
+t[] = 0.0
+for i in 0:n
+  t[] += x[i]
+for i in 0:n
+  y[i] = x[i] - t[]
+""",
+    "steps": """
+program decomposed
+size n in 0:100
+inout A: float32[n, n]
+for k in 0:n
+  for i in k + 1:n
+    A[i, k] = A[i, k] / (3.0 + abs(A[k, k]))
+  for i in k + 1:n
+    for j in k + 1:n
+      A[i, j] -= A[i, k] * A[k, j]
+""",
+    "a stencil": """
+program stencil
+size n in 3:200
+size steps in 0:20
+input x: float32[n, n]
+inout A: float32[n, n]
+local B: float32[n, n]
+for t in 0:steps
+  for i in 1:n - 1
+    for j in 1:n - 1
+      B[i, j] = 0.2 * (A[i, j] + A[i, j - 1] + A[i, j + 1] + A[i - 1, j] + A[i + 1, j])
+  for i in 1:n - 1
+    for j in 1:n - 1
+      A[i, j] = B[i, j] + 0.1 * x[i, j]
+""",
+    "marked": """
+program marked
+size n in 0:100
+input x: float32[n, n]
+output y: float32[n, n]
+for i in 0:n
+  for j in 0:n  @parallel
+    y[i, j] = x[j, i] * 2.0
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_has_the_same_bits_and_those_of_the_interpreter(name: str) -> None:
+    program = oc.parse(PROGRAMS[name])
+    made = on(COUNTS, program)
+    assert "@parallel" in str(made[2].loops)
+    for n in (3, 24):
+        sizes = {size.name: n for size in program.sizes}
+        free = {"steps": 3} if "steps" in sizes else {}
+        sizes |= free
+        arrays = {
+            buffer.name: floats(buffer.name, *(n for _ in buffer.shape))
+            for buffer in program.buffers
+            if buffer.kind.value in ("input", "inout")
+        }
+        found = agree(made, *arrays.values(), **free)
+        np.testing.assert_allclose(found, program.run(arrays, **free), rtol=1e-4, atol=1e-4)
+    if "inout" in PROGRAMS[name]:
+        target = list(arrays.values())[-1].copy()
+        given = [*list(arrays.values())[:-1], target]
+        assert same_bits(made[3](*given, out=target, **free), found)
+
+
+def test_a_cut_program_runs_on_threads() -> None:
+    cut = oc.partition(
+        oc.parse(PROGRAMS["a triangle"]), tile={"i": 8, "j": 8}, tail={"i": "ladder", "j": "cut"}
+    )
+    made = on(COUNTS, cut.loops)
+    for n in edge_sizes(8):
+        x, c = floats("x", n), floats("c", n, n)
+        np.testing.assert_allclose(agree(made, x, c), c + np.tril(np.outer(x, x)), atol=1e-6)
+
+
+def test_an_index_that_leaves_its_array_is_refused_whichever_thread_meets_it() -> None:
+    lookup = oc.parse("""
+program lookup
+size n in 0:1000
+input ids: int32[n]
+input table: float32[50, 8]
+output y: float32[n, 8]
+for i in 0:n
+  for j in 0:8
+    y[i, j] = table[index(ids[i]), j]
+""")
+    made = on((1, 2, 5), lookup)
+    table, ids = floats("table", 50, 8), np.arange(100, dtype="int32") % 50
+    assert same_bits(agree(made, ids, table), table[ids])
+    for at in (0, 50, 99):
+        wrong = ids.copy()
+        wrong[at] = 50
+        for kernel in made.values():
+            with pytest.raises(oc.CallError, match="leads outside of an array"):
+                kernel(wrong, table)
+    assert same_bits(agree(made, ids, table), table[ids])
+
+
+# -- callers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dense() -> Kernel:
+    return build(DENSE.result, inputs=DENSE.inputs, constants={"B": W}, threads=3)
+
+
+def test_four_python_threads_call_at_once(dense: Kernel) -> None:
+    X, soft = softmax()
+    other = build(soft, inputs=[X], threads=2)
+    inputs = [floats(k, rows, 40) for k, rows in enumerate((1, 15, 33, 64))]
+    expected = [(dense(x), other(x)) for x in inputs]
+    end = time.monotonic() + 2
+
+    def work(number: int) -> int:
+        calls = 0
+        while time.monotonic() < end:
+            found = dense(inputs[number]), other(inputs[number])
+            assert all(map(same_bits, found, expected[number]))
+            calls += 1
+        return calls
+
+    with ThreadPoolExecutor(4) as callers:
+        assert all(callers.map(work, range(4)))
+
+
+@needs_fork
+def test_a_forked_child_makes_its_own_threads_and_the_parent_keeps_its(dense: Kernel) -> None:
+    x = floats("x", 64, 40)
+    expected = dense(x)
+
+    def child() -> None:
+        assert threads_of_process() == 1
+        for _ in range(20):
+            assert same_bits(dense(x), expected)
+        assert threads_of_process() == 3
+        assert in_child(lambda: None if same_bits(dense(x), expected) else sys.exit(1)) == 0
+
+    for _ in range(3):
+        assert in_child(child) == 0
+        assert same_bits(dense(x), expected)
+
+
+@needs_fork
+def test_a_fork_while_another_thread_is_in_the_pool_leaves_the_child_free(dense: Kernel) -> None:
+    x = floats("x", 200, 40)
+    expected = dense(x)
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            dense(x)
+
+    caller = threading.Thread(target=busy)
+    caller.start()
+    try:
+        for _ in range(10):
+            assert in_child(lambda: None if same_bits(dense(x), expected) else sys.exit(1)) == 0
+    finally:
+        stop.set()
+        caller.join()
+
+
+def threads_of_process() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_more_threads_than_processors_finish_soon() -> None:
+    program = oc.parse(PROGRAMS["steps"])
+    few, many = build(program, threads=1), build(program, threads=16)
+    a = floats("a", 60, 60)
+    start = time.monotonic()
+    for _ in range(5):
+        assert same_bits(many(a), few(a))
+    assert time.monotonic() - start < 10  # 600 barriers of 16 threads
+
+
+def test_beside_torch_and_its_threads(dense: Kernel) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    a = torch.randn(64, 40)
+    weights = torch.from_numpy(W)
+    expected = dense(a.numpy())
+    for _ in range(50):
+        product = (a @ weights).numpy()
+        np.testing.assert_allclose(product, expected, rtol=1e-4, atol=1e-4)
+        found = dense(a)
+        assert isinstance(found, torch.Tensor)
+        assert same_bits(found.numpy(), expected)
+
+
+PROCESS = """
+import sys, numpy as np, offcut as oc
+from offcut.backends.cpu import seconds, threaded
+for module in (seconds, threaded):
+    module.GRAIN = 1e-15
+n = oc.dim("n", max=4096)
+A = oc.placeholder((n, 64), name="A")
+C = oc.compute((n, 64), lambda i, j: oc.exp(A[i, j]), name="C")
+kernel = oc.compile(C, threads=4)
+x = np.ones((100, 64), "float32")
+for _ in range(100):
+    kernel(x)
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "del kernel; import gc; gc.collect()"])
+def test_a_process_with_parked_threads_exits(end: str) -> None:
+    for _ in range(3):
+        ran = subprocess.run(
+            [sys.executable, "-c", PROCESS.format(end=end)],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "OFFCUT_VERIFY": "0"},
+        )
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
+
+
+def test_a_pickled_kernel_keeps_its_threads(dense: Kernel) -> None:
+    x = floats("x", 29, 40)
+    again = pickle.loads(pickle.dumps(dense))
+    assert same_bits(again(x), dense(x))
+    assert again.plan(m=64).notes == dense.plan(m=64).notes != ()
+    program = build(oc.parse(PROGRAMS["one axis"]), threads=2)
+    assert pickle.loads(pickle.dumps(program)).plan(n=9).notes == program.plan(n=9).notes
+
+
+# -- which, how many -----------------------------------------------------------------------------
+
+
+def test_the_plan_says_how_many_threads_share_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (seconds, threaded):
+        monkeypatch.setattr(module, "GRAIN", 10e-6)
+    program = oc.parse(PROGRAMS["one axis"])
+    made = build(program, threads=2)
+    assert made.plan(n=5).notes[-1] == "one thread: less than 10 µs of work for each of two"
+    assert str(made.loops).count("@parallel") == 1
+    square = contraction("mk,kn->mn", {"k": 128, "n": 128})
+    wide = build(
+        square.result, inputs=square.inputs, constants={"B": floats("b", 128, 128)}, threads=2
+    )
+    assert wide.plan(m=1).notes != wide.plan(m=1024).notes
+    assert wide.plan(m=1024).notes[-1].startswith("2 threads share the iterations of ")
+    assert wide.plan(m=1024).notes[-1] in str(wide.plan(m=1024))
+    alone = build(square.result, inputs=square.inputs, threads=1)
+    assert alone.plan(m=1024).notes == ()
+    assert "@parallel" not in str(alone.loops)
+
+
+def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
+    low, _ = dense._modules(replace(dense._host, threads=1))
+    assert "offcut_pool" in dense.source("llvm")
+    assert "offcut_pool" not in low.text
+
+
+def test_a_program_without_independent_iterations_runs_on_one_thread() -> None:
+    chain = oc.parse("""
+program chain
+size n in 1:1000
+inout x: float32[n]
+for i in 1:n
+  x[i] += x[i - 1]
+""")
+    made = on((1, 4), chain)
+    assert same_bits(agree(made, np.ones(99, "float32")), np.arange(1, 100, dtype="float32"))
+    says = "one thread: no loop has iterations that may run side by side"
+    assert made[4].plan(n=9).notes[-1] == says
+
+
+def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = oc.parse(PROGRAMS["one axis"])
+    assert "@parallel" not in str(build(program).loops)
+    monkeypatch.setenv("OFFCUT_THREADS", "2")
+    assert build(program).plan(n=4).notes[-1].startswith("2 threads share")
+    assert "@parallel" not in str(build(program, threads=1).loops)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "none": (lambda: pool.threads_of(0), "0"),
+    "a text": (lambda: pool.threads_of("2"), "'2'"),  # type: ignore[arg-type]
+    "a truth": (lambda: pool.threads_of(True), "True"),
+    "too many": (lambda: pool.threads_of(1025), "1025"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_number_of_threads_is_refused(what: str) -> None:
+    call, shown = REFUSED[what]
+    with pytest.raises(oc.TargetError) as refused:
+        call()
+    assert (
+        str(refused.value)
+        == f"""\
+compile: cannot run on threads={shown}
+  because  it is an int in 1…1024: the most threads that one call may use
+  help     threads=2"""
+    )
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "2.5", "1025"])
+def test_an_environment_that_is_no_number_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFCUT_THREADS", text)
+    with pytest.raises(oc.TargetError) as refused:
+        build(oc.parse(PROGRAMS["one axis"]))
+    assert (
+        str(refused.value)
+        == f"""\
+OFFCUT_THREADS: cannot take {text!r}
+  because  it is an int in 1…1024: the most threads that one call may use
+  help     OFFCUT_THREADS=2"""
+    )
+
+
+def test_a_loop_marked_parallel_that_is_not_is_refused() -> None:
+    chain = oc.parse("""
+program chain
+size n in 1:1000
+inout x: float32[n]
+for i in 1:n  @parallel
+  x[i] += x[i - 1]
+""")
+    with pytest.raises(oc.PartitionError) as refused:
+        build(chain, threads=2)
+    assert (
+        str(refused.value)
+        == """\
+partition: cannot run loop i as @parallel
+  at       x[i] += x[i - 1]
+  because  with n = 3, x[i] += x[i - 1] at i = 1 writes what the instance i = 2 reads
+  help     the loop without @parallel"""
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_threads_from_outside() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OFFCUT_THREADS", raising=False)
+        yield

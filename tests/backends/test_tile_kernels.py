@@ -1,0 +1,107 @@
+"""Whole kernels whose tiles the tensor unit computes, on any machine: `tile_unit` stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from compiled import Array
+from conftest import edge_sizes
+from tile_unit import UNIT, on_tile_unit
+
+import offcut as oc
+from offcut.backends.cpu import amx, isa
+from offcut.core.dtypes import numpy_dtype
+
+TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
+
+
+@pytest.fixture(autouse=True)
+def tile_unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A host that says it has the tensor unit."""
+    host = isa.host()
+    if host.isa is not isa.AVX512:
+        pytest.skip("the tile code stores with AVX-512")
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    features = host.features.union(*amx.FEATURES.values())
+    monkeypatch.setattr(isa, "host", lambda: replace(host, features=features))
+    monkeypatch.setattr(amx, "permitted", lambda: True)
+    text = amx.text
+    monkeypatch.setattr(amx, "text", lambda kind: on_tile_unit(text(kind)))
+    UNIT.faults.clear()
+    yield
+    assert not UNIT.faults
+
+
+def product(
+    dtype: str, depth: int, columns: int, turned: bool = False
+) -> tuple[list[oc.Tensor], oc.Tensor]:
+    n, wide = oc.dim("n", max=200), TYPES[dtype]
+    a = oc.placeholder((n, depth), dtype, name="A")
+    shape = (columns, depth) if turned else (depth, columns)
+    b = oc.placeholder(shape, "int8" if dtype == "uint8" else dtype, name="B")
+    k = oc.reduce_axis(depth, name="k")
+    c = oc.compute(
+        (n, columns),
+        lambda i, j: oc.sum(
+            oc.cast(a[i, k], wide) * oc.cast(b[j, k] if turned else b[k, j], wide), axis=k
+        ),
+        name="C",
+    )
+    return [a, b], c
+
+
+def values(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
+    low, high = (0, 255) if dtype == "uint8" else (-100, 100)
+    whole = rng.integers(low, high, shape)
+    return (whole / 64 if dtype == "bfloat16" else whole).astype(numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("how", ["constant", "at the call", "at the call, turned"])
+@pytest.mark.parametrize("depth", [1, 31, 64, 70])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str) -> None:
+    rng, columns, packed = np.random.default_rng(depth), 70, how == "constant"
+    inputs, c = product(dtype, depth, columns, turned=how.endswith("turned"))
+    b = values(rng, inputs[1].dtype, depth, columns)
+    laid = np.ascontiguousarray(b.T) if how.endswith("turned") else b
+    kernel = oc.compile(c, inputs=inputs, constants={"B": b} if packed else None)
+    assert {piece.microkernel for piece in kernel.plan(n=33).pieces} >= {
+        amx.microkernel(dtype).name
+    }
+    whole = values(rng, dtype, 101, depth)
+    for rows in edge_sizes(32):
+        a, out = whole[:rows], np.full((rows, columns), 77, TYPES[dtype])
+        kernel(*([a] if packed else [a, laid]), out=out)
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        np.testing.assert_allclose(out, exact, rtol=1e-5 if dtype == "bfloat16" else 0, atol=1e-4)
+    assert UNIT.multiplied
+
+
+@pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
+def test_every_strategy_gives_the_same(strategy: str) -> None:
+    rng = np.random.default_rng(7)
+    inputs, c = product("int8", 70, 40)
+    b = values(rng, "int8", 70, 40)
+    kernel = oc.compile(c, inputs=inputs, constants={"B": b}, strategy=strategy)
+    for rows in (0, 1, 31, 33, 101):
+        a = values(rng, "int8", rows, 70)
+        np.testing.assert_array_equal(kernel(a), a.astype(np.int64) @ b.astype(np.int64))
+
+
+def test_an_epilogue_follows_on_the_tile() -> None:
+    rng = np.random.default_rng(3)
+    inputs, c = product("bfloat16", 48, 40)
+    n = c.shape[0]
+    bias = oc.placeholder((40,), name="bias")
+    y = oc.compute(
+        (n, 40), lambda i, j: oc.cast(oc.maximum(c[i, j] + bias[j], 0.0), "bfloat16"), name="Y"
+    )
+    b, e = values(rng, "bfloat16", 48, 40), rng.standard_normal(40, np.float32)
+    kernel = oc.compile(y, inputs=[*inputs, bias], constants={"B": b, "bias": e})
+    for rows in (0, 1, 17, 33, 70):
+        a = values(rng, "bfloat16", rows, 48)
+        exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + e, 0)
+        np.testing.assert_allclose(kernel(a).astype(np.float64), exact, rtol=1e-2, atol=1e-2)

@@ -1,0 +1,201 @@
+"""Dense layers, products of matrices and activations, at edge sizes and of every element type."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import BLOCK, Array, floats
+from conftest import edge_sizes
+from operators import Operator, integers, wide
+from scipy import special
+
+import offcut as oc
+from offcut import ops
+
+ROWS = edge_sizes(BLOCK)
+COLUMNS = [0, 1, 17, 53]
+DEPTH = 19
+
+m, n, k, b, h = (oc.dim(name, max=4096) for name in "mnkbh")
+
+EXACT: dict[str | None, Any] = {
+    None: lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + special.erf(x * math.sqrt(0.5))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x * special.expit(x),
+    "tanh": np.tanh,
+    "sigmoid": special.expit,
+}
+
+
+@pytest.mark.parametrize("activation", EXACT, ids=str)
+def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> None:
+    x, w = oc.placeholder((m, DEPTH), name="X"), oc.placeholder((DEPTH, n), name="W")
+    bias, residual = oc.placeholder((n,), name="B"), oc.placeholder((m, n), name="R")
+    inputs = [x, w, bias, residual]
+    layer = Operator(ops.dense(x, w, bias, activation, residual), inputs)
+    for rows, columns in product(ROWS, COLUMNS):
+        shapes = {"X": (rows, DEPTH), "W": (DEPTH, columns), "B": (columns,), "R": (rows, columns)}
+        arrays = [floats(name, *shape) / 2 for name, shape in shapes.items()]
+        xs, ws, bs, rs = wide(*arrays)
+        exact = EXACT[activation](xs @ ws + bs) + rs
+        layer.check(arrays, exact, interpreted=(rows, columns) == (15, 17))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_floats_are_summed_in_float32_or_wider_and_rounded_once(
+    dtype: str, transposed: bool
+) -> None:
+    shape = (n, k) if transposed else (k, n)
+    x, w = oc.placeholder((b, m, k), dtype, "X"), oc.placeholder(shape, dtype, "W")
+    bias = oc.placeholder((n,), "float64" if dtype == "float64" else "float32", "B")
+    layer = Operator(ops.dense(x, w, bias, "relu", transpose_w=transposed), [x, w, bias])
+    for rows, depth, columns in [(0, 3, 5), (1, 0, 5), (1, 33, 17), (15, 70, 33), (47, 31, 1)]:
+        a = floats("a", 2, rows, depth, dtype=dtype)
+        v = floats("v", depth, columns, dtype=dtype)
+        c = floats("c", columns, dtype=bias.dtype)
+        av, vv, cv = wide(a, v, c)
+        exact = np.maximum(av @ vv + cv, 0)
+        given = np.ascontiguousarray(v.T) if transposed else v
+        layer.check([a, given, c], exact, interpreted=rows == 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")]
+)
+def test_small_integers_are_summed_exactly(left: str, right: str) -> None:
+    x, w = oc.placeholder((m, k), left, "X"), oc.placeholder((k, n), right, "W")
+    layer = Operator(ops.dense(x, w), [x, w])
+    for rows, depth, columns in [(0, 3, 5), (1, 0, 5), (1, 65, 17), (15, 64, 33), (47, 31, 16)]:
+        a, v = integers("a", left, rows, depth), integers("v", right, depth, columns)
+        exact = a.astype("int64") @ v.astype("int64")
+        layer.check([a, v], exact.astype("int32"), interpreted=rows == 1)
+
+
+def test_the_result_may_have_another_type() -> None:
+    x, w = oc.placeholder((m, k), "bfloat16", "X"), oc.placeholder((k, n), "bfloat16", "W")
+    layer = Operator(ops.dense(x, w, dtype="float32"), [x, w])
+    a, v = floats("a", 15, 33, dtype="bfloat16"), floats("v", 33, 17, dtype="bfloat16")
+    av, vv = wide(a, v)
+    assert layer.check([a, v], av @ vv).dtype == np.float32
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_a_quantized_layer_is_scaled_and_shifted(unsigned: bool, by_column: bool) -> None:
+    kind = "uint8" if unsigned else "int8"
+    x, w = oc.placeholder((m, k), kind, "X"), oc.placeholder((k, n), "int8", "W")
+    bias, residual = oc.placeholder((n,), name="B"), oc.placeholder((m, n), name="R")
+    scales = oc.placeholder((n,), name="S")
+    zeros = oc.placeholder((n,), "int32", "Z")
+    inputs = [x, w, bias, residual, *([scales, zeros] if by_column else [])]
+    output = ops.dense_quantized(
+        x,
+        w,
+        0.02,
+        scales if by_column else 0.01,
+        bias,
+        "gelu",
+        residual,
+        x_zero=131 if unsigned else -3,
+        w_zero=zeros if by_column else 0,
+    )
+    layer = Operator(output, inputs)
+    for rows, depth, columns in [(0, 3, 5), (1, 65, 17), (15, 64, 33), (47, 31, 16)]:
+        a, v = integers("a", kind, rows, depth), integers("v", "int8", depth, columns)
+        c, r = floats("c", columns), floats("r", rows, columns)
+        s = np.abs(floats("s", columns)) / 50 if by_column else 0.01
+        z = integers("z", "int8", columns).astype("int32") if by_column else 0
+        sums = (a.astype("int64") - (131 if unsigned else -3)) @ (v.astype("int64") - z)
+        exact = EXACT["gelu"](sums * (np.float64(0.02) * s) + c) + r
+        arrays = [a, v, c, r, *([s, z] if by_column else [])]
+        found = layer.kernel(*arrays)
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4 * max(1, depth / 16))
+
+
+def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:
+    x, w = oc.placeholder((m, k), "int8", "X"), oc.placeholder((k, n), "int8", "W")
+    parameters = [
+        oc.placeholder((), kind, name)
+        for kind, name in [("float32", "SX"), ("float32", "SW"), ("int32", "ZX"), ("int32", "ZW")]
+    ]
+    sx, sw, zx, zw = parameters
+    layer = Operator(ops.dense_quantized(x, w, sx, sw, x_zero=zx, w_zero=zw), [x, w, *parameters])
+    a, v = integers("a", "int8", 15, 33), integers("v", "int8", 33, 17)
+    given = [
+        np.array(0.5, "float32"),
+        np.array(0.25, "float32"),
+        np.array(7, "int32"),
+        np.array(-9, "int32"),
+    ]
+    exact = ((a.astype("int64") - 7) @ (v.astype("int64") + 9)) * 0.125
+    layer.check([a, v, *given], exact)
+
+
+@pytest.mark.parametrize(("ta", "tb"), list(product([False, True], repeat=2)))
+def test_a_product_in_batches_takes_either_operand_transposed(ta: bool, tb: bool) -> None:
+    x = oc.placeholder((b, h, k, m) if ta else (b, h, m, k), name="X")
+    y = oc.placeholder((b, h, n, k) if tb else (b, h, k, n), name="Y")
+    op = Operator(ops.matmul(x, y, ta, tb), [x, y])
+    for rows, depth, columns in [(0, 3, 5), (1, 7, 17), (15, 64, 33), (29, 5, 53)]:
+        a, v = floats("a", 2, 3, rows, depth), floats("v", 2, 3, depth, columns)
+        given = [np.swapaxes(a, 2, 3).copy() if ta else a, np.swapaxes(v, 2, 3).copy() if tb else v]
+        exact = np.matmul(*wide(a, v))
+        op.check(given, exact, interpreted=rows == 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((b, h), ()), ((), (b, h)), ((b, 1), (h,)), ((h,), (b, 1)), ((b, h), (b, h)), ((1,), (1,))],
+    ids=str,
+)
+def test_leading_axes_are_shared_or_repeated_as_in_numpy(
+    first: tuple[Any, ...], second: tuple[Any, ...]
+) -> None:
+    x, y = oc.placeholder((*first, m, 9), name="X"), oc.placeholder((*second, 9, n), name="Y")
+    op = Operator(ops.matmul(x, y), [x, y])
+    numbers = {b: 2, h: 3}
+
+    def shape(leading: tuple[Any, ...]) -> tuple[int, ...]:
+        return tuple(numbers.get(size, size) for size in leading)
+
+    a, v = floats("a", *shape(first), 15, 9), floats("v", *shape(second), 9, 17)
+    op.check([a, v], np.matmul(*wide(a, v)), interpreted=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_products_of_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
+    x, y = oc.placeholder((b, m, k), dtype, "X"), oc.placeholder((b, n, k), dtype, "Y")
+    op = Operator(ops.matmul(x, y, transpose_b=True), [x, y])
+    for rows, depth, columns in [(1, 65, 17), (15, 32, 33)]:
+        if dtype == "int8":
+            a, v = integers("a", dtype, 3, rows, depth), integers("v", dtype, 3, columns, depth)
+            exact: Array = np.einsum("bik,bjk->bij", a.astype("int64"), v.astype("int64"))
+        else:
+            a = floats("a", 3, rows, depth, dtype=dtype)
+            v = floats("v", 3, columns, depth, dtype=dtype)
+            exact = np.einsum("bik,bjk->bij", *wide(a, v))
+        op.check([a, v], exact)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("activation", [name for name in EXACT if name is not None])
+def test_an_activation_is_a_function_of_each_element(activation: str, dtype: str) -> None:
+    x = oc.placeholder((b, m), dtype, "X")
+    op = Operator(getattr(ops, activation)(x), [x])
+    for shape in [(0, 5), (1, 1), (2, 17), (3, 53)]:
+        a = 3 * floats("a", *shape, dtype=dtype)
+        op.check([a], EXACT[activation](*wide(a)), interpreted=shape == (1, 1))
+
+
+def test_relu_of_integers_stays_in_their_type() -> None:
+    x = oc.placeholder((m,), "int8", "X")
+    op = Operator(ops.relu(x), [x])
+    a = integers("a", "int8", 53)
+    assert op.check([a], np.maximum(a, 0), interpreted=True).dtype == np.int8

@@ -1,0 +1,296 @@
+"""Convolutions and pooling against loops over the window in numpy, with random parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from operators import Operator, integers, wide
+
+import offcut as oc
+from offcut import ops
+
+b, h, w = (oc.dim(name, max=512) for name in "bhw")
+SIZES = [(1, 1), (1, 7), (8, 1), (7, 8), (9, 24), (29, 5)]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Parameters of a convolution or of pooling with `size` elements along both axes."""
+
+    size: tuple[int, int] = (3, 3)
+    stride: tuple[int, int] = (1, 1)
+    padding: Any = ((0, 0), (0, 0))
+    dilation: tuple[int, int] = (1, 1)
+
+    def pads(self, shape: Sequence[int]) -> list[tuple[int, int]]:
+        """Padding before and after, by axis."""
+        if self.padding != "same":
+            return [tuple(pair) for pair in self.padding]
+        found = []
+        for n, k, s, d in zip(shape, self.size, self.stride, self.dilation, strict=True):
+            whole = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+            found.append((whole // 2, whole - whole // 2))
+        return found
+
+    def views(self, x: Array, outside: float) -> Array:
+        """``x[n, c, i*s + r*d - p, …]`` as an array (n, c, i, j, r, q)."""
+        pads = self.pads(x.shape[2:])
+        padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=outside)
+        reach = [(k - 1) * d + 1 for k, d in zip(self.size, self.dilation, strict=True)]
+        rows, columns = (
+            (n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, self.stride, strict=True)
+        )
+        made = np.zeros((*x.shape[:2], rows, columns, *self.size), x.dtype)
+        for r, q in np.ndindex(*self.size):
+            top, left = r * self.dilation[0], q * self.dilation[1]
+            made[..., r, q] = padded[
+                :,
+                :,
+                top : top + (rows - 1) * self.stride[0] + 1 : self.stride[0],
+                left : left + (columns - 1) * self.stride[1] + 1 : self.stride[1],
+            ]
+        return made
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether the window has a place."""
+        return all(
+            n + sum(pads) >= (k - 1) * d + 1
+            for n, pads, k, d in zip(shape, self.pads(shape), self.size, self.dilation, strict=True)
+        )
+
+    @property
+    def smallest(self) -> int:
+        """An extent from which on there is a place."""
+        if self.padding == "same":
+            return 1
+        needed = [
+            (k - 1) * d + 1 - sum(pads)
+            for k, d, pads in zip(self.size, self.dilation, self.padding, strict=True)
+        ]
+        return max(0, *needed)
+
+
+def convolved(x: Array, v: Array, window: Window, groups: int) -> Array:
+    """The convolution in the type of the arrays, (n, c, h, w) and (o, c, r, q)."""
+    views = window.views(x, 0)
+    n, c, *rest = views.shape
+    grouped = views.reshape(n, groups, c // groups, *rest)
+    weights = v.reshape(groups, v.shape[0] // groups, *v.shape[1:])
+    made = np.einsum("ngcijrq,gocrq->ngoij", grouped, weights)
+    return np.asarray(made.reshape(n, v.shape[0], *made.shape[3:]))
+
+
+def last(array: Array) -> Array:
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1))
+
+
+def check_convolution(
+    window: Window,
+    layout: str,
+    channels: int = 3,
+    filters: int = 4,
+    groups: int = 1,
+    dtype: str = "float32",
+    interpreted: bool = False,
+) -> None:
+    least = window.smallest
+    high, wide_ = oc.dim("h", min=least, max=512), oc.dim("w", min=least, max=512)
+    first = layout == "NCHW"
+    x = oc.placeholder(
+        (b, channels, high, wide_) if first else (b, high, wide_, channels), dtype, "X"
+    )
+    shape = (filters, channels // groups, *window.size)
+    v = oc.placeholder(shape if first else (*shape[2:], shape[1], shape[0]), dtype, "V")
+    bias = oc.placeholder((filters,), "int32" if dtype == "int8" else "float32", "B")
+    output = ops.conv2d(
+        x, v, bias, window.stride, window.padding, window.dilation, groups, layout, "relu"
+    )
+    op = Operator(output, [x, v, bias])
+    for size in [s for s in SIZES if min(s) >= least and window.fits(s)]:
+        for batch in (0, 2) if size == (7, 8) else (2,):
+            if dtype == "int8":
+                a, f = integers("a", dtype, batch, channels, *size), integers("f", dtype, *shape)
+                c = integers("c", "int8", filters).astype("int32")
+                inner = [t.astype("int64") for t in (a, f, c)]
+            else:
+                a, f = (
+                    floats("a", batch, channels, *size, dtype=dtype),
+                    floats("f", *shape, dtype=dtype),
+                )
+                c = floats("c", filters)
+                inner = wide(a, f, c)
+            sums = convolved(inner[0], inner[1], window, groups) + inner[2][:, None, None]
+            exact = np.maximum(sums, 0)
+            if not first:
+                a, f, exact = last(a), np.ascontiguousarray(f.transpose(2, 3, 1, 0)), last(exact)
+            if dtype == "int8":
+                exact = exact.astype("int32")
+            op.check([a, f, c], exact, interpreted=interpreted and size == (1, 7))
+
+
+SAME = Window(padding="same")
+PADDED = Window(padding=((1, 1), (1, 1)))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    "window",
+    [
+        PADDED,
+        SAME,
+        replace(SAME, stride=(2, 3)),
+        replace(SAME, size=(1, 2), stride=(3, 4)),
+        Window(size=(1, 1)),
+        Window(size=(1, 1), stride=(2, 2)),
+        Window(size=(2, 5), padding=((0, 1), (3, 2)), stride=(1, 2), dilation=(2, 1)),
+    ],
+    ids=str,
+)
+def test_a_convolution_is_right_at_any_size(window: Window, layout: str) -> None:
+    check_convolution(window, layout, interpreted=True)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(("channels", "filters", "groups"), [(4, 6, 2), (5, 5, 5), (3, 6, 3)])
+def test_groups_see_their_own_channels(
+    channels: int, filters: int, groups: int, layout: str
+) -> None:
+    check_convolution(PADDED, layout, channels, filters, groups, interpreted=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_a_convolution_of_small_types_is_accumulated_in_wider_ones(dtype: str) -> None:
+    check_convolution(PADDED, "NHWC", 19, 17, dtype=dtype)
+
+
+pads = st.tuples(st.integers(0, 2), st.integers(0, 2))
+small = st.tuples(st.integers(1, 3), st.integers(1, 3))
+drawn = st.builds(
+    Window,
+    size=small,
+    stride=small,
+    padding=st.one_of(st.just("same"), st.tuples(pads, pads)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+).filter(
+    lambda one: (
+        one.padding != "same"
+        or all(
+            (k - 1) * d + 1 >= s or (k - 1) * d + 1 <= 2
+            for k, s, d in zip(one.size, one.stride, one.dilation, strict=True)
+        )
+    )
+)
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(
+    window=drawn,
+    layout=st.sampled_from(["NCHW", "NHWC"]),
+    groups=st.sampled_from([1, 2, 3]),
+    by_group=st.integers(1, 3),
+    filters=st.integers(1, 3),
+)
+def test_a_convolution_of_random_parameters_is_right(
+    window: Window, layout: str, groups: int, by_group: int, filters: int
+) -> None:
+    check_convolution(window, layout, groups * by_group, groups * filters, groups)
+
+
+@pytest.mark.parametrize("layout", ["NCW", "NWC"])
+def test_a_convolution_of_one_axis(layout: str) -> None:
+    first = layout == "NCW"
+    x = oc.placeholder((b, 3, w) if first else (b, w, 3), name="X")
+    v = oc.placeholder((5, 3, 4) if first else (4, 3, 5), name="V")
+    op = Operator(ops.conv1d(x, v, stride=2, padding=3, layout=layout), [x, v])
+    window = Window((1, 4), (1, 2), ((0, 0), (3, 3)))
+    for size in (0, 1, 17, 53):
+        a, f = floats("a", 2, 3, size), floats("f", 5, 3, 4)
+        exact = convolved(a[:, :, None].astype("f8"), f[:, :, None].astype("f8"), window, 1)[
+            :, :, 0
+        ]
+        given_ = [a, f] if first else [last(a), np.ascontiguousarray(f.transpose(2, 1, 0))]
+        op.check(given_, exact if first else last(exact), interpreted=size == 1)
+
+
+def test_a_residual_is_added_after_the_activation() -> None:
+    x, v = oc.placeholder((b, 3, h, w), name="X"), oc.placeholder((4, 3, 3, 3), name="V")
+    residual = oc.placeholder((b, 4, h, w), name="R")
+    op = Operator(
+        ops.conv2d(x, v, padding=1, activation="tanh", residual=residual), [x, v, residual]
+    )
+    a, f, r = floats("a", 2, 3, 9, 5), floats("f", 4, 3, 3, 3), floats("r", 2, 4, 9, 5)
+    av, fv, rv = wide(a, f, r)
+    op.check([a, f, r], np.tanh(convolved(av, fv, PADDED, 1)) + rv)
+
+
+POOLS = [
+    Window((2, 2), (2, 2)),
+    Window((3, 3), (2, 2), ((1, 1), (1, 1))),
+    Window((2, 3), (1, 2), ((0, 1), (1, 0))),
+    replace(SAME, stride=(2, 2)),
+]
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("window", POOLS, ids=str)
+def test_pooling_is_right_at_any_size(window: Window, layout: str) -> None:
+    least, first = window.smallest, layout == "NCHW"
+    high, across = oc.dim("h", min=least, max=512), oc.dim("w", min=least, max=512)
+    x = oc.placeholder((b, 3, high, across) if first else (b, high, across, 3), name="X")
+    options: dict[str, Any] = {"stride": window.stride, "padding": window.padding, "layout": layout}
+    kinds = {
+        "max": Operator(ops.max_pool2d(x, window.size, **options), [x]),
+        "mean": Operator(ops.avg_pool2d(x, window.size, **options), [x]),
+        "inside": Operator(ops.avg_pool2d(x, window.size, count_include_pad=False, **options), [x]),
+    }
+    for size in [s for s in SIZES if min(s) >= least]:
+        a = floats("a", 2, 3, *size)
+        inner = a.astype("float64")
+        exact = {
+            "max": window.views(inner, -np.inf).max((-1, -2)),
+            "mean": window.views(inner, 0).mean((-1, -2)),
+            "inside": window.views(inner, 0).sum((-1, -2))
+            / window.views(np.ones_like(inner), 0).sum((-1, -2)),
+        }
+        for kind, op in kinds.items():
+            result = exact[kind] if first else last(exact[kind])
+            op.check([a if first else last(a)], result, interpreted=size == (8, 1))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
+    x = oc.placeholder((b, 3, h, w), dtype, "X")
+    op = Operator(ops.max_pool2d(x, 3, 2, 1), [x])
+    a = (
+        integers("a", dtype, 2, 3, 9, 24)
+        if dtype == "int8"
+        else floats("a", 2, 3, 9, 24, dtype=dtype)
+    )
+    window = Window((3, 3), (2, 2), ((1, 1), (1, 1)))
+    outside = -128 if dtype == "int8" else -np.inf
+    wanted = window.views(a.astype("float64"), outside).max((-1, -2))
+    op.check([a], wanted.astype("int8") if dtype == "int8" else wanted)
+
+
+@pytest.mark.parametrize(("layout", "kept"), product(["NCHW", "NHWC"], [False, True]))
+def test_global_pooling_is_the_mean_of_an_image(layout: str, kept: bool) -> None:
+    first = layout == "NCHW"
+    x = oc.placeholder((b, 3, h, w) if first else (b, h, w, 3), name="X")
+    op = Operator(ops.global_avg_pool(x, layout, kept), [x])
+    for size in SIZES:
+        a = floats("a", 2, 3, *size) if first else floats("a", 2, *size, 3)
+        axes = (2, 3) if first else (1, 2)
+        op.check([a], np.asarray(a.astype("float64").mean(axes, keepdims=kept)))

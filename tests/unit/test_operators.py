@@ -1,0 +1,117 @@
+"""Every contender computes every task as float64 does, and a wrong result is seen."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.experiment.contraction import draw, make_problem, parse_contraction
+from offcut.experiment.described import Task
+from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
+from offcut.experiment.ours import Ours
+from offcut.experiment.peers import load_peers
+
+DENSE = parse_contraction("mk,kn->mn")
+SIZES = {"m": 5, "k": 70, "n": 48}
+SWEPT = dict.fromkeys("mbij", (1, 64))
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def dense(kind: str) -> Task:
+    rng = np.random.default_rng(1)
+    weight = draw("kn", SIZES, rng, DENSE.elements(kind)[1])
+    return make_problem(DENSE, SIZES, {"B": weight}, kind=kind)
+
+
+def batched(text: str) -> Task:
+    return make_problem(parse_contraction(text), {"b": 3, "i": 7, "j": 7, "d": 16}, {})
+
+
+def attention(kind: str) -> Task:
+    return Attention(*normal(3, 2, 4, 7, 64).astype(numpy_dtype(kind)), kind=kind)
+
+
+def dequantized() -> Task:
+    rng = np.random.default_rng(2)
+    w, x = draw("kn", SIZES, rng, "int8"), draw("mk", SIZES, rng, "uint8")
+    scales = (0.01 + rng.random(48)).astype(np.float32)
+    offsets = 113 * w.astype(np.int32).sum(0, dtype=np.int32)
+    return Dequantized(x, w, 113, 0.02, scales, offsets)
+
+
+TASKS = {
+    **{kind: dense(kind) for kind in ("float32", "bfloat16", "int8", "uint8")},
+    "q kᵀ": batched("bid,bjd->bij"),
+    "weights v": batched("bij,bjd->bid"),
+    "attention": attention("float32"),
+    "attention bfloat16": attention("bfloat16"),
+    "3×3": Convolution(normal(2, 16, 9, 11), normal(32, 16, 3, 3), stride=1, padding=1),
+    "3×3 stride 2": Convolution(normal(1, 16, 9, 10), normal(32, 16, 3, 3), stride=2, padding=1),
+    "1×1 stride 2": Convolution(normal(2, 16, 9, 11), normal(32, 16, 1, 1), stride=2, padding=0),
+    "softmax": Softmax(normal(20, 33)),
+    "layer norm": LayerNorm(normal(20, 48), normal(48), normal(48)),
+    "dequantized": dequantized(),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_offcut_computes_the_task(name: str) -> None:
+    task, ours = TASKS[name], Ours(SWEPT)
+
+    ways = ours.ways(task)
+
+    assert ours.refused == {}
+    assert ways
+    for way in ways:
+        assert task.reference().mismatch(way.read(way.run())) == ""
+
+
+@pytest.mark.parametrize("peer", ["numpy", "torch", "onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", TASKS)
+def test_every_way_of_a_peer_computes_the_task(name: str, peer: str) -> None:
+    loaded, task = load_peers([peer]), TASKS[name]
+    if loaded.missing:
+        pytest.skip(f"{peer} is not installed")
+    with loaded.session():
+        for way in loaded.found[0].ways(task):
+            assert task.reference().mismatch(way.read(way.run())) == "", way.name
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_result_never_written_is_a_mismatch(name: str) -> None:
+    task = TASKS[name]
+
+    assert task.reference().mismatch(task.result())
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_one_wrong_element_is_a_mismatch(name: str) -> None:
+    reference = TASKS[name].reference()
+    wrong = reference.value.copy()
+    index = np.unravel_index(np.argmax(np.abs(wrong)), wrong.shape)
+    wrong[index] += 0.3 * abs(wrong[index]) + 1
+
+    assert reference.mismatch(wrong).startswith("1 of ")
+
+
+def test_a_form_that_is_refused_is_named_with_the_reason() -> None:
+    ours = Ours(SWEPT, threads=-1)
+
+    assert ours.ways(TASKS["softmax"]) == ()
+    assert list(ours.refused) == ["offcut stages softmax"]
+    assert ours.ways(TASKS["softmax"]) == (), "and not tried again"
+
+
+def test_tasks_of_one_shape_share_a_kernel() -> None:
+    ours, task = Ours(SWEPT), TASKS["softmax"]
+    assert isinstance(task, Softmax)
+    ours.ways(task)
+    ours.ways(dataclasses.replace(task, x=normal(3, 100)))
+
+    assert len(ours.seconds) == 1
