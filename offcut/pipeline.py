@@ -279,7 +279,8 @@ class Kernel:
 
     def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
         """LLVM IR, and whether its loops are left to LLVM's passes."""
-        return lowered(self._described, self.signature, self._schedule, host), False
+        low = lowered(self._described, self.signature, self._schedule, host)
+        return low, self._schedule.has_loops
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """An object file and a C header: the kernel for programs without Python.
@@ -403,7 +404,8 @@ class ProgramKernel(Kernel):
     def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
         if self._raised is None:
             return lowered_program(self._vectorized, self.signature, host), True
-        return lowered(self._raised, self.signature, self._schedule, host), False
+        low = lowered(self._raised, self.signature, self._schedule, host)
+        return low, self._schedule.has_loops
 
     def _by_buffer(self) -> Mapping[str, Array]:
         return self._constants

@@ -30,3 +30,9 @@ class Schedule:
 
     partition: Partition
     choices: tuple[tuple[Choice, ...], ...]
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether some group runs in plain loops, without a microkernel."""
+        pieces = (piece for choices in self.choices for one in choices for piece in one.pieces)
+        return any(piece.microkernel is None for piece in pieces)

@@ -147,6 +147,7 @@ def attention(kind: str, d: int) -> Computation:
     total = oc.compute(
         (b, h, s), lambda b_, h_, i: oc.sum(weights[b_, h_, i, t], axis=t), name="total"
     )
+    share = oc.compute((b, h, s), lambda b_, h_, i: 1.0 / total[b_, h_, i], name="share")
     given = weights
     if kind != "float32":
         given = oc.compute(
@@ -159,7 +160,7 @@ def attention(kind: str, d: int) -> Computation:
     )
     result = oc.compute(
         (b, h, s, d),
-        lambda b_, h_, i, j: oc.cast(mixed[b_, h_, i, j] / total[b_, h_, i], kind),
+        lambda b_, h_, i, j: oc.cast(mixed[b_, h_, i, j] * share[b_, h_, i], kind),
         name="result",
     )
     return Computation(inputs, result)
@@ -210,7 +211,8 @@ def softmax() -> Computation:
     most = oc.compute((m,), lambda i: oc.max(x[i, t], axis=t), name="most")
     weights = oc.compute((m, n), lambda i, j: oc.exp(x[i, j] - most[i]), name="weights")
     total = oc.compute((m,), lambda i: oc.sum(weights[i, t], axis=t), name="total")
-    result = oc.compute((m, n), lambda i, j: weights[i, j] / total[i], name="result")
+    share = oc.compute((m,), lambda i: 1.0 / total[i], name="share")
+    result = oc.compute((m, n), lambda i, j: weights[i, j] * share[i], name="result")
     return Computation((x,), result)
 
 

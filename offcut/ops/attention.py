@@ -109,10 +109,8 @@ def attention(
 
     mix = compute(shape, mixed, f"{name}_mix", letters)
 
-    def divided(*at: Value) -> Value:
-        return cast(mix[at] / maximum(sums[at[:-1]], 1.0), q.dtype)
-
-    return compute(shape, divided, name, letters)
+    share = compute(rows, lambda *at: 1.0 / maximum(sums[at], 1.0), f"{name}_share", letters[:-1])
+    return compute(shape, lambda *at: cast(mix[at] * share[at[:-1]], q.dtype), name, letters)
 
 
 def _masked(value: Value, mask: Tensor, at: tuple[Value, ...], total: str) -> Value:

@@ -17,7 +17,7 @@ from offcut.ops.operands import (
 
 
 def softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:
-    """``exp(x - max) / sum of exp(x - max)``, with max and sum over `axis`.
+    """``exp(x - max) * (1 / sum of exp(x - max))``, with max and sum over `axis`.
 
     x      floats of any shape with at least one axis; the axis may be of any size, 0 too
     axis   negative ones count from the last
@@ -73,4 +73,5 @@ def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
         )
     powers = compute(x.shape, lambda *at: exp(shifted(at)), f"{name}_exp", letters)
     total = compute(shape, lambda *at: sum_over(powers[along(at)], axis=k), f"{name}_sum", others)
-    return compute(x.shape, lambda *at: cast(powers[at] / total[line(at)], x.dtype), name, letters)
+    share = compute(shape, lambda *at: 1.0 / total[at], f"{name}_share", others)
+    return compute(x.shape, lambda *at: cast(powers[at] * share[line(at)], x.dtype), name, letters)

@@ -45,6 +45,7 @@ class GroupCut:
     outer: tuple[str, ...] = ()
     match: Match | None = None
     around: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
 
 
 def cut(
@@ -157,6 +158,7 @@ def cut_group(
         _cover(plan.match),
         names,
         plan.around,
+        plan.inner,
     )
     space, lead = space_of(computation), plan.group[0]
     along: list[list[tuple[str, Segment]]] = []

@@ -75,15 +75,17 @@ def nest(
     cover: Cover,
     names: Names,
     around: Sequence[str] = (),
+    inner: Sequence[str] = (),
 ) -> Nest:
     """The nest of `group` with `cuts` in loop order.
 
     outer   axes that get a plain loop each, outermost first; the other axes that are not cut
             lie inside the tile with their whole extent
     around  axes that loops around the nest run through
+    inner   axes that get a plain loop inside the cache groups, so that a group stays near meanwhile
     """
-    builder = _Builder(group, cuts, reduce_cuts, cover, names, frozenset((*outer, *around)))
-    return builder.build(outer)
+    loops = frozenset((*outer, *inner, *around))
+    return _Builder(group, cuts, reduce_cuts, cover, names, loops, inner).build(outer)
 
 
 @dataclass(frozen=True)
@@ -131,17 +133,16 @@ class _Builder:
         cover: Cover,
         names: Names,
         outer: frozenset[str],
+        inner: Sequence[str],
     ) -> None:
         self.group, self.cuts, self.cover, self.names = group, cuts, cover, names
-        self.outer = outer
+        self.outer, self.inner = outer, inner
         self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
         self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
         self.regions: dict[Region, None] = {}
 
     def build(self, outer: Sequence[str]) -> Nest:
-        body = self.grouped()
-        for axis in reversed(outer):
-            body = (For(axis, ix.const(0), self.extents[axis], body),)
+        body = self.looped(outer, self.grouped())
         return Nest(body, tuple(self.regions))
 
     def grouped(self) -> tuple[Stmt, ...]:
@@ -157,11 +158,17 @@ class _Builder:
                 def inside(
                     start: Expr, height: Expr, position: int = position, of: Segment = segment
                 ) -> tuple[Stmt, ...]:
-                    return self.level(0, _At(), {position: _Window(start, height, of)})
+                    window = {position: _Window(start, height, of)}
+                    return self.looped(self.inner, self.level(0, _At(), window))
 
                 body += loops(segment, f"{cut.axis}_group", self.names, inside)
             return body
-        return self.level(0, _At(), {})
+        return self.looped(self.inner, self.level(0, _At(), {}))
+
+    def looped(self, axes: Sequence[str], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        for axis in reversed(axes):
+            body = (For(axis, ix.const(0), self.extents[axis], body),)
+        return body
 
     def level(self, depth: int, at: _At, windows: Mapping[int, _Window]) -> tuple[Stmt, ...]:
         """The cut at `depth` and all inside it; a window limits an axis to a cache group."""

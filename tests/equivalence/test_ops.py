@@ -37,9 +37,10 @@ def test_a_name_says_the_operator_its_operands_and_its_options() -> None:
 
 
 def test_inner_tensors_are_named_after_the_result() -> None:
-    assert [t.name for t in tensors_of([ops.softmax(X, name="P")])] == [
-        *("X", "P_max", "P_exp", "P_sum", "P"),
-    ]
+    first, *inner, last = (t.name for t in tensors_of([ops.softmax(X, name="P")]))
+    assert (first, last) == ("X", "P")
+    assert inner
+    assert all(name.startswith("P_") for name in inner)
 
 
 def test_a_long_name_is_cut_and_stays_one_of_a_kind() -> None:

@@ -87,9 +87,16 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint8", "bfloat16"])
-@pytest.mark.parametrize("shape", MASKS.values(), ids=MASKS)
-def test_a_mask_is_added_or_chooses(shape: tuple[Any, ...], dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "dtype"),
+    [
+        *((which, "float32") for which in MASKS),
+        ("of the keys", "uint8"),
+        ("of the scores", "bfloat16"),
+    ],
+)
+def test_a_mask_is_added_or_chooses(which: str, dtype: str) -> None:
+    shape = MASKS[which]
     inputs = [*operands(), oc.placeholder(shape, dtype, "M")]
     op = Operator(ops.attention(*inputs), inputs)
     for queries, keys in [(1, 1), (15, 17), (17, 53)]:

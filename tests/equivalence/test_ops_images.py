@@ -285,7 +285,7 @@ def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
     op.check([a], wanted.astype("int8") if dtype == "int8" else wanted)
 
 
-@pytest.mark.parametrize(("layout", "kept"), product(["NCHW", "NHWC"], [False, True]))
+@pytest.mark.parametrize(("layout", "kept"), list(product(["NCHW", "NHWC"], [False, True])))
 def test_global_pooling_is_the_mean_of_an_image(layout: str, kept: bool) -> None:
     first = layout == "NCHW"
     x = oc.placeholder((b, 3, h, w) if first else (b, h, w, 3), name="X")

@@ -300,7 +300,7 @@ def build(
     made = plan(computation, host, strategy, reassociate)
     with debug.timed("lower"):
         low = lowered(computation, signature, made, host)
-    return _compiled(low, made.partition.loops.buffers, host, name, loops=False)
+    return _compiled(low, made.partition.loops.buffers, host, name, loops=made.has_loops)
 
 
 def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, loops: bool) -> Code:

@@ -362,16 +362,12 @@ class Lowering(Vectors):
         self.f.block(end)
 
     def choose(self, options: Sequence[Option]) -> None:
-        """Evaluate every cost, run the first of the cheapest."""
-        best, cheapest = "0", ""
-        for position, option in enumerate(options):
-            cost = self.cost(option.cost)
-            if not cheapest:
-                cheapest = cost
-                continue
-            less = self.f.let(f"fcmp olt double {cost}, {cheapest}")
-            best = self.f.let(f"select i1 {less}, i64 {position}, i64 {best}")
-            cheapest = self.f.let(f"select i1 {less}, double {cost}, double {cheapest}")
+        """Run the first of the cheapest; costs are of sizes alone, so they are compared once a call."""
+        if self.f.early is None:
+            best = self.cheapest(options)
+        else:
+            with self.f.ahead():
+                best = self.cheapest(options)
         end = self.f.name("end")
         labels = [self.f.name("option") for _ in options]
         cases = " ".join(f"i64 {k}, label {label}" for k, label in enumerate(labels[1:], 1))
@@ -381,6 +377,19 @@ class Lowering(Vectors):
             self.block(option.body)
             self.f.do(f"br label {end}")
         self.f.start(end)
+
+    def cheapest(self, options: Sequence[Option]) -> str:
+        """The position of the first of the cheapest."""
+        best, cheapest = "0", ""
+        for position, option in enumerate(options):
+            cost = self.cost(option.cost)
+            if not cheapest:
+                cheapest = cost
+                continue
+            less = self.f.let(f"fcmp olt double {cost}, {cheapest}")
+            best = self.f.let(f"select i1 {less}, i64 {position}, i64 {best}")
+            cheapest = self.f.let(f"select i1 {less}, double {cost}, double {cheapest}")
+        return best
 
     def cost(self, expr: Expr) -> str:
         """A float64 expression over sizes, as a scalar."""

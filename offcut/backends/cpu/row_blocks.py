@@ -21,7 +21,6 @@ from offcut.errors import InternalError
 from offcut.partition import Match, matches
 from offcut.polyhedral import coefficient
 
-
 ANY = fma.Variant(unit_depth=True, panels=True)  # of a family that has one function
 
 

@@ -521,15 +521,16 @@ class _Planner:
             for name, strategy in asked.items()
             if name not in cut
         )
-        outer = tuple(
-            a.name for a in lead.axes if a.name not in cut and a.name not in (*asked, *shared)
-        )
+        moving = set().union(*(variables(part) for part in found.by_columns.index))
+        loops = [a.name for a in lead.axes if a.name not in (*cut, *asked, *shared)]
+        outer = tuple(name for name in loops if name in moving)
+        inner = tuple(name for name in loops if name not in moving)
         columns = self.column_cut(lead, found, asked)
         ways = []
         for strategy in self.row_strategies(found, asked, candidates):
             rows = () if strategy is None else (self.row_cut(lead, found, strategy),)
             cuts = (*others, *rows, *columns)
-            one = GroupCut(group, cuts, reduce_cuts, outer, found, shared)
+            one = GroupCut(group, cuts, reduce_cuts, outer, found, shared, inner)
             label = "whole" if strategy is None else strategy.value
             if operand.how == "packed":
                 label += "_packed"
@@ -605,6 +606,9 @@ class _Planner:
         """
         extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
         depth = ix.literal(extent) or 1024
+        for axis in lead.reduce_axes:
+            if axis.name != found.depth:
+                depth *= ix.literal(axis.extent) or 1
         panel_bytes = found.microkernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
         room = GROUP_SHARE * self.hardware.nearest_bytes
         widths = self.families[found.microkernel.name].widths

@@ -107,7 +107,7 @@ class Vectors(Instances):
             with self.f.loop(done, full, width) as now:
                 at = ir.add(self.f, start, now)
                 with self.bound(axis.iter, at):
-                    if most is None:
+                    if most is None or variables(axis.start):
                         self.fetched_ahead(body, lanes)
                     self.instances(body, lanes)
             done = full
@@ -201,33 +201,57 @@ class Vectors(Instances):
         last. A gather would read the same elements one by one.
         """
         assert isinstance(copy, Store)
-        f, width, value = self.f, self.width, copy.value
-        e = self.elements(width)
-        bits, kind = f"<{width} x i1>", e.kind(dtype_of(value))
+        f, width = self.f, self.width
         (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
         first = self.scalar(down.start), self.scalar(across.start)
         with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
-            inside = [
-                e.compare("<", "index", e.ramp(), e.splat(ir.sub(f, n, at), "index"))
-                for n, at in ((height, k), (count, j))
-            ]
-            rows = []
-            for lane in range(width):
-                at_k, at_j = ir.add(f, first[0], k), ir.add(f, ir.add(f, first[1], j), str(lane))
-                with self.bound(down.iter, at_k), self.bound(across.iter, at_j):
-                    one = f.let(f"extractelement {bits} {inside[1]}, i32 {lane}")
-                    none = f"{bits} zeroinitializer"
-                    mask = f.let(f"select i1 {one}, {bits} {inside[0]}, {none}")
-                    lanes = Lanes(width, down.iter, mask)
-                    rows.append(self.value(value, lanes, {}))
-            step = width // 2
-            while step:
-                rows = swapped(f, rows, step, kind)
-                step //= 2
-            for row in range(width):
-                at_k, at_j = ir.add(f, ir.add(f, first[0], k), str(row)), ir.add(f, first[1], j)
-                there = f.let(f"extractelement {bits} {inside[0]}, i32 {row}")
-                with f.when(there), self.bound(down.iter, at_k), self.bound(across.iter, at_j):
-                    multiple = gcd(multiple_of(across.start), width)
-                    lanes = Lanes(width, across.iter, inside[1], multiple=multiple)
-                    self.save(copy.buffer, copy.index, rows[row], lanes)
+            at = ir.add(f, first[0], k), ir.add(f, first[1], j)
+            left = ir.sub(f, height, k), ir.sub(f, count, j)
+            square, edge, end = f.name("square"), f.name("edge"), f.name("end")
+            deep = f.let(f"icmp sge i64 {left[0]}, {width}")
+            f.do(f"br i1 {deep}, label {square}, label {edge}")
+            multiple = gcd(multiple_of(across.start), width)
+            for label, rows in ((square, None), (edge, left[0])):
+                f.start(label)
+                self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
+                f.do(f"br label {end}")
+            f.start(end)
+
+    def turned(
+        self,
+        axes: tuple[str, str],
+        at: tuple[str, str],
+        left: tuple[str | None, str],
+        copy: Store,
+        multiple: int,
+    ) -> None:
+        """One square from `at` on, of which so many rows and columns are `left`; None: all rows.
+
+        Past the last column, the last one is read again, and not written.
+        """
+        f, width = self.f, self.width
+        e = self.elements(width)
+        bits, kind = f"<{width} x i1>", e.kind(dtype_of(copy.value))
+        deep, wide = (
+            None if n is None else e.compare("<", "index", e.ramp(), e.splat(n, "index"))
+            for n in left
+        )
+        last = ir.sub(f, left[1], "1")
+        rows = []
+        for lane in range(width):
+            column = ir.add(f, at[1], ir.minimum(f, str(lane), last))
+            with self.bound(axes[0], at[0]), self.bound(axes[1], column):
+                rows.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
+        step = width // 2
+        while step:
+            rows = swapped(f, rows, step, kind)
+            step //= 2
+        lanes = Lanes(width, axes[1], wide, multiple=multiple)
+        for row, value in enumerate(rows):
+            with self.bound(axes[0], ir.add(f, at[0], str(row))), self.bound(axes[1], at[1]):
+                if deep is None:
+                    self.save(copy.buffer, copy.index, value, lanes)
+                    continue
+                there = f.let(f"extractelement {bits} {deep}, i32 {row}")
+                with f.when(there):
+                    self.save(copy.buffer, copy.index, value, lanes)
