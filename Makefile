@@ -20,7 +20,7 @@ WEIGHTS := offcut/experiment/demo/weights.txt
 .PHONY: help demo test test-all lint style types imports format bench clean
 
 help:
-	@echo 'make demo      a sentence encoder over a real text, its dense layers through offcut'
+	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
 	@echo 'make test      the tests, but for the slow ones'
 	@echo 'make test-all  all tests'
 	@echo 'make lint      style, types and imports; each is a target of its own'

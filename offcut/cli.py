@@ -356,7 +356,7 @@ def machine() -> None:
     }
 )
 def demo(context: typer.Context) -> None:
-    """Encode a real text with every dense layer in offcut; its options are the demo's own."""
+    """Encode a real text wholly in offcut; its options are the demo's own."""
     from offcut.experiment.demo.__main__ import main as run_demo
 
     with _refusals():

@@ -183,7 +183,9 @@ class _Statements:
             multiple = reader.integer()
         reader.close(bracket, ")")
         axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
-        if not (axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0):
+        if not (
+            axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0
+        ):
             raise reader.refuse(
                 "cannot lay the buffer out in panels",
                 f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "

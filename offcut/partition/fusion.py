@@ -61,7 +61,9 @@ def fused(computation: Computation, limits: Sequence[int]) -> tuple[Computation,
         stages = [stage for position in part.groups for stage in groups[position]]
         axes: tuple[StageAxis, ...] = ()
         for k, axis in enumerate(part.axes, first):
-            others = {a.name for s in stages for a in (*s.axes[:k], *s.axes[k + 1 :], *s.reduce_axes)}
+            others = {
+                a.name for s in stages for a in (*s.axes[:k], *s.axes[k + 1 :], *s.reduce_axes)
+            }
             free = axis.name not in others and axis.name not in {a.name for a in (*known, *axes)}
             axes += (axis if free else replace(axis, name=taken.fresh(axis.label)),)
         return Shared(axes, tuple(named(inner, (*known, *axes)) for inner in part.parts))
@@ -150,9 +152,7 @@ def _loads(group: Sequence[Stage]) -> list[Load]:
 def _on(stage: Stage, axes: Sequence[StageAxis]) -> Stage:
     """`stage` with its first axes named as these are."""
     own = stage.axes[: len(axes)]
-    renamed: dict[str, Expr] = {
-        old.name: Var(new.name) for old, new in zip(own, axes, strict=True)
-    }
+    renamed: dict[str, Expr] = {old.name: Var(new.name) for old, new in zip(own, axes, strict=True)}
     kept = stage.axes[len(axes) :]
     named = tuple(replace(old, name=new.name) for old, new in zip(own, axes, strict=True))
     return replace(stage, axes=(*named, *kept), body=substitute(stage.body, renamed))

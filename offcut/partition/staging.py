@@ -126,7 +126,11 @@ def _copy(lead: Stage, factor: Expr, names: Names) -> tuple[Stage, Load] | None:
             continue
         others = [other for k, other in enumerate(load.index) if k != position]
         shared = set().union(*(variables(other) for other in others))
-        free = [(atom.name, c) for atom, c in moving if isinstance(atom, Var) and atom.name not in shared]
+        free = [
+            (atom.name, c)
+            for atom, c in moving
+            if isinstance(atom, Var) and atom.name not in shared
+        ]
         if not free:
             return None
         low, extent = _range(form, extents)

@@ -90,13 +90,12 @@ def _checked(computation: Computation, program: Program) -> tuple[Theorem, ...]:
     theorems = []
     for label, body in _alternatives(program.body):
         of = f"{program.name}, {label}" if label else program.name
+        used = _used(body)
         stages = [
             stage
             for group in computation.groups
             for stage in group
-            if not _is_copy(computation, stage)
-            or _is_read(stage.buffer, body)
-            or _is_stored(stage.buffer, body)
+            if not _is_copy(computation, stage) or stage.buffer in used
         ]
         if not _is_product(computation, space, stages, kinds, body, of):
             _check_together(computation, space, stages, kinds, body, of)
@@ -199,25 +198,36 @@ def _check_together(
 
 
 def _alternatives(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
-    """The program once for every combination of the options of its `Choose` statements."""
-    found: list[tuple[str, tuple[Stmt, ...]]] = [("", ())]
-    for stmt in body:
-        ways: list[tuple[str, tuple[Stmt, ...]]] = [("", (stmt,))]
-        if isinstance(stmt, Choose):
-            ways = [
+    """The program with every option of every `Choose` in it once, beside the first options of the
+    others: what a stage runs is said by its own choice, and what runs before what by where choices
+    stand, whatever is chosen.
+    """
+    ways = [_ways(stmt) for stmt in body]
+    first = tuple(stmt for way in ways for stmt in way[0][1])
+    label = " ".join(filter(None, (way[0][0] for way in ways)))
+    found = [(label, first)]
+    for position, way in enumerate(ways):
+        for other, inner in way[1:]:
+            before = (stmt for one in ways[:position] for stmt in one[0][1])
+            after = (stmt for one in ways[position + 1 :] for stmt in one[0][1])
+            found.append((other, (*before, *inner, *after)))
+    return found
+
+
+def _ways(stmt: Stmt) -> list[tuple[str, tuple[Stmt, ...]]]:
+    """The options of a statement; the statement itself where nothing is chosen."""
+    match stmt:
+        case Choose(options):
+            return [
                 (f"{option.label} {label}".strip(), inner)
-                for option in stmt.options
+                for option in options
                 for label, inner in _alternatives(option.body)
             ]
-        elif isinstance(stmt, For | Alloc):
+        case For() | Alloc():
             inside = _alternatives(stmt.body)
-            ways = [(label, (replace(stmt, body=inner),)) for label, inner in inside]
-        found = [
-            (f"{label} {way}".strip(), (*done, *inner))
-            for label, done in found
-            for way, inner in ways
-        ]
-    return found
+            return [(label, (replace(stmt, body=inner),)) for label, inner in inside]
+        case _:
+            return [("", (stmt,))]
 
 
 def _is_copy(computation: Computation, stage: Stage) -> bool:
@@ -231,14 +241,11 @@ def _is_copy(computation: Computation, stage: Stage) -> bool:
     return isinstance(value.a if isinstance(value, Cast) else value, Load) and not described
 
 
-def _is_read(buffer: str, body: tuple[Stmt, ...]) -> bool:
-    stores = (stmt for stmt in statements(body) if isinstance(stmt, Store))
-    nodes = (node for store in stores for node in walk(store.value))
-    return any(isinstance(node, Load) and node.buffer == buffer for node in nodes)
-
-
-def _is_stored(buffer: str, body: tuple[Stmt, ...]) -> bool:
-    return any(isinstance(stmt, Store) and stmt.buffer == buffer for stmt in statements(body))
+def _used(body: tuple[Stmt, ...]) -> set[str]:
+    """The buffers that some statement reads or writes."""
+    stores = [stmt for stmt in statements(body) if isinstance(stmt, Store)]
+    read = (node.buffer for s in stores for node in walk(s.value) if isinstance(node, Load))
+    return {*(stmt.buffer for stmt in stores), *read}
 
 
 def _check_bounded(computation: Computation, space: Space, body: tuple[Stmt, ...], of: str) -> None:

@@ -3,7 +3,7 @@ from math import erf
 import numpy as np
 import pytest
 
-from offcut.experiment.demo.dense import NumpyEngine, Shape, Timed, compile_dense
+from offcut.experiment.demo.dense import Dense, NumpyEngine, Shape, compile_dense, shape_of
 from offcut.experiment.demo.weights import Array, Linear
 
 draw = np.random.default_rng(0)
@@ -21,46 +21,23 @@ def expected(x: Array, layer: Linear, gelu: bool) -> Array:
 
 
 @pytest.mark.parametrize("gelu", [False, True])
-@pytest.mark.parametrize("rows", [1, 2, 7, 512])
-def test_numpys_layer_is_the_formula(rows: int, gelu: bool) -> None:
-    layer = linear(12, 20)
-    x = draw.standard_normal((rows, 12), dtype=np.float32)
-    out = np.full((rows, 20), np.nan, np.float32)
+@pytest.mark.parametrize("by", ["numpy", "auto", "cut"])
+def test_a_layer_is_the_formula(by: str, gelu: bool) -> None:
+    layer = linear(24, 40)
+    dense: Dense
+    dense = NumpyEngine().dense(layer, gelu) if by == "numpy" else compile_dense(layer, gelu, by)
 
-    assert NumpyEngine().dense(layer, gelu)(x, out) is out
-    np.testing.assert_allclose(out, expected(x, layer, gelu), rtol=1e-5, atol=1e-5)
+    for rows in (1, 2, 13, 14, 15, 512):
+        x = draw.standard_normal((rows, 24), dtype=np.float32)
+        out = np.full((rows, 40), np.nan, np.float32)
 
-
-@pytest.mark.parametrize("gelu", [False, True])
-def test_offcuts_layer_is_the_formula_with_its_own_constants_and_with_others(gelu: bool) -> None:
-    first, second = linear(24, 40), linear(24, 40)
-    kernel = compile_dense(Shape(24, 40, gelu), constants(first), "auto")
-
-    for layer, bound in ((second, kernel.with_constants(constants(second))), (first, kernel)):
-        for rows in (1, 2, 13, 14, 15, 512):
-            x = draw.standard_normal((rows, 24), dtype=np.float32)
-            out = np.full((rows, 40), np.nan, np.float32)
-
-            assert bound(x, out=out) is out
-            np.testing.assert_allclose(out, expected(x, layer, gelu), rtol=1e-5, atol=1e-5)
+        assert dense(x, out) is out
+        np.testing.assert_allclose(out, expected(x, layer, gelu), rtol=1e-5, atol=1e-5)
 
 
-def constants(layer: Linear) -> dict[str, Array]:
-    return {"W": layer.weight, "bias": layer.bias}
+def test_a_shape_counts_the_flop_of_the_product() -> None:
+    shape = shape_of(linear(12, 20), gelu=True)
 
-
-def test_timing_notes_every_call_in_order_and_changes_no_result() -> None:
-    timed, layer = Timed(NumpyEngine()), linear(12, 20)
-    plain, curved = timed.dense(layer, gelu=False), timed.dense(layer, gelu=True)
-    out = np.empty((3, 20), np.float32)
-    x = draw.standard_normal((3, 12), dtype=np.float32)
-
-    plain(x, out)
-    np.testing.assert_allclose(out, expected(x, layer, gelu=False), rtol=1e-5, atol=1e-5)
-    curved(x[:2], out[:2])
-
-    assert [(call.shape, call.rows) for call in timed.calls] == [
-        (Shape(12, 20, gelu=False), 3),
-        (Shape(12, 20, gelu=True), 2),
-    ]
-    assert all(call.ns >= 0 for call in timed.calls)
+    assert shape == Shape(12, 20, gelu=True)
+    assert shape.flop(3) == 2 * 3 * 12 * 20
+    assert str(shape) == "12 → 20, gelu"

@@ -1,5 +1,3 @@
-from collections.abc import Mapping
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
@@ -7,63 +5,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from offcut.experiment.demo import dense, text, tokens, weights
-from offcut.experiment.demo.dense import Call, Kernel, NumpyEngine, OffcutEngine, Shape
+from offcut.experiment.demo import text, tokens, weights
 from offcut.experiment.demo.report import report
-from offcut.experiment.demo.run import Options, compare, nearest, run
+from offcut.experiment.demo.run import Options, evenly, nearest, run
 from offcut.experiment.demo.tokens import stand_in, tokenize
-from offcut.experiment.demo.weights import Array, Linear
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """A compiled kernel's face over numpy's layer."""
-
-    shape: Shape
-    constants: Mapping[str, Array]
-
-    def __call__(self, x: Array, *, out: Array) -> Array:
-        layer = Linear(self.constants["W"], self.constants["bias"])
-        return NumpyEngine().dense(layer, self.shape.gelu)(x, out)
-
-    def with_constants(self, constants: Mapping[str, Array]) -> Kernel:
-        return StandIn(self.shape, constants)
-
-
-@pytest.fixture
-def without_offcut(monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_dense(shape: Shape, constants: Mapping[str, Array], strategy: str) -> Kernel:
-        return StandIn(shape, constants)
-
-    monkeypatch.setattr(dense, "compile_dense", compile_dense)
-
-
-@pytest.mark.usefixtures("without_offcut")
-def test_a_layer_shape_is_compiled_once_and_every_layer_keeps_its_own_weights() -> None:
-    engine = OffcutEngine()
-    layers = [
-        Linear(np.full((3, 4), value, np.float32), np.zeros(4, np.float32)) for value in (1, 2)
-    ]
-    made = [engine.dense(layer, gelu=False) for layer in layers]
-    engine.dense(layers[0], gelu=True)
-
-    assert [done.shape for done in engine.compiles] == [Shape(3, 4, False), Shape(3, 4, True)]
-    for value, layer in zip((1, 2), made, strict=True):
-        out = np.empty((1, 4), np.float32)
-        np.testing.assert_array_equal(layer(np.ones((1, 3), np.float32), out), 3 * value)
-
-
-def test_a_comparison_sums_each_shape_and_takes_the_median_of_the_calls() -> None:
-    a, b = Shape(2, 3, False), Shape(3, 2, True)
-    ours = [Call(a, 5, 10), Call(b, 5, 100), Call(a, 1, 10), Call(a, 2, 10)]
-    theirs = [Call(a, 5, 20), Call(b, 5, 50), Call(a, 1, 30), Call(a, 2, 70)]
-
-    first, second = compare(ours, theirs)
-
-    assert (first.shape, first.calls, first.ratio) == (a, 3, 3.0)
-    assert (first.offcut, first.numpy) == pytest.approx((30e-9, 120e-9))
-    assert first.gflop == pytest.approx(2 * 2 * 3 * 8 * 1e-9)
-    assert (second.shape, second.calls, second.ratio) == (b, 1, 0.5)
 
 
 def test_neighbours_come_nearest_first_and_never_twice() -> None:
@@ -78,29 +23,56 @@ def test_neighbours_come_nearest_first_and_never_twice() -> None:
     assert [near.cosine for near in found] == pytest.approx([1, 0.6, 0])
 
 
-@pytest.mark.usefixtures("without_offcut")
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
+def test_evenly_takes_as_many_as_asked_and_never_one_twice(count: int) -> None:
+    sentences = tokenize(["a b c"] * 7, stand_in)
+
+    found = evenly(sentences, count)
+
+    assert found == sorted(set(found))
+    assert len(found) == min(count, 7)
+
+
 def test_the_demo_runs_on_random_weights_and_reports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib draws the picture")
     monkeypatch.setattr(weights, "PACKAGE", "no-such-package-of-weights")
     monkeypatch.setattr(weights, "LAYERS", 1)
-    monkeypatch.setattr(weights, "VOCABULARY", 200)
-    monkeypatch.setattr(tokens, "VOCABULARY", 200)
+    monkeypatch.setattr(weights, "VOCABULARY", 50)
+    monkeypatch.setattr(tokens, "VOCABULARY", 50)
+    monkeypatch.setattr(tokens, "CLS", 1)
+    monkeypatch.setattr(tokens, "SEP", 2)
     monkeypatch.setattr(text, "reference", lambda: ("word " * 600 + ". A b c d. E f g. B a c d.",))
     file = StringIO()
-    console = Console(file=file, width=100)
+    console = Console(file=file, width=120)
+    asked = Options(
+        *(False, 600, True, 0, tmp_path),
+        kinds=("float32",),
+        compared=2,
+        rounds=1,
+        libraries=False,
+        picture_seconds=0.0,
+        picture_lengths=2,
+    )
 
-    result = run(Options(out=tmp_path, checked=2, picture_seconds=0.0), console)
+    result = run(asked, console)
     report(result, console, "one thread")
 
     assert [len(sentence) for sentence in result.sentences] == [512, 7, 6, 7]
-    assert (result.truncated, result.distinct, result.difference.sentences) == (1, 4, 2)
-    assert (len(result.compiles), result.compiles_later) == (3, 0)
-    assert [row.calls for row in result.comparisons] == [16, 4, 4]
-    assert result.difference.offcut < 1e-5
+    assert (result.truncated, result.distinct, result.compared) == (1, 4, (0, 3))
+    assert (len(result.compiles["float32"]), result.compiles_later) == (7, 0)
+    assert [str(one.contender) for one in result.standings] == [
+        *("float32 offcut, alone", "float32 offcut, 256 rows", "float32 numpy, alone")
+    ]
+    assert all(one.cosine > 0.99999 and one.timing is not None for one in result.standings)
+    assert [share.kernel for share in result.shares["float32"]] == [
+        *("embed", "project", "attend", "settle 384", "widen", "settle 1536", "pool")
+    ]
+    assert sum(share.share for share in result.shares["float32"]) == pytest.approx(1)
     assert result.picture.exists()
     printed = file.getvalue()
     assert "random, seed 0, in the shapes of all-MiniLM-L6-v2" in printed
-    assert "3 for 3 layer shapes" in printed
+    assert "7 kernels for all layers and lengths" in printed
+    assert "float32: no library to compare with; asked: a cosine of 0.9999 or more." in printed
     assert "shared words at best" in printed

@@ -432,9 +432,7 @@ class _Call:
             self.f.do(f"call void @{function}({arguments})")
             return
         table = f"@rows_{name}_{self.variant.suffix}_{width}_{self.heights[0]}_{self.heights[-1]}"
-        entries = ", ".join(
-            f"ptr @{family.symbol(self.variant, h, width)}" for h in self.heights
-        )
+        entries = ", ".join(f"ptr @{family.symbol(self.variant, h, width)}" for h in self.heights)
         count = len(self.heights)
         low.tables[table] = f"{table} = internal constant [{count} x ptr] [{entries}]"
         position = ir.sub(self.f, self.rows, str(self.heights[0]))

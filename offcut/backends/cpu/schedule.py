@@ -471,7 +471,7 @@ class _Planner:
     def beside(self, load: Load, axis: str) -> bool:
         """Whether the elements that `load` reads along `axis` lie next to each other."""
         steps = [coefficient(part, axis) for part in load.index]
-        return steps[-1] == 1 and not any(steps[:-1])
+        return steps[-1:] == [1] and not any(steps[:-1])
 
     def layout(self, lead: Stage, found: Match) -> Panels | None:
         """The panels of a constant that only this sum reads, at its depth and column themselves."""

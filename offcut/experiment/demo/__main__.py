@@ -9,19 +9,29 @@ from pathlib import Path
 from offcut.experiment.timing import restart_single_threaded
 
 EXTRA = ("scipy", "matplotlib")
+KINDS = ("float32", "bfloat16")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo as the command line asks; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m offcut.experiment.demo",
-        description="A sentence encoder over the language reference, dense layers through offcut.",
+        description="A sentence encoder over the language reference, wholly in offcut.",
     )
     parser.add_argument("--all", action="store_true", help="the whole text, not a sample")
     parser.add_argument("--sentences", type=int, default=600, metavar="N", help="sample size (600)")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (0)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of demo.png (out)")
     parser.add_argument("--query", metavar="TEXT", help="show the sentences nearest to TEXT")
+    parser.add_argument("--rounds", type=int, default=5, help="how often everybody encodes (5)")
+    parser.add_argument("--alone", action="store_true", help="no library but numpy beside offcut")
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=KINDS,
+        help="element types of the encoder (both)",
+    )
     parser.add_argument("--quick", action="store_true", help="some 40 sentences, a rough picture")
     chosen = parser.parse_args(arguments)
 
@@ -41,13 +51,17 @@ def main(arguments: list[str] | None = None) -> int:
         seed=chosen.seed,
         out=chosen.out,
         query=chosen.query or QUERY,
+        rounds=max(1, chosen.rounds),
+        libraries=not chosen.alone,
+        kinds=tuple(chosen.kinds),
     )
     if chosen.quick:
         options = replace(
             options,
             count=40,
             every_length=False,
-            checked=6,
+            compared=8,
+            rounds=3,
             picture_seconds=4.0,
             picture_lengths=24,
         )

@@ -1,22 +1,32 @@
-"""MiniLM, a six-layer BERT encoder, in numpy; its dense layers come from an engine.
+"""MiniLM, a six-layer BERT encoder, wholly in offcut: numpy holds the arrays, kernels do the rest.
 
     x      = norm(words[token] + positions + kind)
     layer:   a = norm(x + attention(q, k, v) @ Wo + bo)    q, k, v = x @ Wq + bq, …
              x = norm(a + gelu(a @ W1 + b1) @ W2 + b2)
     result = mean of the rows of x, scaled to length 1
 
-Query, key and value are three calls of one shape, as the checkpoint stores them. A sentence makes
-36 dense calls: 24 of 384 → 384, 6 of 384 → 1536 with gelu, 6 of 1536 → 384.
+Sentences of any lengths share a batch. Their rows lie one after the other, so a dense layer reads
+its weights once for all of them, and no row is padding. Within a batch sentences of one length are
+neighbours, and attention takes each such run at once. An embedding has the same bits whatever
+batch its sentence is in.
 """
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from time import process_time, process_time_ns
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from offcut.experiment.demo.dense import Dense, Engine
-from offcut.experiment.demo.tokens import LONGEST
+import offcut as oc
+import offcut.pipeline  # now, so that no compile is charged for imports
+from offcut.core.dtypes import numpy_dtype
+from offcut.errors import OffcutError
+from offcut.experiment.contraction import Computation
+from offcut.experiment.demo import kernels
+from offcut.experiment.demo.batches import batches, runs
+from offcut.experiment.demo.kernels import DEPTH
+from offcut.experiment.demo.tokens import LONGEST, Tokens
 from offcut.experiment.demo.weights import (
     FEED_FORWARD,
     HEADS,
@@ -28,128 +38,218 @@ from offcut.experiment.demo.weights import (
     Weights,
 )
 
-EPSILON = 1e-12  # added to the variance in a layer norm, as the model was trained
+ROWS = 256
+"""Rows of a batch that are worth waiting for: twice as many are hardly faster."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Buffers:
-    """Memory for the results of dense layers, 512 rows each, written before anything is timed."""
+class Compile:
+    """One call of `oc.compile`: for which kernel, and its seconds of processor time."""
 
-    query: Array
-    key: Array
-    value: Array
-    context: Array
-    hidden: Array
-    wide: Array
+    kernel: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a kernel.
+
+    ns      of processor time
+    flop    of its products
+    moved   bytes of operands, constants and the result
+    """
+
+    kernel: str
+    ns: int
+    flop: int
+    moved: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One layer, ready to run."""
+    """One layer: its kernels, which share their code with those of the other layers."""
 
-    query: Dense
-    key: Dense
-    value: Dense
-    attention: Dense
-    attention_norm: Norm
-    feed_in: Dense
-    feed_out: Dense
-    feed_norm: Norm
-
-    def __call__(self, x: Array, memory: _Buffers) -> Array:
-        n = len(x)
-        context = attend(
-            self.query(x, memory.query[:n]),
-            self.key(x, memory.key[:n]),
-            self.value(x, memory.value[:n]),
-            memory.context[:n],
-        )
-        x += self.attention(context, memory.hidden[:n])
-        normalize(x, self.attention_norm)
-        x += self.feed_out(self.feed_in(x, memory.wide[:n]), memory.hidden[:n])
-        return normalize(x, self.feed_norm)
+    project: oc.Kernel
+    attention: oc.Kernel
+    widen: oc.Kernel
+    narrow: oc.Kernel
 
 
 class Encoder:
-    """Sentence embeddings: one sentence a call, no padding, 1 to 512 tokens.
+    """Sentence embeddings of any sentences of 1 to 512 tokens.
 
-    weights   the constants; converted to `dtype`
-    engine    makes the dense layers
-    dtype     element type of every step, float32 or float64
+    weights   the constants; matrices and tables are converted to `kind`
+    kind      of elements, of weights and of what is between kernels: float32 or bfloat16; sums,
+              norms and the exponentials' arguments are float32
+    threads   that a kernel may use, at most
+
+    compiles  every call of `oc.compile`: one for each kernel, whatever the sizes and the layers
 
     Not for several threads at once: calls share their buffers.
     """
 
-    def __init__(self, weights: Weights, engine: Engine, dtype: DTypeLike = np.float32) -> None:
-        self._weights = weights
-        self._dtype: np.dtype[Any] = np.dtype(dtype)
-        self._norm = self._cast_norm(weights.norm)
-        self._layers = tuple(self._layer(layer, engine) for layer in weights.layers)
-        query, key, value, context, hidden = np.ones((5, LONGEST, HIDDEN), self._dtype)
-        wide = np.ones((LONGEST, FEED_FORWARD), self._dtype)
-        self._memory = _Buffers(query, key, value, context, hidden, wide)
+    def __init__(self, weights: Weights, kind: str = "float32", threads: int = 1) -> None:
+        self.kind, self._threads = kind, threads
+        self._dtype = numpy_dtype(kind)
+        self.compiles: list[Compile] = []
+        self._calls: list[Call] | None = None
+        tables = {
+            "words": self._cast(weights.words),
+            "positions": self._cast(weights.positions),
+            "segment": self._cast(weights.kind),
+        }
+        constants = tables | _affine(weights.norm)
+        program = kernels.embed(kind, len(weights.words))
+        self._embed = self._noted(
+            "embed", lambda: oc.compile(program, constants=constants, threads=threads)
+        )
+        self._layers = tuple(self._bound(weights.layers))
+        self._attend = self._compiled("attend", kernels.attend(kind), {})
+        self._pool = self._compiled("pool", kernels.pool(kind), {})
+        self._rows, self._other, self._context = np.ones((3, kernels.MOST, HIDDEN), self._dtype)
+        self._qkv = np.ones((kernels.MOST, 3 * HIDDEN), self._dtype)
+        self._wide = np.ones((kernels.MOST, FEED_FORWARD), self._dtype)
 
-    def encode(self, tokens: NDArray[np.int64]) -> Array:
-        """Return the embedding of the sentence `tokens`, (n,): (384,), of Euclidean length 1."""
-        weights = self._weights
-        x = weights.words[tokens].astype(self._dtype)
-        x += weights.positions[: len(tokens)]
-        x += weights.kind
-        normalize(x, self._norm)
+    def encode(self, tokens: Tokens) -> Array:
+        """Return the embedding of the sentence `tokens`, (n,): (384,) float32, of length 1."""
+        embedding: Array = self._batch([tokens])[0]
+        return embedding
+
+    def encode_all(self, sentences: Sequence[Tokens], rows: int = ROWS) -> Array:
+        """Return the embeddings of `sentences`, in their order: (count, 384) float32.
+
+        rows   of a batch, at most, but for a single sentence that is longer
+        """
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
+        found = np.empty((len(sentences), HIDDEN), np.float32)
+        for batch in batches([len(sentences[index]) for index in order], min(rows, kernels.MOST)):
+            chosen = order[batch]
+            found[chosen] = self._batch([sentences[index] for index in chosen])
+        return found
+
+    @contextmanager
+    def noting(self) -> Iterator[list[Call]]:
+        """Every kernel call while the block runs, in order; a clock adds under 1 µs to each."""
+        noted: list[Call] = []
+        self._calls = noted
+        try:
+            yield noted
+        finally:
+            self._calls = None
+
+    def _batch(self, sentences: Sequence[Tokens]) -> Array:
+        """Return the embeddings of sentences in ascending order of length, (count, 384)."""
+        lengths = [len(tokens) for tokens in sentences]
+        _check(lengths)
+        m, same = sum(lengths), runs(lengths)
+        rows, other, context = self._rows[:m], self._other[:m], self._context[:m]
+        qkv, wide = self._qkv[:m], self._wide[:m]
+        tokens = np.concatenate(sentences).astype(np.int32)
+        places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+        self._run("embed", self._embed, (tokens, places), rows)
         for layer in self._layers:
-            x = layer(x, self._memory)
-        mean: Array = x.mean(axis=0)
-        return mean / np.linalg.norm(mean)
+            self._run("project", layer.project, (rows,), qkv, 3 * HIDDEN * HIDDEN)
+            for run in same:
+                given = qkv[run.rows].reshape(run.count, run.length, 3, HEADS, DEPTH)
+                out = context[run.rows].reshape(run.count, run.length, HEADS, DEPTH)
+                self._run("attend", self._attend, (given,), out)
+            self._run("settle 384", layer.attention, (context, rows), other, HIDDEN * HIDDEN)
+            self._run("widen", layer.widen, (other,), wide, HIDDEN * FEED_FORWARD)
+            self._run("settle 1536", layer.narrow, (wide, other), rows, FEED_FORWARD * HIDDEN)
+        result = np.empty((len(sentences), HIDDEN), np.float32)
+        for run in same:
+            given = rows[run.rows].reshape(run.count, run.length, HIDDEN)
+            self._run("pool", self._pool, (given,), result[run.sentences])
+        return result
 
-    def _layer(self, layer: Layer, engine: Engine) -> _Layer:
-        def dense(linear: Linear, gelu: bool = False) -> Dense:
-            cast = Linear(
-                np.asarray(linear.weight, self._dtype), np.asarray(linear.bias, self._dtype)
-            )
-            return engine.dense(cast, gelu)
+    def _run(
+        self,
+        name: str,
+        kernel: oc.Kernel,
+        given: tuple[Array | Tokens, ...],
+        out: Array,
+        weight: int = 0,
+    ) -> None:
+        """Call a kernel whose constant matrix has `weight` elements."""
+        if self._calls is None:
+            kernel(*given, out=out)
+            return
+        start = process_time_ns()
+        kernel(*given, out=out)
+        taken = process_time_ns() - start
+        flop = 2 * len(out) * weight
+        if name == "attend":
+            count, length = out.shape[:2]
+            flop = 4 * count * length * length * HIDDEN
+        moved = sum(array.nbytes for array in given) + out.nbytes + weight * self._dtype.itemsize
+        self._calls.append(Call(name, taken, flop, moved))
 
-        return _Layer(
-            query=dense(layer.query),
-            key=dense(layer.key),
-            value=dense(layer.value),
-            attention=dense(layer.attention),
-            attention_norm=self._cast_norm(layer.attention_norm),
-            feed_in=dense(layer.feed_in, gelu=True),
-            feed_out=dense(layer.feed_out),
-            feed_norm=self._cast_norm(layer.feed_norm),
+    def _compiled(
+        self, name: str, described: Computation, constants: Mapping[str, Array]
+    ) -> oc.Kernel:
+        return self._noted(
+            name,
+            lambda: oc.compile(
+                described.result,
+                inputs=list(described.inputs),
+                constants=dict(constants),
+                threads=self._threads,
+            ),
         )
 
-    def _cast_norm(self, norm: Norm) -> Norm:
-        return Norm(np.asarray(norm.gain, self._dtype), np.asarray(norm.bias, self._dtype))
+    def _noted(self, name: str, make: Callable[[], oc.Kernel]) -> oc.Kernel:
+        start = process_time()
+        kernel = make()
+        self.compiles.append(Compile(name, process_time() - start))
+        return kernel
+
+    def _bound(self, layers: Sequence[Layer]) -> Iterator[_Layer]:
+        """The layers: kernels are compiled for the first, which lends its code to the others."""
+        kind = self.kind
+        described = {
+            "project": kernels.dense(HIDDEN, 3 * HIDDEN, kind, gelu=False),
+            "settle 384": kernels.settle(HIDDEN, kind),
+            "widen": kernels.dense(HIDDEN, FEED_FORWARD, kind, gelu=True),
+            "settle 1536": kernels.settle(FEED_FORWARD, kind),
+        }
+        code: dict[str, oc.Kernel] = {}
+        for layer in layers:
+            for name, constants in self._constants(layer).items():
+                if name in code:
+                    code[name] = code[name].with_constants(constants)
+                else:
+                    code[name] = self._compiled(name, described[name], constants)
+            yield _Layer(*code.values())
+
+    def _constants(self, layer: Layer) -> dict[str, dict[str, Array]]:
+        """The constants of a layer's kernels, in the order of `_Layer`."""
+        three = (layer.query, layer.key, layer.value)
+        together = Linear(
+            np.concatenate([one.weight for one in three], axis=1),
+            np.concatenate([one.bias for one in three]),
+        )
+        return {
+            "project": self._linear(together),
+            "settle 384": self._linear(layer.attention) | _affine(layer.attention_norm),
+            "widen": self._linear(layer.feed_in),
+            "settle 1536": self._linear(layer.feed_out) | _affine(layer.feed_norm),
+        }
+
+    def _linear(self, linear: Linear) -> dict[str, Array]:
+        return {"W": self._cast(linear.weight), "bias": np.asarray(linear.bias, np.float32)}
+
+    def _cast(self, array: Array) -> Array:
+        return np.asarray(array, self._dtype)
 
 
-def attend(query: Array, key: Array, value: Array, out: Array) -> Array:
-    """Write ``softmax(q kᵀ / sqrt(d)) v`` of each of 12 heads, d = 32, side by side to `out`.
-
-    All four are (n, 384). The softmax is divided out after the product with `value`, on n × d
-    elements instead of n × n.
-    """
-    q, k, v = _heads(query), _heads(key), _heads(value)
-    scores = np.matmul(q, k.transpose(0, 2, 1))
-    scores *= 1 / np.sqrt(q.shape[-1]).astype(scores.dtype)
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    context = np.matmul(scores, v)
-    context /= scores.sum(axis=-1, keepdims=True)
-    _heads(out)[...] = context
-    return out
+def _affine(norm: Norm) -> dict[str, Array]:
+    return {"gain": np.asarray(norm.gain, np.float32), "shift": np.asarray(norm.bias, np.float32)}
 
 
-def _heads(x: Array) -> Array:
-    """Return a view of `x`, (n, 384), as (12, n, 32)."""
-    return x.reshape(len(x), HEADS, -1).transpose(1, 0, 2)
-
-
-def normalize(x: Array, norm: Norm) -> Array:
-    """Give each row of `x` mean 0 and variance 1, then gain and bias, in place; return it."""
-    x -= x.mean(axis=-1, keepdims=True)
-    variance = np.einsum("ij,ij->i", x, x) / x.shape[-1]
-    x /= np.sqrt(variance + EPSILON)[:, None]
-    x *= norm.gain
-    x += norm.bias
-    return x
+def _check(lengths: Sequence[int]) -> None:
+    if not lengths or min(lengths) < 1 or max(lengths) > LONGEST or sum(lengths) > kernels.MOST:
+        raise OffcutError(
+            "encode",
+            f"cannot encode sentences of {', '.join(map(str, lengths)) or 'no'} tokens",
+            because=f"a sentence has 1 to {LONGEST} tokens, a batch at most {kernels.MOST}",
+        )

@@ -10,7 +10,7 @@ from time import perf_counter, process_time_ns
 
 import numpy as np
 
-from offcut.experiment.demo.dense import Dense, NumpyEngine, OffcutEngine, Shape, shape_of
+from offcut.experiment.demo.dense import Dense, NumpyEngine, Shape, compile_dense, shape_of
 from offcut.experiment.demo.weights import Array, Linear
 
 NAIVE = "guard"  # a hundred times slower than the others: few lengths, each once
@@ -41,7 +41,7 @@ class Curve:
 
 def contenders(linear: Linear) -> dict[str, Dense]:
     """Return the layer ``x @ weight + bias`` by each strategy of offcut, and by numpy."""
-    layers = {name: OffcutEngine(name).dense(linear, gelu=False) for name in STRATEGIES}
+    layers: dict[str, Dense] = {name: compile_dense(linear, False, name) for name in STRATEGIES}
     return layers | {"numpy": NumpyEngine().dense(linear, gelu=False)}
 
 

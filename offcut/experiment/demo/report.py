@@ -1,33 +1,46 @@
-"""What the demo found, as tables: the encoder, its dense layers by two engines, an example."""
+"""What the demo found, as tables: the encoder, everybody's speed, where time goes, an example."""
 
+from collections.abc import Iterator
 from statistics import median
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from offcut.experiment.demo.run import Comparison, Result
+from offcut.experiment.demo.contenders import LEAST_COSINE, best_ratio
+from offcut.experiment.demo.run import Result
+from offcut.experiment.demo.shares import Share
 from offcut.experiment.demo.tokens import LONGEST, SHORTEST
 
 WIDEST = 160  # characters of a neighbour's text that are printed
 
 
 def report(result: Result, console: Console, threads: str) -> None:
-    """Print `result` on `console`; `threads` says how many threads numpy was allowed."""
-    console.print(
-        Group(facts(result, threads), dense_layers(result), reading(result), example(result))
+    """Print `result` on `console`; `threads` says how many threads everybody was allowed."""
+    parts: tuple[RenderableType, ...] = (
+        facts(result, threads),
+        speeds(result),
+        Text("\n".join(verdicts(result)) + "\n", style="dim"),
+        *(kernel_table(kind, found) for kind, found in result.shares.items()),
+        Text(HOW_TO_READ, style="dim"),
+        example(result),
     )
+    console.print(Group(*parts))
+
+
+HOW_TO_READ = (
+    "GFLOP/s count the products only. The limit of a kernel is the least time that its products take"
+    " at the peak of the fastest instruction, or its bytes at the bandwidth of the first cache that"
+    " holds them, each measured just now, at its average call.\n"
+)
 
 
 def facts(result: Result, threads: str) -> Table:
-    """Return the table of what ran and how exact it was."""
+    """Return the table of what ran, on what."""
     lengths = [len(sentence) for sentence in result.sentences]
     cut = sum(sentence.truncated for sentence in result.sentences)
-    shapes = {done.shape for done in result.compiles}
-    seconds = sum(done.seconds for done in result.compiles)
-    apart = result.difference
-    table = Table(title="A sentence encoder, every dense layer through offcut", show_header=False)
+    table = Table(title="A sentence encoder, wholly in offcut", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in (
@@ -45,28 +58,29 @@ def facts(result: Result, threads: str) -> Table:
             f" median {median(lengths):g}; {sum(lengths)} tokens in all",
         ),
         ("truncated", f"{cut} of them, and {result.truncated} of the text, to {LONGEST} tokens"),
-        (
-            "compiles",
-            f"{len(result.compiles)} for {len(shapes)} layer shapes, {seconds:.2f} s in all, proof"
-            f" and packing included (less where an earlier run left object code in the cache);"
-            f" {result.compiles_later} more from the first sentence to the last",
-        ),
-        (
-            "largest difference",
-            f"{apart.offcut:.1e} from the same encoder in float64, over {apart.sentences} sentences"
-            f" (numpy in float32: {apart.numpy:.1e}); embeddings have length 1",
-        ),
-        ("offcut from numpy", f"at most {apart.between:.1e}, over all sentences"),
-        (
-            "whole encoder",
-            f"{result.encode_offcut:.2f} s on the wall with offcut's dense layers,"
-            f" {result.encode_numpy:.2f} s with numpy's",
+        *_compiles(result),
+        *(
+            (f"all in {kind}", f"{seconds:.2f} s on the wall, in batches of rows without padding")
+            for kind, seconds in result.encoded.items()
         ),
         ("picture", str(result.picture)),
         ("this run", f"{result.seconds:.0f} s"),
     ):
         table.add_row(name, Text(value))
     return table
+
+
+def _compiles(result: Result) -> Iterator[tuple[str, str]]:
+    for kind, done in result.compiles.items():
+        seconds = sum(one.seconds for one in done)
+        slowest = max(done, key=lambda one: one.seconds)
+        yield (
+            f"compiles, {kind}",
+            f"{len(done)} kernels for all layers and lengths, {seconds:.2f} s in all, proofs included"
+            f" ({slowest.kernel} {slowest.seconds:.2f} s; less where an earlier run left object code"
+            " in the cache)",
+        )
+    yield "compiles later", f"{result.compiles_later} from the first sentence to the last"
 
 
 def _which(result: Result) -> str:
@@ -78,62 +92,73 @@ def _which(result: Result) -> str:
     return f"{count}, a fixed sample that holds every length (seed {result.options.seed})"
 
 
-def dense_layers(result: Result) -> Table:
-    """Return the table of dense layers: one row a shape, then the sums."""
-    title = "Dense layers with bias on the same sentences, in turns, float32"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("layer shape", no_wrap=True)
-    for name in (
-        "calls",
-        "offcut\nseconds",
-        "numpy\nseconds",
-        "numpy /\noffcut",
-        "median\nratio",
-        "offcut\nGFLOP/s",
-        "numpy\nGFLOP/s",
-    ):
+def speeds(result: Result) -> Table:
+    """Return the table of everybody's speed and exactness on the same sentences."""
+    tokens = sum(len(result.sentences[index]) for index in result.compared)
+    table = Table(
+        title=f"The whole encoder on {len(result.compared)} of them, {tokens} tokens, in turns",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("elements", "encoder", "batch"):
+        table.add_column(name, no_wrap=True)
+    for name in ("sentences\na second", "spread", "least\ncosine"):
         table.add_column(name, justify="right")
-    rows = result.comparisons
-    for row in rows:
-        table.add_row(str(row.shape), *_numbers((row,)))
-    table.add_section()
-    table.add_row("all without gelu", *_numbers(linear(rows)))
-    table.add_row("all", *_numbers(rows), style="bold")
+    for one in result.standings:
+        who, timing = one.contender, one.timing
+        rate = "wrong" if timing is None else f"{len(result.compared) / timing.seconds:.1f}"
+        spread = "" if timing is None else f"{timing.spread:.0%}"
+        style = "bold" if who.name == "offcut" else None
+        table.add_row(who.kind, who.name, who.batch, rate, spread, f"{one.cosine:.6f}", style=style)
     return table
 
 
-def linear(rows: tuple[Comparison, ...]) -> tuple[Comparison, ...]:
-    """Return those of `rows` whose layer has no activation."""
-    return tuple(row for row in rows if not row.shape.gelu)
-
-
-def _numbers(rows: tuple[Comparison, ...]) -> tuple[str, ...]:
-    offcut, numpy = sum(row.offcut for row in rows), sum(row.numpy for row in rows)
-    gflop = sum(row.gflop for row in rows)
-    return (
-        str(sum(row.calls for row in rows)),
-        f"{offcut:.2f}",
-        f"{numpy:.2f}",
-        f"{numpy / offcut:.2f}",
-        f"{rows[0].ratio:.2f}" if len(rows) == 1 else "",
-        f"{gflop / offcut:.0f}",
-        f"{gflop / numpy:.0f}",
+def verdicts(result: Result) -> Iterator[str]:
+    """Yield what the table of speeds comes to, a line for each element type, and who is missing."""
+    yield (
+        f"Medians of {result.options.rounds} rounds in processor time, and the distance of the"
+        " quartiles; cosines are with numpy's encoder in float64."
     )
+    for kind in result.compiles:
+        found = best_ratio(result.standings, kind)
+        asked = f"asked: a cosine of {LEAST_COSINE[kind]} or more"
+        if found is None:
+            yield f"{kind}: no library to compare with; {asked}."
+            continue
+        other, ratio = found
+        yield (
+            f"{kind}: offcut is {ratio.value:.2f} ({ratio.low:.2f}–{ratio.high:.2f}) times as fast as"
+            f" {other.contender.name}, {other.contender.batch}; {asked}."
+        )
+    if result.missing:
+        yield f"Not compared: {'; '.join(result.missing)}."
 
 
-def reading(result: Result) -> Text:
-    """Return how to read the table of dense layers: scipy's gelu is slow, and counts in numpy's."""
-    rows = result.comparisons
-    offcut, numpy = sum(row.offcut for row in rows), sum(row.numpy for row in rows)
-    gelu = result.numpy_gelu
-    return Text(
-        f"Seconds are processor time. numpy / offcut is time over time (above 1: offcut is"
-        f" faster); the median ratio is over the calls; GFLOP/s count the matrix products only.\n"
-        f"{gelu:.2f} s of numpy's {numpy:.2f} s are gelu by scipy's erf; offcut's gelu is part of"
-        f" its kernel. Were gelu free for numpy alone, the ratio over all layers would be"
-        f" {(numpy - gelu) / offcut:.2f} instead of {numpy / offcut:.2f}.\n",
-        style="dim",
+def kernel_table(kind: str, found: tuple[Share, ...]) -> Table:
+    """Return the table of where offcut's time went in one element type."""
+    table = Table(title=f"offcut's kernels, {kind}", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("kernel", no_wrap=True)
+    for name in ("calls", "seconds", "share", "GFLOP/s", "of the\nlimit", "bound by"):
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(
+            one.kernel,
+            str(one.calls),
+            f"{one.seconds:.3f}",
+            f"{one.share:.1%}",
+            f"{one.flop / one.seconds / 1e9:.0f}" if one.flop else "",
+            f"{one.limit / one.seconds:.0%}",
+            one.by,
+        )
+    seconds, flop = sum(one.seconds for one in found), sum(one.flop for one in found)
+    limit = sum(one.limit for one in found)
+    table.add_section()
+    table.add_row(
+        *("all", str(sum(one.calls for one in found)), f"{seconds:.3f}", ""),
+        *(f"{flop / seconds / 1e9:.0f}", f"{limit / seconds:.0%}", ""),
+        style="bold",
     )
+    return table
 
 
 def example(result: Result) -> Table:

@@ -1,9 +1,8 @@
-"""The demo from end to end: text, encoder, two engines in turns, checks, picture."""
+"""The demo from end to end: text, encoder, checks, everybody in turns, picture."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -11,11 +10,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from offcut.experiment.demo import text, tokens, weights
-from offcut.experiment.demo.dense import Call, Compile, NumpyEngine, OffcutEngine, Shape, Timed
-from offcut.experiment.demo.encoder import Encoder
-from offcut.experiment.demo.picture import Curve, picture, spread
+from offcut.experiment.demo.contenders import (
+    KINDS,
+    PACKAGES,
+    Standing,
+    contenders,
+    missing,
+    standings,
+)
+from offcut.experiment.demo.encoder import Compile, Encoder
+from offcut.experiment.demo.picture import Curve, picture
+from offcut.experiment.demo.plain import PlainEncoder
+from offcut.experiment.demo.shares import Share, shares
 from offcut.experiment.demo.tokens import Sentence
 from offcut.experiment.demo.weights import Array, Model
+from offcut.experiment.limits import Limits
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.outputs import check_writable
 
@@ -33,7 +42,10 @@ class Options:
     seed              of the sample, and of the weights where the trained ones are missing
     out               folder of the picture
     query             sentence whose nearest neighbours are shown
-    checked           sentences compared with float64
+    kinds             element types of offcut's encoders: float32 first, bfloat16
+    compared          sentences that everybody encodes, and that are checked against float64
+    rounds            how often everybody encodes them
+    libraries         whether libraries take part that are installed, beside numpy
     picture_seconds   time spent on measuring for the picture
     picture_lengths   lengths measured for it
     """
@@ -44,7 +56,10 @@ class Options:
     seed: int = 0
     out: Path = Path("out")
     query: str = QUERY
-    checked: int = 60
+    kinds: tuple[str, ...] = KINDS
+    compared: int = 60
+    rounds: int = 5
+    libraries: bool = True
     picture_seconds: float = 15.0
     picture_lengths: int = 64
 
@@ -58,47 +73,18 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """One layer shape's calls by both engines, in seconds of processor time.
-
-    ratio   median over the calls of numpy's time over offcut's
-    gflop   1e9 flop of the products, once
-    """
-
-    shape: Shape
-    calls: int
-    offcut: float
-    numpy: float
-    ratio: float
-    gflop: float
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Largest differences between elements of embeddings, which have Euclidean length 1.
-
-    offcut, numpy   the encoder with that engine against the same encoder in float64
-    between         the two engines against each other, over all sentences
-    sentences       compared with float64
-    """
-
-    offcut: float
-    numpy: float
-    between: float
-    sentences: int
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """Everything that the report prints.
 
     available, distinct, truncated   sentences of the text; how many differ, how many were too long
-    sentences             those encoded, in the text's order
-    compiles              calls of `oc.compile` before the first sentence
-    compiles_later        how many more there were until the last
-    comparisons           one per layer shape
-    numpy_gelu            seconds of numpy's time that went into gelu
-    encode_offcut, encode_numpy   seconds on the wall for whole sentences, attention and norms too
+    sentences      those encoded, in the text's order
+    compared       numbers of those that everybody encoded
+    compiles       calls of `oc.compile` before the first sentence, by element type
+    compiles_later how many more there were until the last
+    encoded        seconds on the wall for all sentences, by element type
+    standings      everybody on the compared sentences
+    missing        libraries that do not take part
+    shares         where offcut's time went on the compared sentences, by element type
     """
 
     options: Options
@@ -108,13 +94,13 @@ class Result:
     distinct: int
     truncated: int
     sentences: tuple[Sentence, ...]
-    compiles: tuple[Compile, ...]
+    compared: tuple[int, ...]
+    compiles: dict[str, tuple[Compile, ...]]
     compiles_later: int
-    comparisons: tuple[Comparison, ...]
-    numpy_gelu: float
-    encode_offcut: float
-    encode_numpy: float
-    difference: Difference
+    encoded: dict[str, float]
+    standings: tuple[Standing, ...]
+    missing: tuple[str, ...]
+    shares: dict[str, tuple[Share, ...]]
     neighbours: tuple[Neighbour, ...]
     curves: tuple[Curve, ...]
     picture: Path
@@ -137,28 +123,30 @@ def run(options: Options, console: Console) -> Result:
         available = read(tokenizer)
     chosen = choose(available, options)
 
-    ours, theirs = OffcutEngine(), NumpyEngine()
-    timed_ours, timed_theirs = Timed(ours), Timed(theirs)
-    with console.status("compiling one kernel per layer shape"):
-        encoder = Encoder(model.weights, timed_ours)
-        rival = Encoder(model.weights, timed_theirs)
-    compiles = tuple(ours.compiles)
+    with console.status("compiling the encoder, once for all lengths"):
+        encoders = [Encoder(model.weights, kind) for kind in options.kinds]
+    compiles = {encoder.kind: tuple(encoder.compiles) for encoder in encoders}
 
-    for warm in (encoder, rival):
-        warm.encode(chosen[0].tokens)
-    theirs.gelu_ns = 0
-    for timed in (timed_ours, timed_theirs):
-        timed.calls.clear()
-    with _progress(console, "encoding", len(chosen)) as advance:
-        embeddings, rivals, seconds = in_turns(encoder, rival, chosen, advance)
-    comparisons = tuple(compare(timed_ours.calls, timed_theirs.calls))
-    gelu = theirs.gelu_ns * 1e-9
-
-    difference = check(model, chosen, embeddings, rivals, options.checked, console)
-    neighbours = nearest(
-        encoder.encode(tokens.tokenize([options.query], tokenizer)[0].tokens), embeddings, chosen
-    )
-    later = len(ours.compiles) - len(compiles)
+    embeddings, encoded = encode(encoders, [sentence.tokens for sentence in chosen], console)
+    compared = tuple(evenly(chosen, options.compared))
+    some = [chosen[index].tokens for index in compared]
+    exact = PlainEncoder(model.weights, np.float64)
+    with _progress(console, "checking in float64", len(some)) as advance:
+        expected = []
+        for done, given in enumerate(some, start=1):
+            expected.append(exact.encode(given))
+            advance(done)
+    with console.status("preparing the libraries that are installed"):
+        libraries = tuple(PACKAGES) if options.libraries else ()
+        everybody = tuple(contenders(model.weights, encoders, libraries))
+    with _progress(console, "encoding in turns", options.rounds) as advance:
+        ranks = standings(everybody, some, np.array(expected), options.rounds, advance=advance)
+    with console.status("measuring where time goes"):
+        limits = Limits()
+        spent = {encoder.kind: tuple(shares(encoder, some, limits)) for encoder in encoders}
+    query = tokens.tokenize([options.query], tokenizer)[0].tokens
+    neighbours = nearest(encoders[0].encode(query), embeddings, chosen)
+    later = sum(len(encoder.compiles) for encoder in encoders) - sum(map(len, compiles.values()))
 
     with _progress(console, "measuring", options.picture_seconds, unit=" s") as advance:
         curves = picture(
@@ -178,13 +166,13 @@ def run(options: Options, console: Console) -> Result:
         distinct=len({sentence.text for sentence in available}),
         truncated=sum(sentence.truncated for sentence in available),
         sentences=tuple(chosen),
+        compared=compared,
         compiles=compiles,
         compiles_later=later,
-        comparisons=comparisons,
-        numpy_gelu=gelu,
-        encode_offcut=seconds[0],
-        encode_numpy=seconds[1],
-        difference=difference,
+        encoded=encoded,
+        standings=ranks,
+        missing=missing() if options.libraries else (),
+        shares=spent,
         neighbours=neighbours,
         curves=curves,
         picture=file,
@@ -209,73 +197,25 @@ def choose(available: Sequence[Sentence], options: Options) -> list[Sentence]:
     return [available[index] for index in picks[::step]]
 
 
-def in_turns(
-    first: Encoder,
-    second: Encoder,
-    sentences: Sequence[Sentence],
-    advance: Callable[[float], None],
-) -> tuple[Array, Array, tuple[float, float]]:
-    """Encode every sentence by both encoders, one right after the other, taking turns to begin.
-
-    Each encoder runs on its own results, so what is in the caches is what its own layers left
-    there (and, for its first layers, the other's last ones).
-
-    Returns both arrays of embeddings, (sentences, 384), and each encoder's seconds.
-    """
-    encoders = (first, second)
-    rows: tuple[list[Array], list[Array]] = ([], [])
-    seconds = [0.0, 0.0]
-    for index, sentence in enumerate(sentences):
-        for which in (0, 1) if index % 2 == 0 else (1, 0):
+def encode(
+    encoders: Sequence[Encoder], sentences: Sequence[tokens.Tokens], console: Console
+) -> tuple[Array, dict[str, float]]:
+    """Return the embeddings by the first encoder, and the seconds on the wall of each, by kind."""
+    found: list[Array] = []
+    seconds: dict[str, float] = {}
+    for encoder in encoders:
+        encoder.encode(sentences[0])
+        with console.status(f"encoding in {encoder.kind}"):
             start = perf_counter()
-            rows[which].append(encoders[which].encode(sentence.tokens))
-            seconds[which] += perf_counter() - start
-        advance(index + 1)
-    return np.array(rows[0]), np.array(rows[1]), (seconds[0], seconds[1])
+            found.append(encoder.encode_all(sentences))
+            seconds[encoder.kind] = perf_counter() - start
+    return found[0], seconds
 
 
-def compare(ours: Sequence[Call], theirs: Sequence[Call]) -> list[Comparison]:
-    """Return the comparison of each layer shape; both engines made the same calls in one order."""
-    pairs: dict[Shape, list[tuple[Call, Call]]] = {}
-    for mine, other in zip(ours, theirs, strict=True):
-        pairs.setdefault(mine.shape, []).append((mine, other))
-    return [
-        Comparison(
-            shape=shape,
-            calls=len(found),
-            offcut=sum(mine.ns for mine, _ in found) * 1e-9,
-            numpy=sum(other.ns for _, other in found) * 1e-9,
-            ratio=median(other.ns / mine.ns for mine, other in found),
-            gflop=sum(shape.flop(mine.rows) for mine, _ in found) * 1e-9,
-        )
-        for shape, found in pairs.items()
-    ]
-
-
-def check(
-    model: Model,
-    sentences: Sequence[Sentence],
-    embeddings: Array,
-    rivals: Array,
-    count: int,
-    console: Console,
-) -> Difference:
-    """Return how far both engines' embeddings are from the same encoder in float64.
-
-    count   sentences compared: of lengths spread evenly over those seen, the longest included
-    """
-    by_length = {len(sentence): index for index, sentence in enumerate(sentences)}
-    picks = [by_length[length] for length in spread(list(by_length), count)]
-    exact = Encoder(model.weights, NumpyEngine(), np.float64)
-    apart = [0.0, 0.0]
-    with _progress(console, "checking in float64", len(picks)) as advance:
-        for done, index in enumerate(picks, start=1):
-            truth = exact.encode(sentences[index].tokens)
-            for which, found in enumerate((embeddings, rivals)):
-                apart[which] = max(apart[which], float(np.abs(found[index] - truth).max()))
-            advance(done)
-    between = float(np.abs(embeddings - rivals).max())
-    return Difference(apart[0], apart[1], between, len(picks))
+def evenly(sentences: Sequence[Sentence], count: int) -> list[int]:
+    """Return the numbers of at most `count` sentences, every so many, so frequent lengths stay so."""
+    picks = np.linspace(0, len(sentences) - 1, min(count, len(sentences))).round().astype(int)
+    return sorted({int(pick) for pick in picks})
 
 
 def nearest(

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,9 @@ CLS, SEP = 101, 102  # what BERT puts before and after a sentence
 VOCABULARY = 30522
 
 PIECE = re.compile(r"[^\W_]{1,7}|_|[^\w\s]")
+
+Tokens = NDArray[np.integer[Any]]
+"""The token numbers of one sentence, (n,)."""
 
 Tokenizer = Callable[[Sequence[str]], list[list[int]]]
 
@@ -29,7 +33,7 @@ class Sentence:
     """
 
     text: str
-    tokens: NDArray[np.int64]
+    tokens: Tokens
     truncated: bool
 
     def __len__(self) -> int:
