@@ -15,7 +15,13 @@ from pathlib import Path
 
 import offcut
 
-VARIABLES = ("OFFCUT_CACHE", "OFFCUT_DEBUG", "OFFCUT_HIDE_FEATURES", "OFFCUT_VERIFY")
+VARIABLES = (
+    "OFFCUT_CACHE",
+    "OFFCUT_DEBUG",
+    "OFFCUT_HIDE_FEATURES",
+    "OFFCUT_THREADS",
+    "OFFCUT_VERIFY",
+)
 THREADS = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PACKAGES = (
     *("islpy", "llvmlite", "ml_dtypes", "numpy", "platformdirs", "rich", "sympy", "typer"),

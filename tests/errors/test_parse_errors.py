@@ -430,7 +430,7 @@ parse: cannot use `n` here
         """\
 parse: cannot lay the buffer out in panels
   at       line 1, column 28: constant W: float32[4, 4] @panels(0, 2, 16)
-  because  rows 0 and columns 2 are two of its 2 axes, counted from 0, and the width 16 is positive
+  because  rows 0 and columns 2 are two of its 2 axes, counted from 0, the width 16 is positive, and rows side by side divide what rows are rounded to
   help     @panels(rows, columns, width)
   help     @panels(rows, columns, width, interleave, multiple)""",
     ),

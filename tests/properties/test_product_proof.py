@@ -89,6 +89,10 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
 }
 
 
+LONG = ("shift and cut, terms masked", "columns by height, balanced")
+"""Whose mutants take more than ten seconds."""
+
+
 @pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
 def test_what_is_cut_is_proved_by_axis_alone(
     make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
@@ -147,7 +151,13 @@ def is_accepted(case: Case, mutant: Program) -> bool:
     return True
 
 
-@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if name in LONG else ())
+        for name, make in PROGRAMS.items()
+    ],
+)
 def test_no_mutant_of_the_text_that_changes_a_result_is_accepted(
     make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
