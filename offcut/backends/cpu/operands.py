@@ -1,0 +1,217 @@
+"""How the operands of a sum lie, which microkernels may therefore compute it, and which is best.
+
+The rows' operand is read where it lies. The columns' operand is read where it lies (``direct``), as
+a constant that was laid in panels when it was bound (``panels``), or from a copy in panels that each
+call makes (``packed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from offcut.backends.cpu.family import Family
+from offcut.backends.cpu.rows import along_rows
+from offcut.core import index as ix
+from offcut.core.computation import Computation, Stage
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.microkernel import Microkernel
+from offcut.core.program import Kind, Panels
+from offcut.costmodel import Hardware
+from offcut.partition import Match, all_matches, is_read_once, reading
+from offcut.polyhedral import coefficient
+
+ACCUMULATING = 8.0  # terms that reading and writing the accumulators costs, where loops add to them
+STRIDED = 1.1  # time on rows whose terms lie apart over time on rows whose terms lie side by side
+COPYING = 1.0  # cycles to copy an element of a result into the order of its axes
+MANY = 256  # terms of a sum, where its extent is a size
+NARROW_BYTES = 512  # of a row, below which the rows next to it are read as fast as a panel's
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A microkernel over a sum, and how it reads the columns' operand.
+
+    how  ``direct``, ``panels`` or ``packed``
+    """
+
+    found: Match
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The ways to lay microkernels over the sums of a computation.
+
+    families     whose microkernels there are, by name
+    auto         whether two ways may compete at run time
+    reassociate  whether a sum over several axes may add them in another order
+    """
+
+    computation: Computation
+    families: Mapping[str, Family]
+    hardware: Hardware
+    auto: bool
+    reassociate: bool
+
+    @property
+    def kernels(self) -> tuple[Microkernel, ...]:
+        """The microkernels, in the order of their declaration."""
+        return tuple(family.microkernel for family in self.families.values())
+
+    def best(self, lead: Stage) -> list[Operand]:
+        """The best way to lay a microkernel over `lead`; two where packing competes at run time."""
+        ranked = self.candidates(lead)
+        if not ranked:
+            return []
+        _, best = min(ranked, key=lambda entry: entry[0])
+        may_pack = best.found.columns is not None and self.packs(lead, best.found)
+        may_pack = may_pack and not is_narrow(self.computation, best.found)
+        if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
+            return [best, replace(best, how="packed")]
+        return [best]
+
+    def better_order(self, group: tuple[Stage, ...]) -> tuple[str, ...] | None:
+        """The axes of a group in an order that is worth a copy of its result: columns of a packed
+        constant last. None where the group is best as it is.
+        """
+        lead = group[0]
+        here = self.candidates(lead)
+        best = min((key for key, _ in here), default=None)
+        names = [axis.name for axis in lead.axes]
+        found: list[tuple[float, tuple[str, ...]]] = []
+        terms = 1
+        for axis in lead.reduce_axes:
+            terms *= ix.literal(axis.extent) or MANY
+        readings = (lead, reading(lead))
+        for match in (one for each in readings for one in all_matches(each, self.kernels)):
+            unit_depth = self.families[match.microkernel.name].unit_depth
+            if unit_depth and not beside(match.by_rows, match.depth):
+                continue
+            constant = self.computation.buffer(match.by_columns.buffer).kind is Kind.CONSTANT
+            if not constant or match.rows is None or match.columns in (None, names[-1]):
+                continue
+            columns = match.columns or ""
+            if self.layout(lead, match) is not None:
+                order = (*(name for name in names if name != columns), columns)
+                price = self.price(lead, match, "panels") + COPYING / terms
+                found.append((price, order))
+        if not found or any(
+            len(self.computation.buffer(s.buffer).shape) != len(names) for s in group
+        ):
+            return None
+        price, order = min(found)
+        return order if best is None or best > (0, price) else None
+
+    def is_computed(self, lead: Stage, exact: bool) -> bool:
+        """Whether some microkernel computes a stage; its operands converted, if not `exact`."""
+        readings = (lead,) if exact else (lead, reading(lead))
+        return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
+
+    def is_for_converted(self, lead: Stage) -> bool:
+        """Whether a microkernel computes a sum only after its operands are converted."""
+        return not self.best(lead) and bool(self.best(reading(lead)))
+
+    def is_along_rows(self, lead: Stage) -> bool:
+        """Whether a reduction reads what lies along itself, and nothing that lies along its result."""
+        if not lead.reduce_axes:
+            return False
+        loads = [node for node in walk(lead.value) if isinstance(node, Load)]
+        along = any(beside(load, lead.reduce_axes[-1].name) for load in loads)
+        return along and not any(
+            beside(load, axis.name) for load in loads for axis in lead.axes[-1:]
+        )
+
+    def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], Operand]]:
+        """Every way to lay a microkernel over `lead`: its form, less is better, and its price."""
+        ranked: list[tuple[tuple[int, float], Operand]] = []
+        for found in all_matches(lead, self.kernels):
+            if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
+                continue
+            last = lead.axes[-1].name if lead.axes else None
+            private = self.computation.buffer(lead.buffer).kind is Kind.PRIVATE
+            if found.columns is not None and found.columns != last and not private:
+                continue
+            how = self.how(lead, found)
+            if how is None:
+                continue
+            across = found.columns is None or (how == "packed" and found.rows is None)
+            if across and along_rows(lead):
+                continue
+            form = 1 if how == "packed" else 0
+            if found.columns is None:
+                form = 2
+            elif how == "packed" and found.rows is None:
+                form = 3
+            ranked.append(((form, self.price(lead, found, how)), Operand(found, how)))
+        return ranked
+
+    def price(self, lead: Stage, found: Match, how: str) -> float:
+        """Predicted cycles of a multiply–add, by which ways that read the operands alike compete."""
+        kernel = found.microkernel
+        extents = {a.name: ix.literal(a.extent) for a in (*lead.axes, *lead.reduce_axes)}
+        rows, columns = (extents.get(name or "", 1) for name in (found.rows, found.columns))
+        depth = extents[found.depth]
+        height = kernel.max_rows if rows is None else max(min(rows, kernel.max_rows), 1)
+        shape = kernel.tile(height, kernel.columns_for(height))
+        cycles = shape.cycles / (shape.rows * shape.columns)
+        if columns and kernel.panel:
+            cycles *= -(-columns // kernel.panel) * kernel.panel / columns
+        if depth is not None:
+            cycles *= 1.0 + ACCUMULATING / max(depth, 1)
+        if how == "direct" and kernel.packed and not is_narrow(self.computation, found):
+            cycles *= self.hardware.unpacked_near
+        return cycles if beside(found.by_rows, found.depth) else cycles * STRIDED
+
+    def how(self, lead: Stage, found: Match) -> str | None:
+        """How the columns' operand can be read; None where the operands do not lie as they must."""
+        load, kernel = found.by_columns, found.microkernel
+        buffer = self.computation.buffer(load.buffer)
+        unit_depth = self.families[kernel.name].unit_depth
+        if unit_depth and not beside(found.by_rows, found.depth):
+            return None
+        if found.columns is None:
+            return "direct" if kernel.interleave == 1 else None
+        constant = buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None
+        if constant and kernel.packed:
+            return "panels"
+        if kernel.interleave == 1 and beside(load, found.columns):
+            return "direct"
+        return "packed" if self.packs(lead, found) else None
+
+    def packs(self, lead: Stage, found: Match) -> bool:
+        """Whether a packed copy of the columns' operand holds each element of it once."""
+        load = found.by_columns
+        used = set().union(*(variables(part) for part in load.index))
+        axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
+        return bool(found.microkernel.packed) and len(axes) <= len(load.index)
+
+    def layout(self, lead: Stage, found: Match) -> Panels | None:
+        """The panels of a constant that only this sum reads, at its depth and column themselves."""
+        load, kernel = found.by_columns, found.microkernel
+        depth, columns = Var(found.depth), Var(found.columns or "")
+        rest = [part for part in load.index if part not in (depth, columns)]
+        plain = load.index.count(depth) == 1 and load.index.count(columns) == 1
+        if (
+            not is_read_once(self.computation, load.buffer)
+            or not plain
+            or any({found.depth, found.columns} & variables(r) for r in rest)
+        ):
+            return None
+        rows, cols = load.index.index(depth), load.index.index(columns)
+        return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
+
+
+def beside(load: Load, axis: str) -> bool:
+    """Whether the elements that `load` reads along `axis` lie next to each other."""
+    steps = [coefficient(part, axis) for part in load.index]
+    return steps[-1:] == [1] and not any(steps[:-1])
+
+
+def is_narrow(computation: Computation, found: Match) -> bool:
+    """Whether the rows of the columns' operand are so short that they lie as near as in panels."""
+    load = found.by_columns
+    shape = computation.buffer(load.buffer).shape
+    extent = ix.literal(shape[-1]) if shape else None
+    return extent is not None and extent * ITEM_BYTES[load.dtype] <= NARROW_BYTES

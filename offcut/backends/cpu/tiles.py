@@ -1,0 +1,149 @@
+"""The tiles of a sum that a microkernel computes: rows, columns, cache groups, and predicted time.
+
+Tiles are as tall as the microkernel allows and L1 holds, the wider, the fewer their rows. Columns pass
+in cache groups, so that a group of the columns' operand stays near while all rows pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offcut.backends.cpu.family import Family
+from offcut.backends.cpu.operands import Operand, is_narrow
+from offcut.core import index as ix
+from offcut.core.computation import Computation, Stage
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Expr, variables
+from offcut.costmodel import (
+    Blocks,
+    Hardware,
+    Work,
+    pack_seconds,
+    rows_seconds,
+    unpacked_factor,
+)
+from offcut.partition import AxisCut, Match, Strategy, sequence
+
+GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
+GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
+SHARED_PANELS = 6  # panels that a thread has at least, where threads share columns and not rows
+WIDE_PANELS = 4  # panels that a group of a family without fixed widths is a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The tiles of the sums of a computation.
+
+    families   whose microkernels there are, by name
+    threads    that share the columns of one call
+    """
+
+    computation: Computation
+    families: Mapping[str, Family]
+    hardware: Hardware
+    threads: int
+
+    def tallest(self, found: Match) -> int:
+        """Rows of the largest tile: what the microkernel has, and what L1 holds of A's rows."""
+        tall = found.microkernel.max_rows
+        if self.families[found.microkernel.name].wide:
+            return tall
+        a = found.by_rows
+        shape = self.computation.buffer(a.buffer).shape
+        on_rows = [axis for axis, part in enumerate(a.index) if found.rows in variables(part)]
+        if len(on_rows) != 1:
+            return tall
+        row = 1
+        for extent in shape[on_rows[0] + 1 :]:
+            row *= ix.literal(extent) or 0
+        step = row * ITEM_BYTES[a.dtype]
+        return min(tall, self.hardware.rows_in_l1(step)) if step else tall
+
+    def columns(self, lead: Stage, found: Match) -> AxisCut:
+        """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
+        name, lanes = found.columns, found.microkernel.panel
+        assert name is not None
+        limit = self.group_size(lead, found)
+        widths = self.families[found.microkernel.name].widths
+        if not widths:
+            return AxisCut(name, Strategy.LADDER, limit)
+        tallest = self.tallest(found) if found.rows is not None else 1
+        classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+        for rows, options in widths.items():
+            if rows > tallest:
+                break
+            widest = next(w for w in options if limit % (w * lanes) == 0)
+            heights = tuple(w * lanes for w in sorted({widest, min(2, widest), 1}, reverse=True))
+            if classes and classes[-1][2] == heights:
+                classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
+            else:
+                classes.append(((rows, rows), heights[0], heights))
+        if found.rows is None:
+            _, tile, heights = classes[0]
+            return AxisCut(name, Strategy.LADDER, tile, heights, group=limit)
+        return AxisCut(name, Strategy.LADDER, 0, None, tuple(classes), group=limit)
+
+    def group_size(self, lead: Stage, found: Match) -> int:
+        """Columns of B that a cache group holds: of `GROUPS` panels, what fits the nearest cache,
+        and leaves no thread without a group.
+        """
+        extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
+        depth = ix.literal(extent) or 1024
+        for axis in lead.reduce_axes:
+            if axis.name != found.depth:
+                depth *= ix.literal(axis.extent) or 1
+        panel_bytes = found.microkernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
+        room = GROUP_SHARE * self.hardware.nearest_bytes
+        widths = self.families[found.microkernel.name].widths
+        tallest = self.tallest(found) if found.rows is not None else 1
+        width = widths[tallest][0] if widths else WIDE_PANELS
+        columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
+        most = GROUPS[0]
+        if self.threads > 1 and columns is not None:
+            each = columns // (self.threads * found.microkernel.panel)
+            most = each if each >= SHARED_PANELS else most
+        fitting = (n for n in GROUPS if n * panel_bytes <= room and n % width == 0 and n <= most)
+        return next(fitting, width) * found.microkernel.panel
+
+    def seconds(self, lead: Stage, operand: Operand, strategy: Strategy | None) -> Expr:
+        """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""
+        found = operand.found
+        extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
+        repeats: Expr = ix.const(1)
+        for name, extent in extents.items():
+            if name not in (found.rows, found.columns, found.depth):
+                repeats = ix.mul(repeats, extent)
+        work = Work(
+            rows=extents.get(found.rows or "", ix.const(1)),
+            columns=extents.get(found.columns or "", ix.const(1)),
+            depth=extents[found.depth],
+            repeats=repeats,
+            item=ITEM_BYTES[found.by_columns.dtype],
+        )
+        blocks = _blocks(found, self.hardware)
+        once = ((ix.const(1), ix.const(1)),)
+        tallest = self.tallest(found)
+        runs = once if strategy is None else sequence(strategy, work.rows, tallest)
+        total = rows_seconds(work, blocks, runs, self.hardware)
+        if operand.how == "packed":
+            return Binary("+", total, pack_seconds(work, self.hardware))
+        if (
+            operand.how == "direct"
+            and found.microkernel.packed
+            and not is_narrow(self.computation, found)
+        ):
+            return Binary("*", unpacked_factor(work, self.hardware), total)
+        return total
+
+
+def _blocks(found: Match, hardware: Hardware) -> Blocks:
+    """Cycles per term and column by height, of the tile that the column cut takes."""
+    kernel = found.microkernel
+    step, startup = [0.0], [0.0]
+    near = ITEM_BYTES[found.by_columns.dtype] / hardware.near_bytes_per_cycle
+    for rows in range(1, kernel.max_rows + 1):
+        shape = kernel.tile(rows, kernel.columns_for(rows))
+        step.append(max(shape.cycles / shape.columns, near))
+        startup.append(shape.startup / shape.columns)
+    return Blocks(tuple(step), tuple(startup))
