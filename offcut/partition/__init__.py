@@ -1,6 +1,6 @@
 """Cutting loops: strategies, pieces, microkernels matched to them, and proofs."""
 
-from offcut.partition.conversion import converted, is_read_once, reading
+from offcut.partition.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.cut import (
     GroupCut,
     Tiles,
@@ -59,6 +59,7 @@ __all__ = [
     "check_marks",
     "check_program",
     "checked_request",
+    "conversions",
     "converted",
     "cut",
     "cut_group",

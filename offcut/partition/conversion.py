@@ -3,11 +3,12 @@
 ``sum of float32(A[i, k]) * float32(B[k, j])`` converts an element of A for every column. Where a
 microkernel multiplies float32, A is converted in a stage of its own, before its reader; an operand
 that the caller gives, before all else; and a constant that nothing else reads, when it is packed.
+Which operands a microkernel wants converted, its back end says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from offcut.core.computation import Computation, Names, Stage, StageAxis
@@ -15,10 +16,10 @@ from offcut.core.expr import Cast, Expr, Load, Var, rewrite, walk
 from offcut.core.program import Buffer, Kind
 
 
-def converted(computation: Computation, wanted: Callable[[Stage], bool]) -> Computation:
+def converted(computation: Computation, wanted: Callable[[Stage], Collection[Cast]]) -> Computation:
     """`computation` with conversions of the operands of some sums before the sums.
 
-    wanted   whether a sum is better for it
+    wanted   of the `conversions` of a sum, those without which it is better
     """
     names = computation.names()
     buffers = {buffer.name: buffer for buffer in computation.buffers}
@@ -27,7 +28,7 @@ def converted(computation: Computation, wanted: Callable[[Stage], bool]) -> Comp
     done: dict[tuple[str, str], str] = {}
     for group in computation.groups:
         lead = group[0]
-        for node in dict.fromkeys(_conversions(lead) if wanted(lead) else ()):
+        for node in wanted(lead):
             load = node.a
             assert isinstance(load, Load)
             source = buffers[load.buffer]
@@ -46,9 +47,15 @@ def converted(computation: Computation, wanted: Callable[[Stage], bool]) -> Comp
     return replace(computation, buffers=tuple(buffers.values()), groups=(*first, *groups))
 
 
-def reading(lead: Stage) -> Stage:
-    """`lead` as if its operands had the type that they are converted to."""
-    for node in _conversions(lead):
+def conversions(lead: Stage) -> tuple[Cast, ...]:
+    """The elements that a stage reads in another type than their own, each once."""
+    nodes = (node for node in walk(lead.value) if isinstance(node, Cast))
+    return tuple(dict.fromkeys(node for node in nodes if isinstance(node.a, Load)))
+
+
+def reading(lead: Stage, done: Collection[Cast]) -> Stage:
+    """`lead` as if the operands of some of its conversions had the type that they are converted to."""
+    for node in done:
         assert isinstance(node.a, Load)
         lead = _reading(lead, node, node.a.buffer)
     return lead
@@ -59,12 +66,6 @@ def is_read_once(computation: Computation, buffer: str) -> bool:
     stages = (stage for group in computation.groups for stage in group)
     nodes = (node for stage in stages for node in walk(stage.value))
     return sum(isinstance(node, Load) and node.buffer == buffer for node in nodes) == 1
-
-
-def _conversions(lead: Stage) -> list[Cast]:
-    return [
-        node for node in walk(lead.value) if isinstance(node, Cast) and isinstance(node.a, Load)
-    ]
 
 
 def _reading(lead: Stage, node: Cast, buffer: str) -> Stage:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from offcut.backends.cpu import amx, external, fma, vnni
+from offcut.backends.cpu import amx, external, fma, halves, vnni
 from offcut.backends.cpu.isa import Host
 from offcut.core.microkernel import Microkernel
 
@@ -55,6 +55,7 @@ class Family:
 def families(host: Host) -> tuple[Family, ...]:
     """What this host can run."""
     found = [_multiply_add(host, dtype) for dtype in ("float32", "float64")]
+    found.append(_halves(host))
     if host.features >= vnni.FEATURES:
         found += [_byte_dot(host, dtype) for dtype in ("int8", "uint8")]
     found += [
@@ -71,6 +72,16 @@ def _multiply_add(host: Host, dtype: str) -> Family:
         fma.microkernel(isa, dtype),
         lambda variant, rows, panels: fma.symbol(isa, dtype, variant, rows, panels),
         lambda variant, shapes: fma.tiles(isa, dtype, variant, shapes),
+        fma.widths(isa),
+    )
+
+
+def _halves(host: Host) -> Family:
+    isa = host.isa
+    return Family(
+        halves.microkernel(isa),
+        lambda variant, rows, panels: halves.symbol(isa, variant, rows, panels),
+        lambda variant, shapes: halves.tiles(isa, variant, shapes),
         fma.widths(isa),
     )
 

@@ -168,7 +168,7 @@ class RowBlock:
 
     def __post_init__(self) -> None:
         self.t = LLVM_TYPE[self.dtype]
-        self.item = ITEM_BYTES[self.dtype]
+        self.item = self.b_item = ITEM_BYTES[self.dtype]
         self.lanes = self.isa.lanes(self.dtype)
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}{'i' if self.t == 'i32' else 'f'}{self.item * 8}"
@@ -301,7 +301,7 @@ class RowBlock:
         a_step = str(unroll * self.item) if self.variant.unit_depth else "%a_step"
         for g in range(0, self.rows, 4):
             yield f"  %{label}_a_next{g} = getelementptr i8, ptr {a_now[g]}, i64 {a_step}"
-        b_step = str(unroll * self.lanes * self.item) if self.variant.panels else "%b_step"
+        b_step = str(unroll * self.lanes * self.b_item) if self.variant.panels else "%b_step"
         yield f"  %{label}_b_next = getelementptr i8, ptr {b_now}, i64 {b_step}"
         yield f"  %{label}_k_next = add nuw i64 %{label}_k, {unroll}"
         yield f"  %{label}_more = icmp slt i64 %{label}_k_next, {count}"
@@ -318,24 +318,7 @@ class RowBlock:
         b_now: str,
     ) -> Iterator[str]:
         """One step of k: load B, then a broadcast of A and the multiply–adds for each row."""
-        b_offset = step * self.lanes * self.item if self.variant.panels else 0
-        b_values = []
-        for p in range(self.vectors):
-            address, value = self.temp(), self.temp()
-            if self.variant.panels:
-                yield from self.panel_address(address, b_now, p, b_offset)
-                yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-                ahead = self.temp()
-                yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {PREFETCH_BYTES}"
-                yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
-            else:
-                offset = p * self.lanes * self.item
-                yield f"  {address} = getelementptr i8, ptr {b_now}, i64 {offset}"
-                if p == self.vectors - 1:
-                    yield self.masked_load(value, address)
-                else:
-                    yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-            b_values.append((yield from self.b_operand(value)))
+        b_values = yield from self.b_values(label, step, b_now)
         a_offset = step * self.item if self.variant.unit_depth else 0
         for r in range(self.rows):
             address, element, one, splat = (self.temp() for _ in range(4))
@@ -353,6 +336,32 @@ class RowBlock:
                 new = f"%{label}_new{r}_{p}" if last else self.temp()
                 yield from self.multiply_add(new, a, b, now[r, p])
                 now[r, p] = new
+
+    def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
+        """The vectors of B of one step of k, as `multiply_add` takes them."""
+        b_offset = step * self.lanes * self.item if self.variant.panels else 0
+        found = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            if self.variant.panels:
+                yield from self.panel_address(address, b_now, p, b_offset)
+                yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+                yield from self.prefetch(address)
+            else:
+                offset = p * self.lanes * self.item
+                yield f"  {address} = getelementptr i8, ptr {b_now}, i64 {offset}"
+                if p == self.vectors - 1:
+                    yield self.masked_load(value, address)
+                else:
+                    yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            found.append((yield from self.b_operand(value)))
+        return found
+
+    def prefetch(self, address: str) -> Iterator[str]:
+        """Ask for what the panel holds further on."""
+        ahead = self.temp()
+        yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {PREFETCH_BYTES}"
+        yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
 
     def row_address(self, base: str, r: int) -> Generator[str, None, str]:
         """Row `r` of A, from the pointer of its group of four."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.rows import along_rows
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.expr import Cast, Load, Var, variables, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Kind, Panels
 from offcut.costmodel import Hardware
-from offcut.partition import Match, all_matches, is_read_once, reading
+from offcut.partition import Match, all_matches, conversions, is_read_once, reading
 from offcut.polyhedral import coefficient
 
 ACCUMULATING = 8.0  # terms that reading and writing the accumulators costs, where loops add to them
@@ -84,7 +85,7 @@ class Operands:
         terms = 1
         for axis in lead.reduce_axes:
             terms *= ix.literal(axis.extent) or MANY
-        readings = (lead, reading(lead))
+        readings = (lead, reading(lead, conversions(lead)))
         for match in (one for each in readings for one in all_matches(each, self.kernels)):
             unit_depth = self.families[match.microkernel.name].unit_depth
             if unit_depth and not beside(match.by_rows, match.depth):
@@ -106,12 +107,21 @@ class Operands:
 
     def is_computed(self, lead: Stage, exact: bool) -> bool:
         """Whether some microkernel computes a stage; its operands converted, if not `exact`."""
-        readings = (lead,) if exact else (lead, reading(lead))
+        readings = (lead,) if exact else (lead, reading(lead, conversions(lead)))
         return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
 
-    def is_for_converted(self, lead: Stage) -> bool:
-        """Whether a microkernel computes a sum only after its operands are converted."""
-        return not self.best(lead) and bool(self.best(reading(lead)))
+    def to_convert(self, lead: Stage) -> tuple[Cast, ...]:
+        """The operands to convert before a sum; none where a microkernel takes all as they are.
+
+        A constant stays as it is where it can: every call reads it, and its panels are of its bytes.
+        """
+        if self.best(lead):
+            return ()
+        every = conversions(lead)
+        for some in combinations(every, len(every) - 1) if every else ():
+            if any(operand.how == "panels" for operand in self.best(reading(lead, some))):
+                return some
+        return every if self.best(reading(lead, every)) else ()
 
     def is_along_rows(self, lead: Stage) -> bool:
         """Whether a reduction reads what lies along itself, and nothing that lies along its result."""

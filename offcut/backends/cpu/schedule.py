@@ -137,7 +137,7 @@ class _Planner:
             order = self.operands.better_order(self.given.groups[position])
             if order is not None:
                 self.hold(turned(self.given, position, order))
-        self.hold(converted(self.given, self.operands.is_for_converted))
+        self.hold(converted(self.given, self.operands.to_convert))
         # What fuses depends on what a microkernel computes, and axes that fuse are named alike.
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
         computation, self.shared = fused(self.given, limits)
