@@ -76,7 +76,7 @@ def cut(
         spatial = tuple(_axis_cut(a, mine[a.name]) for a in lead.axes if a.name in mine)
         reduced = tuple(_axis_cut(a, mine[a.name]) for a in lead.reduce_axes if a.name in mine)
         first = next((k for k, a in enumerate(lead.axes) if a.name in mine), len(lead.axes))
-        found = next(all_matches(lead, microkernels), None)
+        found = _covering(lead, spatial, microkernels)
         outer = tuple(a.name for a in lead.axes[:first])
         cuts.append(GroupCut(group, spatial, reduced, outer, found))
     names = computation.names()
@@ -85,6 +85,17 @@ def cut(
     body = tuple(stmt for body, _ in parts for stmt in body)
     pieces = tuple(piece for _, found in parts for piece in found)
     return partition_of(computation, pieces, program_of(computation, body), theorems)
+
+
+def _covering(
+    lead: Stage, cuts: Sequence[AxisCut], microkernels: Sequence[Microkernel]
+) -> Match | None:
+    """The first match whose microkernel is as tall as the tile of its rows; where none is, the first."""
+    heights: dict[str | None, int] = {cut.axis: cut.tile for cut in cuts}
+    preferred = (next(all_matches(lead, (kernel,)), None) for kernel in microkernels)
+    ways = [way for way in preferred if way is not None]
+    tall = (way for way in ways if heights.get(way.rows, 1) <= way.microkernel.max_rows)
+    return next(tall, ways[0] if ways else None)
 
 
 def partition_of(

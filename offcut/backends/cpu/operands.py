@@ -23,6 +23,8 @@ from offcut.costmodel import Hardware
 from offcut.partition import Match, all_matches, conversions, is_read_once, reading
 from offcut.polyhedral import coefficient
 
+ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
+WIDENING = 0.5  # share of a product's time that converting an operand in each term may take
 ACCUMULATING = 8.0  # terms that reading and writing the accumulators costs, where loops add to them
 STRIDED = 1.1  # time on rows whose terms lie apart over time on rows whose terms lie side by side
 COPYING = 1.0  # cycles to copy an element of a result into the order of its axes
@@ -63,10 +65,10 @@ class Operands:
 
     def best(self, lead: Stage) -> list[Operand]:
         """The best way to lay a microkernel over `lead`; two where packing competes at run time."""
-        ranked = self.candidates(lead)
-        if not ranked:
+        first = self.cheapest(lead)
+        if first is None:
             return []
-        _, best = min(ranked, key=lambda entry: entry[0])
+        best = first[1]
         may_pack = best.found.columns is not None and self.packs(lead, best.found)
         may_pack = may_pack and not is_narrow(self.computation, best.found)
         if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
@@ -115,13 +117,15 @@ class Operands:
 
         A constant stays as it is where it can: every call reads it, and its panels are of its bytes.
         """
-        if self.best(lead):
+        plain, every = self.cheapest(lead), conversions(lead)
+        done = self.cheapest(reading(lead, every))
+        if done is None or (plain is not None and plain[0] <= done[0] * (1 + WIDENING)):
             return ()
-        every = conversions(lead)
-        for some in combinations(every, len(every) - 1) if every else ():
-            if any(operand.how == "panels" for operand in self.best(reading(lead, some))):
+        for some in combinations(every, len(every) - 1):
+            way = self.cheapest(reading(lead, some))
+            if way is not None and way[1].how == "panels" and way[0] <= done[0] * (1 + WIDENING):
                 return some
-        return every if self.best(reading(lead, every)) else ()
+        return every
 
     def is_along_rows(self, lead: Stage) -> bool:
         """Whether a reduction reads what lies along itself, and nothing that lies along its result."""
@@ -132,6 +136,23 @@ class Operands:
         return along and not any(
             beside(load, axis.name) for load in loads for axis in lead.axes[-1:]
         )
+
+    def cheapest(self, lead: Stage) -> tuple[float, Operand] | None:
+        """The microkernel of the least price, in its best form, and that price.
+
+        One that reads vectors across its tiles comes after all others.
+        """
+        by_kernel: dict[str, tuple[tuple[int, float], Operand]] = {}
+        for key, operand in self.candidates(lead):
+            name = operand.found.microkernel.name
+            if name not in by_kernel or key < by_kernel[name][0]:
+                by_kernel[name] = key, operand
+        if not by_kernel:
+            return None
+        (_, price), operand = min(
+            by_kernel.values(), key=lambda entry: (entry[0][0] >= ACROSS, entry[0][1])
+        )
+        return price, operand
 
     def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], Operand]]:
         """Every way to lay a microkernel over `lead`: its form, less is better, and its price."""
@@ -151,9 +172,9 @@ class Operands:
                 continue
             form = 1 if how == "packed" else 0
             if found.columns is None:
-                form = 2
+                form = ACROSS
             elif how == "packed" and found.rows is None:
-                form = 3
+                form = ACROSS + 1
             ranked.append(((form, self.price(lead, found, how)), Operand(found, how)))
         return ranked
 

@@ -86,25 +86,29 @@ class Tiles:
 
     def group_size(self, lead: Stage, found: Match) -> int:
         """Columns of B that a cache group holds: of `GROUPS` panels, what fits the nearest cache,
-        and leaves no thread without a group.
+        and leaves no thread without a group; of a family without fixed widths, no more than it takes.
         """
+        kernel = found.microkernel
         extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
         depth = ix.literal(extent) or 1024
         for axis in lead.reduce_axes:
             if axis.name != found.depth:
                 depth *= ix.literal(axis.extent) or 1
-        panel_bytes = found.microkernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
+        panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
         room = GROUP_SHARE * self.hardware.nearest_bytes
-        widths = self.families[found.microkernel.name].widths
+        widths = self.families[kernel.name].widths
         tallest = self.tallest(found) if found.rows is not None else 1
-        width = widths[tallest][0] if widths else WIDE_PANELS
-        columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
         most = GROUPS[0]
+        width = widths[tallest][0] if widths else WIDE_PANELS
+        if not widths and not kernel.repeats:
+            most = kernel.columns_for(tallest) // kernel.panel
+            width = min(width, most)
+        columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
         if self.threads > 1 and columns is not None:
-            each = columns // (self.threads * found.microkernel.panel)
-            most = each if each >= SHARED_PANELS else most
+            each = columns // (self.threads * kernel.panel)
+            most = min(most, each) if each >= SHARED_PANELS else most
         fitting = (n for n in GROUPS if n * panel_bytes <= room and n % width == 0 and n <= most)
-        return next(fitting, width) * found.microkernel.panel
+        return next(fitting, width) * kernel.panel
 
     def seconds(self, lead: Stage, operand: Operand, strategy: Strategy | None) -> Expr:
         """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""

@@ -1,0 +1,108 @@
+"""Which microkernel computes a sum, and how it reads the columns' operand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import Array
+from conftest import edge_sizes
+
+import offcut as oc
+from offcut.backends.cpu import isa
+from offcut.core.dtypes import numpy_dtype
+
+EXACT = {"int8": "int32", "uint8": "int32", "float32": "float64", "bfloat16": "float32"}
+"""An element type, and a wider one in which its products are summed."""
+
+
+def product(
+    rows: oc.Dim | int, columns: oc.Dim | int, depth: oc.Dim | int, dtypes: tuple[str, str, str]
+) -> tuple[list[oc.Tensor], oc.Tensor]:
+    a = oc.placeholder((rows, depth), dtypes[0], name="A")
+    b = oc.placeholder((depth, columns), dtypes[1], name="B")
+    k = oc.reduce_axis(depth, name="k")
+    c = oc.compute(
+        (rows, columns),
+        lambda i, j: oc.sum(oc.cast(a[i, k], dtypes[2]) * oc.cast(b[k, j], dtypes[2]), axis=k),
+        name="C",
+    )
+    return [a, b], c
+
+
+def microkernels(kernel: oc.Kernel, **sizes: int) -> set[str]:
+    return {piece.microkernel for piece in kernel.plan(**sizes).pieces} - {"vector loops"}
+
+
+def declared(columns: int, dtypes: tuple[str, str, str], cycles: float) -> oc.Microkernel:
+    """A function that is never called: its address is that of nothing."""
+    sizes = oc.dim("m", min=1, max=64), oc.dim("n", min=1, max=columns), oc.dim("p")
+    return oc.external_microkernel("own", product(*sizes, dtypes)[1], 1, cycles=cycles)
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_converts_or_packs(
+    dtype: str,
+) -> None:
+    dtypes = dtype, "int8" if dtype == "uint8" else dtype, EXACT[dtype]
+    inputs, c = product(oc.dim("m"), oc.dim("n"), oc.dim("k"), dtypes)
+    alone = oc.compile(c, inputs=inputs)
+    dear = oc.compile(c, inputs=inputs, microkernels=[declared(4096, dtypes, 1e6)])
+
+    sizes = {"m": 70, "n": 33, "k": 50}
+    if dtype in ("int8", "uint8") and "avx512vnni" not in isa.host().features:
+        assert microkernels(dear, **sizes) == {"own"}  # against loops, whose cost nobody knows
+    else:
+        assert microkernels(dear, **sizes) == microkernels(alone, **sizes) != set()
+
+
+@pytest.mark.parametrize("columns", [1, 20, 100])
+def test_columns_are_cut_at_what_a_function_takes(columns: int) -> None:
+    dtypes = ("float32", "float32", "float32")
+    inputs, c = product(oc.dim("m"), oc.dim("n"), oc.dim("k"), dtypes)
+    kernel = oc.compile(c, inputs=inputs, microkernels=[declared(columns, dtypes, 1e-6)])
+
+    plan = kernel.plan(m=130, n=215, k=9)
+
+    assert {piece.microkernel for piece in plan.pieces} == {"own"}
+    assert max(piece.tile["j"] for piece in plan.pieces) <= columns
+
+
+def floats(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
+    return rng.standard_normal(shape).astype(numpy_dtype(dtype))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 71])
+@pytest.mark.parametrize("rows_of", ["float32", "bfloat16"])
+def test_a_constant_of_bfloat16_stays_so_and_gives_the_bits_of_a_converted_one(
+    rows_of: str, depth: int
+) -> None:
+    rng = np.random.default_rng(depth)
+    for columns in (1, 70):
+        w = floats(rng, "bfloat16", depth, columns)
+        inputs, c = product(oc.dim("m"), columns, depth, (rows_of, "bfloat16", "float32"))
+        kernel = oc.compile(c, inputs=inputs, constants={"B": w})
+        if "amx-bf16" not in isa.host().features:
+            assert microkernels(kernel, m=20) == {f"fma_bfloat16_{isa.host().isa.name}"}
+        inputs, wide = product(oc.dim("m"), columns, depth, ("float32", "float32", "float32"))
+        reference = oc.compile(wide, inputs=inputs)
+        for rows in edge_sizes(14):
+            x = floats(rng, rows_of, rows, depth)
+            out = np.full((rows, columns), np.nan, np.float32)
+            kernel(x, out=out)
+            expected = reference(x.astype(np.float32), w.astype(np.float32))
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_partition_takes_a_unit_whose_tiles_are_as_tall_as_what_is_asked_for() -> None:
+    if "avx512vnni" not in isa.host().features:
+        pytest.skip("needs avx512vnni")
+    tall = oc.external_microkernel(
+        "own",
+        product(oc.dim("m", min=1, max=64), oc.dim("n"), oc.dim("p"), ("int8", "int8", "int32"))[1],
+        1,
+        cycles=1.0,
+    )
+    _, c = product(oc.dim("m"), 512, 256, ("int8", "int8", "int32"))
+    for height, taken in ((14, "vnni_int8_avx512"), (32, "own")):
+        made = oc.partition(c, tile={"i": height, "j": 32}, tail="mask", microkernels=[tall])
+        assert {piece.microkernel for piece in made.pieces} == {taken}
