@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 import offcut
+from offcut.backends.cpu import isa
 
 CPU_INFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -68,14 +69,17 @@ class Machine:
 
 
 def describe() -> Machine:
-    """Return the machine that this process runs on; what cannot be learned reads "unknown" or 0."""
-    host = llvm.get_host_cpu_features()
+    """Return the machine that this process runs on; what cannot be learned reads "unknown" or 0.
+
+    Features that are hidden from offcut are not listed. Raises TargetError where a hidden name is none.
+    """
+    host = isa.host().features
     return Machine(
         cpu=_cpu_name(CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else ()),
         cores=len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count() or 1,
-        features=tuple(name for name in TELLING_FEATURES if host.get(name, False)),
+        features=tuple(name for name in TELLING_FEATURES if name in host),
         l2=_cache_bytes(CACHES, level=2),
         l3=_cache_bytes(CACHES, level=3),
         python=platform.python_version(),

@@ -33,6 +33,23 @@ def test_hiding_leaves_the_next_instruction_set(path: str) -> None:
     assert not [f for f in isa.host().features if f.startswith("avx512")]
 
 
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(
+    ("hidden", "left"),
+    [("f16c", "avx2"), ("fma", "portable"), ("avx", "portable"), ("sse4.2", "portable")],
+)
+def test_what_needs_a_hidden_feature_is_hidden_too(
+    hidden: str, left: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", hidden)
+    assert isa.host().isa.name == left
+    what = contraction("mk,kn->mn", {"k": 9, "n": 40})
+    x, w = floats("x", 5, 9), floats("w", 9, 40)
+    kernel = build(what.result, inputs=what.inputs)
+    what.check(kernel(x, w), [x, w])
+    assert "zmm" not in kernel.source("asm")
+
+
 def test_the_code_holds_no_hidden_instruction(path: str) -> None:
     what = contraction("mk,kn->mn", {"k": 9, "n": 40})
     text = build(what.result, inputs=what.inputs, strategy="ladder").source("asm")

@@ -39,3 +39,8 @@ def test_cache_sizes_come_from_the_unified_caches(
             (tmp_path / name / file).write_text(text + "\n")
 
     assert _cache_bytes(tmp_path, level) == expected
+
+
+def test_a_hidden_feature_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx2")
+    assert not {"avx2", "fma", "avx512f"} & set(describe().features)

@@ -7,6 +7,7 @@ A missing feature aborts code generation, which Python cannot catch, so features
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
@@ -107,19 +108,47 @@ def _host(hidden_text: str) -> Host:
             because="every 64-bit x86 processor has it, and so has all code for one",
             help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
         )
-    # Without a base feature LLVM may not use what is built on it.
-    drop = set(hidden)
-    if "avx512f" in hidden:
-        drop |= {name for name in there if name.startswith(("avx512", "amx"))}
-    if "avx2" in hidden:
-        drop |= {
-            name
-            for name in there
-            if name.startswith(("avx", "amx", "fma", "f16c", "vaes", "vpclmul"))
-        }
+    drop = _with_what_needs(hidden, there)
     features = frozenset(name for name, on in there.items() if on and name not in drop)
     isa = next(isa for isa in ISAS if isa.features <= features)
     return Host(llvm.get_process_triple(), features, isa)
+
+
+_GENERATIONS = ("sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "avx512f")
+"""Each needs those before it."""
+_NEEDED = {
+    "avx": ("avx", "fma", "f16c", "vaes", "vpclmul", "xop", "amx"),
+    "avx2": (
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512",
+        "avx10",
+        "avxvnni",
+        "avxifma",
+        "avxne",
+        "vaes",
+        "amx",
+    ),
+    "f16c": ("avx512", "avx10", "amx"),
+    "fma": ("avx512", "avx10", "amx"),
+    "avx512f": ("avx512", "avx10", "amx"),
+    "aes": ("vaes",),
+    "pclmul": ("vpclmul",),
+}
+"""Feature -> how the names begin of those that need it: LLVM takes them away with it."""
+
+
+def _with_what_needs(hidden: Collection[str], there: Collection[str]) -> frozenset[str]:
+    """Hidden features, and all that cannot be without them."""
+    drop = set(hidden)
+    for position, name in enumerate(_GENERATIONS):
+        if name in drop:
+            drop.update(_GENERATIONS[position:])
+    for name, beginnings in _NEEDED.items():
+        if name in drop:
+            drop.update(other for other in there if other.startswith(beginnings))
+    return frozenset(drop)
 
 
 @cache
