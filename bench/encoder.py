@@ -45,7 +45,7 @@ ASKED = {"float32": 1.5, "bfloat16": 2.0}
 
 def main() -> None:
     """Measure, print, write."""
-    options = read_options(__doc__ or "")
+    options = read_options(__doc__ or "", without=("slow", "cells", "budget"))
     console = Console()
     model = weights.load(0)
     tokenizer = tokens.stand_in if model.tokenizer is None else tokens.wordpiece(model.tokenizer)

@@ -64,7 +64,7 @@ def table(rows: list[Row], threads: int) -> Table:
 
 def main() -> None:
     """Measure, print, write."""
-    options = read_options(__doc__ or "", threads=2)
+    options = read_options(__doc__ or "", threads=2, without=("slow",))
     console = Console()
     layers = QUICK_LAYERS if options.quick else LAYERS
     sizes = QUICK_ROWS if options.quick else tuple(m for m in ROWS if m >= LEAST)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from offcut.core.tensor import compute as compute
     from offcut.core.tensor import erf as erf
     from offcut.core.tensor import exp as exp
+    from offcut.core.tensor import index as index
+    from offcut.core.tensor import log as log
     from offcut.core.tensor import max as max
     from offcut.core.tensor import maximum as maximum
     from offcut.core.tensor import min as min
@@ -60,8 +62,8 @@ _HOME = {
     "offcut.core.recurrence": ("recurrence", "update"),
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.core.tensor": (
-        *("absolute", "cast", "compute", "erf", "exp", "max", "maximum", "min", "minimum"),
-        *("placeholder", "reduce_axis", "sqrt", "sum", "tanh", "where"),
+        *("absolute", "cast", "compute", "erf", "exp", "index", "log", "max", "maximum", "min"),
+        *("minimum", "placeholder", "reduce_axis", "sqrt", "sum", "tanh", "where"),
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),

@@ -14,7 +14,7 @@ from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Kind, Program, substituted
-from offcut.core.request import Array
+from offcut.core.request import Array, checked_constants
 from offcut.errors import DescribeError
 
 
@@ -27,7 +27,7 @@ def bind_constants(
 
     Raises DescribeError where one is missing, or does not fit its declaration.
     """
-    given = dict(constants or {})
+    given = checked_constants(constants, op)
     known = {b.name: b for b in program.buffers if b.kind in (Kind.CONSTANT, Kind.INPUT)}
     for name in given:
         if name not in known:

@@ -70,8 +70,11 @@ def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
-    """The constants as arrays of their placeholders' types and ranks, copied."""
+def checked_constants(constants: Any, op: str) -> dict[str, Any]:
+    """The constants by name, whatever they are.
+
+    Raises DescribeError for what is no mapping.
+    """
     if constants is None:
         return {}
     if not isinstance(constants, Mapping):
@@ -81,9 +84,14 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
             because="constants are arrays by the names of their placeholders",
             help=('constants={"W": w}',),
         )
+    return dict(constants)
+
+
+def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
+    """The constants as arrays of their placeholders' types and ranks, copied."""
     named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
     arrays: dict[str, Array] = {}
-    for name, value in constants.items():
+    for name, value in checked_constants(constants, op).items():
         if name not in named:
             raise DescribeError(
                 op,

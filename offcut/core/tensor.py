@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS, in_range, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, in_range, numpy_dtype
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -230,6 +230,9 @@ def _index_value(part: Any, at: str) -> Value:
             f"cannot index with {shown}",
             at=at,
             because="an index is an integer expression in axes and sizes",
+            help=("index(…) of an element is asked when the kernel is called",)
+            if value is not None and value.dtype in INTEGERS
+            else (),
         )
     return value
 
@@ -376,6 +379,11 @@ def exp(a: Value) -> Value:
     return _unary("exp", a)
 
 
+def log(a: Value) -> Value:
+    """The natural logarithm of `a`, the C library's; -inf of 0, NaN below."""
+    return _unary("log", a)
+
+
 def tanh(a: Value) -> Value:
     """The hyperbolic tangent of `a`, within 2 ULP (float32)."""
     return _unary("tanh", a)
@@ -451,6 +459,29 @@ def cast(a: Any, dtype: str) -> Value:
     if value.dtype == dtype:
         return value
     return _combine(Cast(value.node, dtype), value)
+
+
+def index(value: Any) -> Value:
+    """`value`, an integer element, as an index: ``table[index(ids[i]), j]``.
+
+    value   an element of int64, int32, int8 or uint8; a coordinate, a size or an int is an index as
+            it is
+
+    No proof knows what an array holds, so that the kernel itself compares such an index with the
+    extents of what it reads: one below 0 or not below the extent is refused by CallError. Only the
+    branch of a `where` that is taken is asked.
+
+    Raises DescribeError for floats and conditions.
+    """
+    found = value if isinstance(value, Value) else _size_value(value)
+    if found is None or found.dtype not in (*INTEGERS, "index"):
+        shown = repr(value) if found is None else f"{found.dtype} {found}"
+        raise DescribeError(
+            "index",
+            f"cannot take {shown} as an index",
+            because=f"an index is made of {', '.join(INTEGERS)}",
+        )
+    return found if found.dtype == "index" else _combine(Cast(found.node, "index"), found)
 
 
 def _reduce(op: str, value: Any, axis: Any) -> Value:

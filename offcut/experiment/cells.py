@@ -11,7 +11,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,20 +125,27 @@ class Row:
         return None if timing is None else self.bound.seconds / timing.seconds
 
 
-def read_options(text: str, threads: int = 1) -> Options:
+def read_options(text: str, threads: int = 1, without: Collection[str] = ()) -> Options:
     """The options of a bench, from the command line; starts again with the threads that they ask.
 
     text     the bench's docstring
     threads  those that are taken where the command line says nothing
+    without  options that the bench has no use for
     """
     parser = argparse.ArgumentParser(description=text.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a few cells: under a minute")
-    parser.add_argument("--slow", action="store_true", help=f"{COMPILED} as well: minutes more")
-    parser.add_argument("--cells", default="", help="only those with this regular expression")
-    parser.add_argument("--threads", type=int, default=threads, help="of everybody")
-    parser.add_argument("--budget", type=float, help="seconds per cell and contender")
-    parser.add_argument("--json", type=Path, help="where all figures go")
-    read = vars(parser.parse_args())
+    known: dict[str, dict[str, Any]] = {
+        "quick": {"action": "store_true", "help": "a few cells: some minutes at most"},
+        "slow": {"action": "store_true", "help": f"{COMPILED} as well: minutes more"},
+        "cells": {"default": "", "help": "only those with this regular expression"},
+        "threads": {"type": int, "default": threads, "help": "of everybody"},
+        "budget": {"type": float, "help": "seconds per cell and contender"},
+        "json": {"type": Path, "help": "where all figures go"},
+    }
+    for name, how in known.items():
+        if name not in without:
+            parser.add_argument(f"--{name}", **how)
+    unused: dict[str, Any] = {"slow": False, "cells": "", "budget": None}
+    read = unused | vars(parser.parse_args())
     if read["budget"] is None:
         read["budget"] = 0.04 if read["quick"] else 0.12
     restart_with_threads(read["threads"])

@@ -1,12 +1,14 @@
 """Operators as functions of tensors that give tensors, of any symbolic sizes.
 
-Each is a plain expression, written with the words that any user has (`compute`, `sum`, `max`, `where`,
-`cast`): the compiler knows no operator by name. Placeholders and computed tensors are taken alike,
+Each is a plain expression, written with the words that any user has (`compute`, `sum`, `where`,
+`cast`, `index` and others): the compiler knows no operator by name. Placeholders and computed tensors are taken alike,
 so that operators chain into one program.
 
-``name=`` names the result. By default the name is made of the operator, its operands and its options,
-so that two calls in one program have two names unless they are the same call of the same operands;
-make such a tensor once, or name one of the two. Tensors inside an operator are called ``{name}_…``.
+``name=`` names the result. By default the name is made of the operator, its operands and the options
+that are not at their defaults, so that two calls in one program have two names unless they are the
+same call of the same operands (or names of operands read alike once they are joined: ``A_B, C`` and
+``A, B_C``); make such a tensor once, or name one of the two. Tensors inside an operator are called
+``{name}_…``. Integers, numbers and booleans may be numpy's.
 """
 
 from offcut.ops.activation import gelu, gelu_tanh, relu, sigmoid, silu, tanh

@@ -10,7 +10,9 @@ from offcut.core.dtypes import FLOATS
 from offcut.core.tensor import Tensor, Value, cast, compute, erf, exp, maximum
 from offcut.core.tensor import tanh as tanh_of
 from offcut.errors import DescribeError
-from offcut.ops.operands import axis_letters, check_floats, check_tensor, named, wider
+from offcut.ops.arguments import is_one_of
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, check_floats, check_tensor, wider
 
 
 def _relu(x: Value) -> Value:
@@ -48,7 +50,7 @@ def check_activation(op: str, activation: Any, dtype: str) -> None:
     """Raises DescribeError where there is no such activation, or not for elements of `dtype`."""
     if activation is None:
         return
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+    if not is_one_of(activation, tuple(ACTIVATIONS)):
         raise DescribeError(
             op,
             f"cannot take activation={activation!r}",

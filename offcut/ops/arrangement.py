@@ -7,12 +7,13 @@ from typing import Any
 
 from offcut.core.tensor import Tensor, Value, compute, where
 from offcut.errors import DescribeError
+from offcut.ops.arguments import several, whole
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
     axis_number,
     check_dtype,
     check_tensor,
-    named,
     same_extent,
 )
 
@@ -27,8 +28,11 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
     check_tensor("transpose", "x", x)
     rank = len(x.shape)
     given: Any = range(rank)[::-1] if axes is None else axes
-    several = given if isinstance(given, Sequence) else (given,)
-    order = [axis_number("transpose", x, axis) for axis in several]
+    each = several(given)
+    order = [
+        axis_number("transpose", x, axis, f"axes={axes!r}")
+        for axis in ((given,) if each is None else each)
+    ]
     if sorted(order) != list(range(rank)):
         raise DescribeError(
             "transpose",
@@ -36,7 +40,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
             at=repr(x),
             because=f"it is no permutation of the {rank} axes",
         )
-    name = named("transpose", name, [x], *(() if axes is None else (tuple(order),)))
+    name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
     shape = tuple(x.shape[n] for n in order)
 
     def moved(*at: Value) -> Value:
@@ -92,8 +96,8 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
             value = where(place < ends[number], part(number), value)
         return value
 
-    options = ("axis", position) if position else ()
-    return compute(shape, joined, named("concat", name, tensors, *options), axis_letters(rank))
+    name = named("concat", name, tensors, ("axis", position, 0))
+    return compute(shape, joined, name, axis_letters(rank))
 
 
 def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> Tensor:
@@ -107,22 +111,23 @@ def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> 
     check_tensor("split_axis", "x", x, least=1)
     position = axis_number("split_axis", x, axis)
     extent = x.shape[position]
-    whole = isinstance(inner, int) and not isinstance(inner, bool) and inner > 0
-    if not whole or not _divides(inner, extent):
+    count = whole(inner)
+    good = count is not None and count > 0
+    if count is None or not good or not _divides(count, extent):
         raise DescribeError(
             "split_axis",
             f"cannot split axis {position} by {inner!r}",
             at=repr(x),
             because=f"it is no int that divides {extent}",
-            help=(f'dim("n", multiple_of={inner})',) if whole and not extent.is_Integer else (),
+            help=(f'dim("n", multiple_of={inner})',) if good and not extent.is_Integer else (),
         )
-    shape = (*x.shape[:position], extent // inner, inner, *x.shape[position + 1 :])
+    shape = (*x.shape[:position], extent // count, count, *x.shape[position + 1 :])
 
     def apart(*at: Value) -> Value:
-        place = at[position] * inner + at[position + 1]
+        place = at[position] * count + at[position + 1]
         return x[(*at[:position], place, *at[position + 2 :])]
 
-    name = named("split_axis", name, [x], position, inner)
+    name = named("split_axis", name, [x], ("", position, None), ("", count, None))
     return compute(shape, apart, name, axis_letters(len(shape)))
 
 
@@ -150,7 +155,7 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
         split = (place // inner, place % inner) if inner else (place, place)
         return x[(*at[:position], *split, *at[position + 1 :])]
 
-    name = named("merge_axes", name, [x], position)
+    name = named("merge_axes", name, [x], ("", position, None))
     return compute(shape, together, name, axis_letters(len(shape)))
 
 

@@ -12,6 +12,8 @@ from offcut.core.tensor import Tensor, Value, cast, compute, exp, maximum, reduc
 from offcut.core.tensor import max as max_over
 from offcut.core.tensor import sum as sum_over
 from offcut.errors import DescribeError
+from offcut.ops.arguments import flag, number
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
     check_dtype,
@@ -20,7 +22,6 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     is_one,
-    named,
     same_extent,
     wider,
 )
@@ -46,7 +47,7 @@ def attention(
     mask     broadcast over (…, s, t): axes are paired from the last on, a missing one or the literal
              1 is shared. Floats are added to the scores, with -inf where a query must not attend;
              of integers, a query attends where the mask is not 0
-    scale    None: ``1 / sqrt(d)``, which wants d to be an int
+    scale    a finite number; None: ``1 / sqrt(d)``, which wants d to be an int
     causal   whether query i attends to keys ``j <= i`` alone, counted from the first of each
 
     The stages are scores, their greatest by row, exp of the difference, the sum by row, the product
@@ -63,10 +64,10 @@ def attention(
     rank = len(extents)
     if mask is not None:
         _check_mask(mask, extents)
-    if scale is None:
-        scale = 1 / math.sqrt(_depth(q))
-    masks = [mask] if mask is not None else []
-    name = named("attention", name, [q, k, v, *masks], "causal" * causal)
+    causal, chosen = flag("attention", "causal", causal), None if scale is None else _scale(scale)
+    factor = 1 / math.sqrt(_depth(q)) if chosen is None else chosen
+    options = (("", mask, None), ("scale", chosen, None), ("causal", causal, False))
+    name = named("attention", name, [q, k, v], *options)
     letters = axis_letters(rank)
     d, t = reduce_axis(q.shape[-1], "d"), reduce_axis(k.shape[-2], "t")
 
@@ -77,7 +78,7 @@ def attention(
     products = compute(extents, product, f"{name}_product", letters)
 
     def score(*at: Value) -> Value:
-        value, (i, j) = products[at] * scale, at[-2:]
+        value, (i, j) = products[at] * factor, at[-2:]
         if mask is not None:
             value = _masked(value, mask, at, total)
         return where(j <= i, value, -math.inf) if causal else value
@@ -153,6 +154,18 @@ def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
             because=f"the scores have the shape ({', '.join(map(str, extents))})",
             help=("axes of the mask are those of the scores, or the literal 1",),
         )
+
+
+def _scale(scale: Any) -> float:
+    found = number(scale)
+    if found is None:
+        raise DescribeError(
+            "attention",
+            f"cannot take scale={scale!r}",
+            because="scale is a finite number",
+            help=("scale=0.125",),
+        )
+    return found
 
 
 def _depth(q: Tensor) -> int:

@@ -7,13 +7,14 @@ from typing import Any
 from offcut.core.tensor import Tensor, Value, compute, reduce_axis, where
 from offcut.core.tensor import sum as sum_over
 from offcut.errors import DescribeError
+from offcut.ops.arguments import is_one_of, whole
 from offcut.ops.epilogue import epilogue
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     check_dtype,
     check_result,
     check_tensor,
     element,
-    named,
     same_extent,
     wider,
 )
@@ -100,13 +101,13 @@ def check_layout(op: str, layout: Any, allowed: tuple[str, ...]) -> bool:
 
     Raises DescribeError where `layout` is none of `allowed`.
     """
-    if layout not in allowed:
+    if not is_one_of(layout, allowed):
         raise DescribeError(
             op,
             f"cannot take layout={layout!r}",
             because=f"layouts are {' and '.join(allowed)}",
         )
-    return str(layout)[-1] == "C"
+    return bool(layout[-1] == "C")
 
 
 def window_names(axes: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -134,16 +135,18 @@ def _convolution(
     channels = x.shape[-1 if last else 1]
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
     sizes = _window_sizes(op, w, range(axes) if last else range(2, axes + 2))
-    _check_groups(op, x, w, groups, channels, inner, outer)
+    groups = _group_count(op, x, w, groups, channels, inner, outer)
     placed = windows(op, [x.shape[n] for n in spatial], sizes, stride, padding, dilation)
     places = tuple(window.results for window in placed)
     shape = (x.shape[0], *places, outer) if last else (x.shape[0], outer, *places)
     total = wider(x.dtype)
     result = check_result(op, dtype, total if total == "int32" else x.dtype)
     end = epilogue(op, shape, total, result, bias, -1 if last else 1, activation, residual)
-    chosen = [str(o) for o in options] if options != (1, 0, 1, 1) else []
-    words = [*chosen, *([activation] if activation else [])]
-    name = named(op, name, [x, w, *end.operands], *words)
+    words = (
+        *(("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1)),
+        *(("groups", groups, 1), ("", layout, layouts[0]), *end.options, ("", dtype, None)),
+    )
+    name = named(op, name, [x, w], *words)
 
     across, inside = window_names(axes)
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
@@ -199,12 +202,13 @@ def _window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
     return tuple(int(extent) for extent in extents)
 
 
-def _check_groups(
-    op: str, x: Tensor, w: Tensor, groups: Any, channels: Any, inner: Any, outer: Any
-) -> None:
-    if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+def _group_count(
+    op: str, x: Tensor, w: Tensor, given: Any, channels: Any, inner: Any, outer: Any
+) -> int:
+    groups = whole(given)
+    if groups is None or groups < 1:
         raise DescribeError(
-            op, f"cannot take groups={groups!r}", because="groups is an int, at least 1"
+            op, f"cannot take groups={given!r}", because="groups is an int, at least 1"
         )
     if groups > 1:
         for label, extent in (("input", channels), ("output", outer)):
@@ -225,3 +229,4 @@ def _check_groups(
             if groups > 1
             else f"x has {channels} channels, and w {inner}",
         )
+    return groups

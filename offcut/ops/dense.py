@@ -6,19 +6,19 @@ from typing import Any
 
 from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
 from offcut.core.tensor import sum as sum_over
-from offcut.errors import DescribeError
+from offcut.ops.arguments import check_float_result, flag
 from offcut.ops.epilogue import epilogue
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
     check_dtype,
     check_extent,
     check_result,
-    check_shape,
     check_tensor,
     element,
-    named,
     wider,
 )
+from offcut.ops.parameters import parameter, scale_of, zero_of
 
 SMALL_INTEGERS = ("int8", "uint8")
 
@@ -50,14 +50,15 @@ def dense(
     Raises DescribeError where ranks, extents or element types do not fit, or there is no such
     activation.
     """
+    transpose_w = flag("dense", "transpose_w", transpose_w)
     _check_product("dense", x, w, transpose_w)
     total = wider(x.dtype)
     extent = w.shape[0 if transpose_w else 1]
     shape = (*x.shape[:-1], extent)
     result = check_result("dense", dtype, total if total == "int32" else x.dtype)
     end = epilogue("dense", shape, total, result, bias, -1, activation, residual)
-    options = [word for word in (activation,) if word is not None]
-    name = named("dense", name, [x, w, *end.operands], *options)
+    options = (*end.options, ("", dtype, None), ("tw", transpose_w, False))
+    name = named("dense", name, [x, w], *options)
     return end.after(_product(x, w, transpose_w, end.name_of_total(name)), name)
 
 
@@ -80,8 +81,8 @@ def dense_quantized(
 
     x         (…, k) of int8 or uint8
     w         (k, n), or (n, k) with `transpose_w`, of int8
-    x_scale   a float, or float32 of shape ()
-    w_scale   a float, or float32 of shape () or (n,)
+    x_scale   a finite float, or float32 of shape ()
+    w_scale   a finite float, or float32 of shape () or (n,)
     bias      (n,), in units of the result
     x_zero    an int, or int32 of shape ()
     w_zero    an int, or int32 of shape () or (n,)
@@ -94,7 +95,7 @@ def dense_quantized(
     Raises DescribeError where ranks, extents or element types do not fit, or there is no such
     activation.
     """
-    op = "dense_quantized"
+    op, transpose_w = "dense_quantized", flag("dense_quantized", "transpose_w", transpose_w)
     check_tensor(op, "x", x, least=1)
     check_tensor(op, "w", w, 2)
     check_dtype(op, "x", x, SMALL_INTEGERS)
@@ -102,20 +103,24 @@ def dense_quantized(
     _check_product(op, x, w, transpose_w)
     extent = w.shape[0 if transpose_w else 1]
     shape = (*x.shape[:-1], extent)
-    for label, value in (("x_scale", x_scale), ("w_scale", w_scale)):
-        _check_parameter(op, label, value, "float32", label == "w_scale", extent)
-    for label, value in (("x_zero", x_zero), ("w_zero", w_zero)):
-        _check_parameter(op, label, value, "int32", label == "w_zero", extent)
-    check_result(op, dtype, "float32")
+    x_scale, w_scale = (
+        scale_of(op, "x_scale", x_scale, None),
+        scale_of(op, "w_scale", w_scale, extent),
+    )
+    x_zero, w_zero = zero_of(op, "x_zero", x_zero, None), zero_of(op, "w_zero", w_zero, extent)
+    check_float_result(op, dtype)
     end = epilogue(op, shape, "float32", dtype, bias, -1, activation, residual)
-    given = [t for t in (x_scale, w_scale, x_zero, w_zero) if isinstance(t, Tensor)]
-    name = named(op, name, [x, w, *given, *end.operands])
+    options = (
+        *(("", x_scale, None), ("", w_scale, None), ("xz", x_zero, 0), ("wz", w_zero, 0)),
+        *(*end.options, ("", dtype, "float32"), ("tw", transpose_w, False)),
+    )
+    name = named(op, name, [x, w], *options)
     product = _product(x, w, transpose_w, f"{name}_product")
     letters = axis_letters(len(shape))
     corrected = _zero_points(x, w, x_zero, w_zero, transpose_w, product, name)
 
     def scaled(*at: Value) -> Value:
-        scale = _parameter(x_scale, "float32", at[-1]) * _parameter(w_scale, "float32", at[-1])
+        scale = parameter(x_scale, "float32", at[-1:]) * parameter(w_scale, "float32", at[-1:])
         return cast(corrected(*at), "float32") * scale
 
     return end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
@@ -164,7 +169,7 @@ def _zero_points(
 
     def corrected(*at: Value) -> Value:
         value, j = product[at], at[-1]
-        offset_x, offset_w = (_parameter(zero, "int32", j) for zero in (x_zero, w_zero))
+        offset_x, offset_w = (parameter(zero, "int32", (j,)) for zero in (x_zero, w_zero))
         if columns is not None:
             value = value - offset_x * columns[j]
         if rows is not None:
@@ -174,31 +179,6 @@ def _zero_points(
         return value
 
     return corrected
-
-
-def _parameter(value: float | Tensor, dtype: str, j: Value) -> Value:
-    """A scale or a zero point in column `j`."""
-    if not isinstance(value, Tensor):
-        return cast(value, dtype)
-    return value[(j,) if value.shape else ()]
-
-
-def _check_parameter(
-    op: str, label: str, value: Any, dtype: str, by_column: bool, extent: Any
-) -> None:
-    kinds = (int,) if dtype == "int32" else (int, float)
-    if isinstance(value, kinds) and not isinstance(value, bool):
-        return
-    if not isinstance(value, Tensor):
-        raise DescribeError(
-            op,
-            f"cannot take {label}={value!r}",
-            because=f"{label} is a number or a tensor of {dtype}",
-        )
-    check_dtype(op, label, value, (dtype,))
-    check_tensor(op, label, value, *((0, 1) if by_column else (0,)))
-    if value.shape:
-        check_shape(op, label, value, (extent,))
 
 
 def _check_product(op: str, x: Any, w: Any, transpose_w: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from offcut.core.tensor import Tensor, Value, cast, compute
 from offcut.ops.activation import activated, check_activation
+from offcut.ops.naming import Option
 from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, narrower
 
 
@@ -26,14 +27,20 @@ class Epilogue:
     dtype: str
 
     @property
-    def operands(self) -> tuple[Tensor, ...]:
-        """The tensors that it reads beside the sum."""
-        return tuple(t for t in (self.bias, self.residual) if t is not None)
+    def options(self) -> tuple[Option, ...]:
+        """What it adds to the name of the result."""
+        residual = "residual" if self.bias is None else ""
+        return (
+            ("", self.bias, None),
+            (residual, self.residual, None),
+            ("", self.activation, None),
+        )
 
     @property
     def empty(self) -> bool:
         """Whether the sum is the result."""
-        return not self.operands and self.activation is None and self.total == self.dtype
+        parts = (self.bias, self.activation, self.residual)
+        return all(part is None for part in parts) and self.total == self.dtype
 
     def name_of_total(self, name: str) -> str:
         """The name of the sum where the result is called `name`."""

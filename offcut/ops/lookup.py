@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offcut.core.tensor import Tensor, Value, compute
-from offcut.ops.extension import as_index
-from offcut.ops.operands import axis_letters, check_dtype, check_tensor, named
+from offcut.core.tensor import Tensor, Value, compute, index
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, check_dtype, check_tensor
 
 
 def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
@@ -20,7 +20,7 @@ def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
     check_dtype("embedding", "ids", ids, ("int32",))
 
     def row(*at: Value) -> Value:
-        return table[as_index(ids[at[:-1]]), at[-1]]
+        return table[index(ids[at[:-1]]), at[-1]]
 
     letters = axis_letters(len(ids.shape) + 1)
     return compute(

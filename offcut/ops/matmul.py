@@ -7,6 +7,8 @@ from typing import Any
 from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
 from offcut.core.tensor import sum as sum_over
 from offcut.errors import DescribeError
+from offcut.ops.arguments import flag
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
     check_dtype,
@@ -15,7 +17,6 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     is_one,
-    named,
     same_extent,
     wider,
 )
@@ -42,6 +43,8 @@ def matmul(
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
+    transpose_a = flag("matmul", "transpose_a", transpose_a)
+    transpose_b = flag("matmul", "transpose_b", transpose_b)
     check_tensor("matmul", "a", a, least=2)
     check_tensor("matmul", "b", b, least=2)
     check_dtype("matmul", "b", b, (a.dtype, "int8") if a.dtype == "uint8" else (a.dtype,))
@@ -52,7 +55,8 @@ def matmul(
     rows, columns = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
     shape = (*broadcast("matmul", a, b, a.shape[:-2], b.shape[:-2]), rows, columns)
     k, letters = reduce_axis(a.shape[inner_a], "k"), axis_letters(len(shape))
-    name = named("matmul", name, [a, b], "ta" * transpose_a, "tb" * transpose_b)
+    options = (("ta", transpose_a, False), ("tb", transpose_b, False), ("", dtype, None))
+    name = named("matmul", name, [a, b], *options)
 
     def term(*at: Value) -> Value:
         *leading, i, j = at

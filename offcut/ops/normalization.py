@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis, sqrt
 from offcut.core.tensor import sum as sum_over
 from offcut.errors import DescribeError
+from offcut.ops.arguments import number
+from offcut.ops.naming import Option, named
 from offcut.ops.operands import (
     axis_letters,
     axis_number,
@@ -13,7 +17,6 @@ from offcut.ops.operands import (
     check_shape,
     check_tensor,
     element,
-    named,
     narrower,
     wider,
 )
@@ -39,10 +42,9 @@ def layernorm(
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
-    _check("layernorm", x, gain, bias, epsilon)
+    epsilon = _check("layernorm", x, gain, bias, epsilon)
     total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
-    given = [t for t in (gain, bias) if t is not None]
-    name = named("layernorm", name, [x, *given])
+    name = named("layernorm", name, [x], *_options(gain, bias), ("epsilon", epsilon, 1e-5))
     k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
     others = letters[:-1]
     sums = compute(rows, lambda *at: sum_over(element(x, (*at, k)), axis=k), f"{name}_sum", others)
@@ -82,9 +84,9 @@ def rmsnorm(
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
-    _check("rmsnorm", x, gain, None, epsilon)
+    epsilon = _check("rmsnorm", x, gain, None, epsilon)
     total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
-    name = named("rmsnorm", name, [x] if gain is None else [x, gain])
+    name = named("rmsnorm", name, [x], ("", gain, None), ("epsilon", epsilon, 1e-6))
     k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
 
     def square(*at: Value) -> Value:
@@ -133,8 +135,9 @@ def batchnorm(
     given = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
     for label, tensor in given:
         _check_parameter(op, label, tensor, channels, total)
-    _check_epsilon(op, epsilon)
-    name = named(op, name, [x, *(tensor for _, tensor in given)])
+    epsilon = _epsilon(op, epsilon)
+    options = (*_options(gain, bias), ("epsilon", epsilon, 1e-5), ("axis", position, 1))
+    name = named(op, name, [x, mean, variance], *options)
 
     def scale(c: Value) -> Value:
         factor = 1.0 / sqrt(element(variance, (c,), total) + epsilon)
@@ -156,13 +159,18 @@ def _affine(value: Value, gain: Tensor | None, bias: Tensor | None, j: Value) ->
     return value if bias is None else value + element(bias, (j,), value.dtype)
 
 
-def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: float) -> None:
+def _options(gain: Tensor | None, bias: Tensor | None) -> tuple[Option, Option]:
+    return ("", gain, None), ("bias" if gain is None else "", bias, None)
+
+
+def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: Any) -> float:
+    """`epsilon` as a float."""
     check_tensor(op, "x", x, least=1)
     check_floats(op, "x", x)
     for label, tensor in (("gain", gain), ("bias", bias)):
         if tensor is not None:
             _check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
-    _check_epsilon(op, epsilon)
+    return _epsilon(op, epsilon)
 
 
 def _check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
@@ -171,11 +179,13 @@ def _check_parameter(op: str, label: str, tensor: Tensor, extent: object, total:
     check_dtype(op, label, tensor, narrower(total))
 
 
-def _check_epsilon(op: str, epsilon: float) -> None:
-    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon >= 0:
+def _epsilon(op: str, epsilon: Any) -> float:
+    found = number(epsilon)
+    if found is None or found < 0:
         raise DescribeError(
             op,
             f"cannot take epsilon={epsilon!r}",
-            because="it is added to a variance: a number of at least 0",
+            because="it is added to a variance: a finite number of at least 0",
             help=("epsilon=1e-5",),
         )
+    return found

@@ -1,19 +1,17 @@
-"""What operators ask of the tensors that they take, and the names that they give."""
+"""What operators ask of the tensors that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2s
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
-from offcut.core.tensor import Tensor, Value, cast, tensors_of
+from offcut.core.tensor import Tensor, Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.arguments import is_one_of, several, whole
 
 SMALL = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 """The type that sums of a small type are accumulated in; other types are their own."""
-
-LONGEST = 48  # characters of a name that an operator makes
 
 
 def wider(dtype: str) -> str:
@@ -37,32 +35,6 @@ def axis_letters(rank: int) -> tuple[str, ...]:
         return ("i", "j")[:rank]
     leading = ("b", "h")[: rank - 2] if rank <= 4 else tuple(f"b{n}" for n in range(rank - 2))
     return (*leading, "i", "j")
-
-
-def named(op: str, name: str | None, operands: Sequence[Tensor], *options: Any) -> str:
-    """`name`, else one made of the operator, its operands and what distinguishes the call.
-
-    Two calls that differ in an operand or an option get two names; tensors inside an operator are
-    called ``{name}_…``, and none of these is the name of a tensor that the operands read.
-    """
-    if name is not None:
-        return name
-    wish = "_".join(
-        [op, *(operand.name for operand in operands), *filter(None, map(_word, options))]
-    )
-    if len(wish) > LONGEST:
-        wish = f"{wish[: LONGEST - 9]}_{blake2s(wish.encode(), digest_size=4).hexdigest()}"
-    taken = [tensor.name for tensor in tensors_of(operands)]
-    made, count = wish, 0
-    while any(other == made or other.startswith(f"{made}_") for other in taken):
-        count += 1
-        made = f"{wish}_{count}"
-    return made
-
-
-def _word(option: Any) -> str:
-    text = "x".join(map(str, option)) if isinstance(option, tuple) else str(option)
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in text)
 
 
 def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -> Tensor:
@@ -109,7 +81,7 @@ def check_result(op: str, dtype: str | None, default: str) -> str:
     """`dtype`, or `default` where it is None; raises DescribeError where it is no element type."""
     if dtype is None:
         return default
-    if dtype not in DTYPES:
+    if not is_one_of(dtype, DTYPES):
         raise DescribeError(
             op,
             f"cannot give {dtype!r}",
@@ -159,22 +131,24 @@ def _shown(shape: Sequence[Any]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def axis_number(op: str, tensor: Tensor, axis: Any) -> int:
+def axis_number(op: str, tensor: Tensor, axis: Any, given: str | None = None) -> int:
     """`axis` counted from the front, -1 being the last.
+
+    given   how the argument was written, where it is more than ``axis=…``
 
     Raises DescribeError where `tensor` has no such axis.
     """
-    rank = len(tensor.shape)
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
+    rank, number = len(tensor.shape), whole(axis)
+    if number is None or not -rank <= number < rank:
         raise DescribeError(
             op,
-            f"cannot take axis={axis!r}",
+            f"cannot take {given or f'axis={axis!r}'}",
             at=repr(tensor),
             because=f"the axes of {tensor.name} are {-rank}…{rank - 1}"
             if rank
             else f"{tensor.name} has no axis",
         )
-    return axis % rank
+    return number % rank
 
 
 def axis_numbers(op: str, tensor: Tensor, axes: Any) -> tuple[int, ...]:
@@ -184,8 +158,9 @@ def axis_numbers(op: str, tensor: Tensor, axes: Any) -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(len(tensor.shape)))
-    given = tuple(axes) if isinstance(axes, tuple | list) else (axes,)
-    numbers = sorted(axis_number(op, tensor, axis) for axis in given)
+    given = several(axes)
+    each = (axes,) if given is None else given
+    numbers = sorted(axis_number(op, tensor, axis, f"axis={axes!r}") for axis in each)
     if len(set(numbers)) != len(numbers):
         raise DescribeError(
             op,

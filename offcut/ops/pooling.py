@@ -19,8 +19,10 @@ from offcut.core.tensor import (
 )
 from offcut.core.tensor import max as max_over
 from offcut.core.tensor import sum as sum_over
+from offcut.ops.arguments import flag
 from offcut.ops.convolution import check_layout, window_names, within
-from offcut.ops.operands import check_floats, check_tensor, element, named, wider
+from offcut.ops.naming import Option, named
+from offcut.ops.operands import check_floats, check_tensor, element, wider
 from offcut.ops.reduction import mean
 from offcut.ops.window import Padding, Pair, Window, pair, windows
 
@@ -49,7 +51,7 @@ def max_pool2d(
     """
     given = (window, stride, padding, dilation)
     shape, letters, placed, steps, last = _placed("max_pool2d", x, *given, layout)
-    name = named("max_pool2d", name, [x], *_words(*given))
+    name = named("max_pool2d", name, [x], *_options(*given, layout))
 
     def greatest(*at: Value) -> Value:
         value = _read(x, placed, steps, at, last, x.dtype, neutral("max", x.dtype))
@@ -86,7 +88,8 @@ def avg_pool2d(
     shape, letters, placed, steps, last = _placed(op, x, *given, layout)
     check_floats(op, "x", x)
     total = wider(x.dtype)
-    name = named(op, name, [x], *_words(*given), "" if count_include_pad else "inside")
+    padded = flag(op, "count_include_pad", count_include_pad)
+    name = named(op, name, [x], *_options(*given, layout), ("inside", padded, True))
 
     def added(*at: Value) -> Value:
         return sum_over(_read(x, placed, steps, at, last, total, 0.0), axis=steps)
@@ -94,7 +97,7 @@ def avg_pool2d(
     sums = compute(shape, added, f"{name}_sum", letters)
 
     def result(*at: Value) -> Value:
-        if count_include_pad:
+        if padded:
             return cast(sums[at] * (1.0 / math.prod(w.size for w in placed)), x.dtype)
         across = at[1:-1] if last else at[2:]
         counts = [cast(_count(w, i), total) for w, i in zip(placed, across, strict=True)]
@@ -114,12 +117,18 @@ def global_avg_pool(
     """
     check_tensor("global_avg_pool", "x", x, 4)
     last = check_layout("global_avg_pool", layout, LAYOUTS)
-    name = named("global_avg_pool", name, [x], "kept" * keepdims)
+    keepdims = flag("global_avg_pool", "keepdims", keepdims)
+    name = named("global_avg_pool", name, [x], ("", layout, "NCHW"), ("kept", keepdims, False))
     return mean(x, (1, 2) if last else (2, 3), keepdims, name=name)
 
 
-def _words(*options: Any) -> tuple[str, ...]:
-    return tuple("" if option in (None, 0, 1) else str(option) for option in options)
+def _options(
+    window: Pair, stride: Pair | None, padding: Padding, dilation: Pair, layout: str
+) -> tuple[Option, ...]:
+    return (
+        *(("", window, None), ("stride", stride, None), ("padding", padding, 0)),
+        *(("dilation", dilation, 1), ("", layout, "NCHW")),
+    )
 
 
 def _placed(

@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 from offcut.core import tensor as te
 from offcut.core.dtypes import FLOATS
 from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
-from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, element, named, wider
+from offcut.ops.arguments import flag
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, element, wider
 
 Axes: TypeAlias = int | Sequence[int] | None
 
@@ -96,14 +98,14 @@ def _reduced(
     count: bool = False,
 ) -> Tensor:
     check_tensor(op, "x", x)
-    numbers = axis_numbers(op, x, axis)
+    numbers, keepdims = axis_numbers(op, x, axis), flag(op, "keepdims", keepdims)
     total = wider(x.dtype) if total is None else total
     result = x.dtype if result is None else result
     reduced = {n: reduce_axis(x.shape[n], f"r{n}") for n in numbers}
     kept = [n for n in range(len(x.shape)) if keepdims or n not in reduced]
     shape = tuple(1 if n in reduced else x.shape[n] for n in kept)
-    options = () if axis is None else ("axis", numbers)
-    name = named(op, name, [x], *options, *(("kept",) if keepdims else ()))
+    options = (("axis", None if axis is None else numbers, None), ("kept", keepdims, False))
+    name = named(op, name, [x], *options)
     letters = axis_letters(len(shape))
     number = count_of([x.shape[n] for n in numbers], "float64" if total == "float64" else "float32")
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from offcut.core.tensor import Tensor, Value, cast, compute, exp, reduce_axis
+from offcut.core.tensor import Tensor, Value, cast, compute, exp, log, reduce_axis
 from offcut.core.tensor import max as max_over
 from offcut.core.tensor import sum as sum_over
-from offcut.ops.extension import log
+from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
     axis_number,
     check_floats,
     check_tensor,
     element,
-    named,
 )
 
 
@@ -42,7 +41,7 @@ def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
     check_tensor(op, "x", x, least=1)
     check_floats(op, "x", x)
     rank, position = len(x.shape), axis_number(op, x, axis)
-    name = named(op, name, [x], *(() if position == rank - 1 else ("axis", position)))
+    name = named(op, name, [x], ("axis", position, rank - 1))
     letters, shape = axis_letters(rank), (*x.shape[:position], *x.shape[position + 1 :])
     others = letters[:position] + letters[position + 1 :]
     k = reduce_axis(x.shape[position], "k")

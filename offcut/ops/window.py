@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from offcut.core.tensor import Value
 from offcut.errors import DescribeError
+from offcut.ops.arguments import several, whole
 
 Pair: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | str | Sequence[int | Sequence[int]]
@@ -54,20 +55,17 @@ def pair(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, .
 
     Raises DescribeError for anything else, or where one is below `least`.
     """
-    each = (value,) * axes if isinstance(value, int) else value
-    good = (
-        isinstance(each, tuple | list)
-        and len(each) == axes
-        and all(isinstance(n, int) and not isinstance(n, bool) and n >= least for n in each)
-    )
-    if not good:
+    each = several(value)
+    found = [whole(n) for n in ((value,) * axes if each is None else each)]
+    sizes = tuple(n for n in found if n is not None and n >= least)
+    if not len(sizes) == len(found) == axes:
         count = "one int" if axes == 1 else f"one int or {axes}"
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             because=f"{label} is {count}, at least {least}",
         )
-    return tuple(each)
+    return sizes
 
 
 def windows(
@@ -112,9 +110,10 @@ def windows(
 
 
 def _padding(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:
-    if isinstance(padding, tuple | list) and any(isinstance(n, tuple | list) for n in padding):
-        if len(padding) == axes:
-            both = [pair(op, "padding", n, 2, 0) for n in padding]
+    each = several(padding)
+    if each is not None and any(several(n) is not None for n in each):
+        if len(each) == axes:
+            both = [pair(op, "padding", n, 2, 0) for n in each]
             return tuple((before, after) for before, after in both)
     elif not isinstance(padding, str):
         return tuple((n, n) for n in pair(op, "padding", padding, axes, 0))

@@ -95,6 +95,38 @@ def test_an_index_outside_the_table_is_refused_at_the_call(wrong: int) -> None:
         op.kernel(floats("t", 7, 19), numbers)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_an_element_of_any_integer_type_is_an_index(dtype: str) -> None:
+    table, ids = oc.placeholder((n, m), name="T"), oc.placeholder((b,), dtype, "I")
+
+    def row(i: Any, j: Any) -> Any:
+        here = oc.index(ids[i])
+        return oc.where(here < n, table[here, j], -1.0) + table[oc.index(ids[i + 1 - 1]) % 7, j]
+
+    op = Operator(oc.compute((b, m), row, name="Y"), [table, ids])
+    rows, numbers = floats("t", 7, 19), np.array([3, 0, 7, 6, 101], dtype)
+    chosen = np.where((numbers < 7)[:, None], rows[numbers % 7], -1.0)
+    op.check([rows, numbers], chosen.astype("float64") + rows[numbers % 7], interpreted=True)
+
+
+@pytest.mark.parametrize("wrong", [-1, 7])
+def test_an_index_of_ones_own_is_asked_at_the_call(wrong: int) -> None:
+    table, ids = oc.placeholder((n, m), name="T"), oc.placeholder((b,), "int8", "I")
+    rows = oc.compute((b, m), lambda i, j: table[oc.index(ids[i]), j], name="Y")
+    kernel = oc.compile(rows, inputs=[table, ids])
+    with pytest.raises(oc.CallError, match="leads outside of an array"):
+        kernel(floats("t", 7, 19), np.array([0, wrong], "int8"))
+
+
+def test_logarithms_are_those_of_the_elements() -> None:
+    x = oc.placeholder((n,), name="X")
+    op = Operator(oc.compute((n,), lambda i: oc.log(x[i]), name="Y"), [x])
+    a = np.concatenate([np.abs(floats("a", 53)), np.array([0, 1, np.inf, 1e-40], "float32")])
+    with np.errstate(divide="ignore"):
+        op.check([a], np.log(a.astype("float64")), interpreted=True)
+    assert np.isnan(op.kernel(np.array([-1, np.nan], "float32"))).all()
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("by_column", [False, True])
 def test_quantizing_rounds_to_even_and_saturates(by_column: bool, dtype: str) -> None:

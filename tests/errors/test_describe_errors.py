@@ -339,7 +339,8 @@ VALUES = [
         (
             "compute: cannot index with F[i] of type int32\n"
             "  at       tensor A[n, m]\n"
-            "  because  an index is an integer expression in axes and sizes"
+            "  because  an index is an integer expression in axes and sizes\n"
+            "  help     index(…) of an element is asked when the kernel is called"
         ),
     ),
     (
@@ -442,6 +443,31 @@ VALUES = [
     (
         lambda: row(lambda i: oc.exp(F[i])),
         ("compute: cannot take exp of int32 F[i]\n  because  exp is for float elements"),
+    ),
+    (
+        lambda: row(lambda i: oc.log(F[i])),
+        ("compute: cannot take log of int32 F[i]\n  because  log is for float elements"),
+    ),
+    (
+        lambda: row(lambda i: A[oc.index(A[i, 0]), 0]),
+        (
+            "index: cannot take float32 A[i, 0] as an index\n"
+            "  because  an index is made of int64, int32, int8, uint8"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[oc.index(i < n), 0]),
+        (
+            "index: cannot take bool i < n as an index\n"
+            "  because  an index is made of int64, int32, int8, uint8"
+        ),
+    ),
+    (
+        lambda: row(lambda i: A[oc.index(1.5), 0]),
+        (
+            "index: cannot take 1.5 as an index\n"
+            "  because  an index is made of int64, int32, int8, uint8"
+        ),
     ),
     (
         lambda: oc.tanh(1.0),  # type: ignore[arg-type]
@@ -851,6 +877,8 @@ def test_what_lies_beside_each_refusal_is_accepted() -> None:
     row(lambda i: oc.cast(i, "float32"))
     row(lambda i: (G[i] + 127) % np.int64(-128 + 255) // 2)
     row(lambda i: oc.cast(G[i], "int64") + (2**63 - 1))
+    row(lambda i: A[oc.index(F[i]), oc.index(i)] + A[oc.index(n) - 1, oc.index(np.int8(3))])
+    row(lambda i: oc.log(H[i]))
     row(lambda i: abs(H[i]) + 10**300 + math.inf + oc.cast(math.nan, "float64"))
     dim("output")
     dim("self")

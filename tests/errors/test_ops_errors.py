@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import offcut as oc
@@ -101,7 +102,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a scale that is no number": (
         lambda: ops.dense_quantized(L, J, "1", 0.1),  # type: ignore[arg-type]
         "dense_quantized: cannot take x_scale='1'\n"
-        "  because  x_scale is a number or a tensor of float32",
+        "  because  x_scale is a finite number or a tensor of float32",
     ),
     "a zero point of another type": (
         lambda: ops.dense_quantized(L, J, 0.1, 0.1, w_zero=ROW),
@@ -184,7 +185,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a negative epsilon": (
         lambda: ops.rmsnorm(A, epsilon=-1.0),
         "rmsnorm: cannot take epsilon=-1.0\n"
-        "  because  it is added to a variance: a number of at least 0\n"
+        "  because  it is added to a variance: a finite number of at least 0\n"
         "  help     epsilon=1e-5",
     ),
     "statistics of other channels": (
@@ -341,13 +342,123 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a zero point that is a float": (
         lambda: ops.quantize(A, 0.1, 0.5),  # type: ignore[arg-type]
-        "quantize: cannot take zero=0.5\n  because  zero is a number or a tensor of int32",
+        "quantize: cannot take zero=0.5\n"
+        "  because  zero is an int that int32 holds or a tensor of int32",
     ),
     "scales of another extent": (
         lambda: ops.dequantize(L, ROW),
         "dequantize: cannot take scale of shape (40,)\n"
         "  at       R: float32[40]\n"
         "  because  scale has the shape (24,)",
+    ),
+    "a boolean that is None": (
+        lambda: ops.matmul(A, W, None),  # type: ignore[arg-type]
+        "matmul: cannot take transpose_a=None\n  because  transpose_a is True or False",
+    ),
+    "an element type where a boolean is": (
+        lambda: ops.matmul(A, W, False, "float32"),  # type: ignore[arg-type]
+        "matmul: cannot take transpose_b='float32'\n  because  transpose_b is True or False",
+    ),
+    "a boolean that is a number": (
+        lambda: ops.attention(Q, K, K, causal=2),  # type: ignore[arg-type]
+        "attention: cannot take causal=2\n  because  causal is True or False",
+    ),
+    "a boolean that is an array": (
+        lambda: ops.max(A, 0, np.zeros(2)),  # type: ignore[arg-type]
+        "max: cannot take keepdims=array([0., 0.])\n  because  keepdims is True or False",
+    ),
+    "a pooled image's boolean that is None": (
+        lambda: ops.global_avg_pool(X, "NHWC", None),  # type: ignore[arg-type]
+        "global_avg_pool: cannot take keepdims=None\n  because  keepdims is True or False",
+    ),
+    "a layout where a boolean is": (
+        lambda: ops.avg_pool2d(X, 2, 2, 0, "NHWC"),  # type: ignore[arg-type]
+        "avg_pool2d: cannot take count_include_pad='NHWC'\n"
+        "  because  count_include_pad is True or False",
+    ),
+    "transposed weights that are a number": (
+        lambda: ops.dense(A, W, transpose_w=1),  # type: ignore[arg-type]
+        "dense: cannot take transpose_w=1\n  because  transpose_w is True or False",
+    ),
+    "transposed quantized weights that are a word": (
+        lambda: ops.dense_quantized(L, J, 0.1, 0.1, transpose_w="no"),  # type: ignore[arg-type]
+        "dense_quantized: cannot take transpose_w='no'\n  because  transpose_w is True or False",
+    ),
+    "a layout that is an array": (
+        lambda: ops.max_pool2d(X, 2, layout=np.zeros(2)),  # type: ignore[arg-type]
+        "max_pool2d: cannot take layout=array([0., 0.])\n  because  layouts are NCHW and NHWC",
+    ),
+    "an element type that is an array": (
+        lambda: ops.matmul(A, W, dtype=np.zeros(2)),  # type: ignore[arg-type]
+        "matmul: cannot give array([0., 0.])\n"
+        "  at       argument dtype\n"
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+    ),
+    "quantizing to an array": (
+        lambda: ops.quantize(A, 0.1, dtype=np.zeros(2)),  # type: ignore[arg-type]
+        "quantize: cannot give array([0., 0.])\n  because  it gives int8 or uint8",
+    ),
+    "quantizing by a negative scale": (
+        lambda: ops.quantize(A, -1.0),
+        "quantize: cannot take scale=-1.0\n"
+        "  because  scale is a finite number above 0 or a tensor of float32",
+    ),
+    "quantizing by nothing": (
+        lambda: ops.quantize(A, 0),
+        "quantize: cannot take scale=0\n"
+        "  because  scale is a finite number above 0 or a tensor of float32",
+    ),
+    "quantizing by what is nothing in float32": (
+        lambda: ops.quantize(A, 1e-60),
+        "quantize: cannot take scale=1e-60\n"
+        "  because  scale is a finite number above 0 or a tensor of float32",
+    ),
+    "quantizing by no number": (
+        lambda: ops.quantize(A, float("nan")),
+        "quantize: cannot take scale=nan\n"
+        "  because  scale is a finite number above 0 or a tensor of float32",
+    ),
+    "dequantizing by infinity": (
+        lambda: ops.dequantize(L, float("inf")),
+        "dequantize: cannot take scale=inf\n"
+        "  because  scale is a finite number or a tensor of float32",
+    ),
+    "a zero point beyond int32": (
+        lambda: ops.dequantize(L, 0.1, 2**31),
+        "dequantize: cannot take zero=2147483648\n"
+        "  because  zero is an int that int32 holds or a tensor of int32",
+    ),
+    "a dense layer of integers that gives integers": (
+        lambda: ops.dense_quantized(L, J, 0.1, 0.1, dtype="int32"),
+        "dense_quantized: cannot give 'int32'\n  because  it gives floats",
+    ),
+    "a scale of scores that is an element": (
+        lambda: ops.attention(Q, K, K, scale=A[0, 0]),  # type: ignore[arg-type]
+        "attention: cannot take scale=A[0, 0]\n"
+        "  because  scale is a finite number\n"
+        "  help     scale=0.125",
+    ),
+    "an infinite epsilon": (
+        lambda: ops.layernorm(A, epsilon=float("inf")),
+        "layernorm: cannot take epsilon=inf\n"
+        "  because  it is added to a variance: a finite number of at least 0\n"
+        "  help     epsilon=1e-5",
+    ),
+    "axes of which one is not there": (
+        lambda: ops.transpose(A, np.array([1, 2])),  # type: ignore[arg-type]
+        "transpose: cannot take axes=array([1, 2])\n"
+        "  at       A: float32[n, 24]\n"
+        "  because  the axes of A are -2…1",
+    ),
+    "an axis that is a boolean": (
+        lambda: ops.sum(A, np.True_),  # type: ignore[arg-type]
+        "sum: cannot take axis=np.True_\n"
+        "  at       A: float32[n, 24]\n"
+        "  because  the axes of A are -2…1",
+    ),
+    "a window that is a boolean": (
+        lambda: ops.max_pool2d(X, True),
+        "max_pool2d: cannot take window=True\n  because  window is one int or 2, at least 1",
     ),
 }
 
@@ -374,7 +485,55 @@ def test_a_refusal_says_what_was_refused_where_and_why(case: str) -> None:
         lambda: ops.split_axis(A, 1, 6),
         lambda: ops.merge_axes(Q, 0),
         lambda: ops.sum(given("S"), ()),
+        lambda: ops.quantize(A, 1e-40),
+        lambda: ops.dequantize(L, -0.5, -(2**31)),
+        lambda: ops.quantize(given("S"), 0.5),
     ],
 )
 def test_what_is_next_to_a_refusal_is_accepted(describe: Callable[[], Any]) -> None:
     assert describe().shape is not None
+
+
+NUMPYS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "booleans": (
+        lambda: ops.matmul(W, W, np.bool_(False), np.bool_(True)),  # type: ignore[arg-type]
+        lambda: ops.matmul(W, W, False, True),
+    ),
+    "a mask": (
+        lambda: ops.attention(Q, K, K, scale=np.float32(0.5), causal=np.True_),  # type: ignore[arg-type]
+        lambda: ops.attention(Q, K, K, scale=0.5, causal=True),
+    ),
+    "an axis": (lambda: ops.sum(A, np.int64(0)), lambda: ops.sum(A, 0)),
+    "axes": (lambda: ops.sum(A, np.array([1, 0])), lambda: ops.sum(A, (0, 1))),  # type: ignore[arg-type]
+    "a permutation": (
+        lambda: ops.transpose(A, np.argsort([1, 0])),  # type: ignore[arg-type]
+        lambda: ops.transpose(A, (1, 0)),
+    ),
+    "a window": (
+        lambda: ops.max_pool2d(X, np.int64(2), np.array([1, 2]), np.array([[0, 1], [1, 0]])),  # type: ignore[arg-type]
+        lambda: ops.max_pool2d(X, 2, (1, 2), ((0, 1), (1, 0))),
+    ),
+    "groups": (
+        lambda: ops.conv2d(X, given("F", 4, 3, 3, 3), groups=np.int64(2)),  # type: ignore[arg-type]
+        lambda: ops.conv2d(X, given("F", 4, 3, 3, 3), groups=2),
+    ),
+    "a split": (
+        lambda: ops.split_axis(A, np.int8(1), np.int64(2)),  # type: ignore[arg-type]
+        lambda: ops.split_axis(A, 1, 2),
+    ),
+    "a scale and a zero point": (
+        lambda: ops.quantize(A, np.float32(0.5), np.int64(3)),  # type: ignore[arg-type]
+        lambda: ops.quantize(A, 0.5, 3),
+    ),
+    "an epsilon": (
+        lambda: ops.rmsnorm(A, epsilon=np.float32(0.5)),  # type: ignore[arg-type]
+        lambda: ops.rmsnorm(A, epsilon=0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NUMPYS)
+def test_scalars_of_numpy_mean_what_those_of_python_mean(case: str) -> None:
+    numpys, pythons = (describe() for describe in NUMPYS[case])
+    assert repr(numpys) == repr(pythons)
+    assert numpys.definition.body == pythons.definition.body
