@@ -16,7 +16,7 @@ from offcut.backends.cpu.rows import along_rows
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Cast, Load, Var, variables, walk
+from offcut.core.expr import Cast, Load, Var, variables
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Kind, Panels
 from offcut.costmodel import Hardware
@@ -126,16 +126,6 @@ class Operands:
             if way is not None and way[1].how == "panels" and way[0] <= done[0] * (1 + WIDENING):
                 return some
         return every
-
-    def is_along_rows(self, lead: Stage) -> bool:
-        """Whether a reduction reads what lies along itself, and nothing that lies along its result."""
-        if not lead.reduce_axes:
-            return False
-        loads = [node for node in walk(lead.value) if isinstance(node, Load)]
-        along = any(beside(load, lead.reduce_axes[-1].name) for load in loads)
-        return along and not any(
-            beside(load, axis.name) for load in loads for axis in lead.axes[-1:]
-        )
 
     def cheapest(self, lead: Stage) -> tuple[float, Operand] | None:
         """The microkernel of the least price, in its best form, and that price.

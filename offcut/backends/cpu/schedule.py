@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.operands import Operand, Operands, beside
+from offcut.backends.cpu.rows import along_rows
 from offcut.backends.cpu.tiles import Tiles
 from offcut.backends.schedule import Choice, Schedule
 from offcut.core import index as ix
@@ -218,7 +219,7 @@ class _Planner:
             if packs and any(axis.name not in used for axis in lead.axes[:limit]):
                 return 0
             return limit
-        return limit if self.operands.is_along_rows(lead) else min(limit, len(lead.axes) - 1)
+        return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
 
     def computation(self) -> Computation:
         """The computation with packed layouts and the stages that pack."""
