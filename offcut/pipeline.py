@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
@@ -26,6 +25,7 @@ from offcut.backends.cpu.build import (
     build_program,
     code_bytes,
     contraction_in,
+    foreign_in,
     hardware,
     lowered,
     lowered_program,
@@ -36,7 +36,6 @@ from offcut.backends.cpu.build import (
 )
 from offcut.backends.cpu.call import make_callable
 from offcut.backends.cpu.constants import Packed, pack
-from offcut.backends.cpu.entry import RELEASE_ABOVE
 from offcut.backends.cpu.export import Exported, check_name, export
 from offcut.backends.cpu.external import checked
 from offcut.backends.cpu.family import families
@@ -53,7 +52,14 @@ from offcut.core.expr import Expr
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Store
 from offcut.core.program import walk as statements
-from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
+from offcut.core.request import (
+    Array,
+    checked_constants,
+    constants_of,
+    inputs_of,
+    outputs_of,
+    sizes_fixed_by,
+)
 from offcut.core.sizes import assume, facts_about
 from offcut.core.source import source
 from offcut.core.tensor import Tensor, sizes_of, tensors_of
@@ -105,7 +111,7 @@ def partition(
     kernels = [family.microkernel for family in families(host)]
     asked = {} if tile is None else tile
     price = tile_price(kernels[0], hardware())
-    kernels.sort(key=lambda kernel: kernel.cycles if host.external else 0.0)
+    kernels.sort(key=lambda kernel: kernel.cycles)
     if isinstance(output, Program):
         program, wanted = output, checked_request(asked, tail)
         made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
@@ -177,10 +183,12 @@ def compile(
     strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
                  or a strategy by axis
     threads      that a call may use, at most: it takes fewer where these are faster; None: what
-                 the environment variable ``OFFCUT_THREADS`` says, else 1
+                 the environment variable ``OFFCUT_THREADS`` says, else 1; a kernel that calls an
+                 external function runs on its caller's thread alone
     reassociate  whether a sum of floats may use a fixed rule of its own, which depends on its extent
                  alone: on the CPU, lanes along rows of memory; False: sums run in ascending order
-    microkernels  external ones that compete with the target's own, of `external_microkernel`
+    microkernels  external ones that compete with the target's own, of `external_microkernel`; where
+                 one is taken, a call runs on one thread, since its function may need Python's lock
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
@@ -196,7 +204,8 @@ def compile(
         )
     if isinstance(output, Program):
         _check_program_request(inputs, strategy)
-        return _kernel_of_program(output, dict(constants or {}), reassociate, external, most)
+        named = checked_constants(constants, "compile")
+        return _kernel_of_program(output, named, reassociate, external, most)
     outputs = outputs_of(output, "compile")
     given = inputs_of(inputs, outputs, "compile")
     if not isinstance(strategy, str):
@@ -252,7 +261,8 @@ class Kernel:
 
     def _shares(self, seconds: Expr, sizes: Mapping[str, int]) -> tuple[str, ...]:
         """How many threads a call takes, and what they share."""
-        return threads_note(seconds, shared(self.loops, self._host), self._host.threads, sizes)
+        made, foreign = shared(self.loops, self._host), foreign_in(self.loops, self._host)
+        return threads_note(seconds, made, self._host.threads, sizes, foreign)
 
     def source(self, form: str = "loops") -> str:
         """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
@@ -288,11 +298,13 @@ class Kernel:
         folder  where ``NAME.o`` and ``NAME.h`` are written
         name    of the C functions; by default that of the computation
 
-        The object is position independent, holds the packed constants, and needs the C library alone;
-        the header says how to call it. A call runs on the thread that makes it, whatever `threads`
-        the kernel has. Its results are those of the kernel, bit for bit.
+        The object is position independent, holds the packed constants, and needs the C library, and
+        the functions of external microkernels that it calls, no more; the header names these and says
+        how to call it. A call runs on the thread that makes it, whatever `threads` the kernel has. Its
+        results are those of the kernel, bit for bit.
 
-        Raises DescribeError for a name that is no C identifier, or a folder that cannot be written to.
+        Raises DescribeError for a name that is no C identifier or means something to C already, or a
+        folder that cannot be written to.
         """
         called = self.signature.name if name is None else name
         check_name(called)
@@ -300,7 +312,7 @@ class Kernel:
         entry = jit.optimized(low.text, self._host, passes=True, loops=loops)
         constants = (bytes(one.owner) for one in _packed(self._code, self._by_buffer()))
         tiles = tile_modules(low, self._host)
-        return export(self.signature, entry, tiles, constants, self._host, Path(folder), called)
+        return export(self.signature, entry, tiles, constants, self._host, folder, called)
 
     def _by_buffer(self) -> Mapping[str, Array]:
         """The constants by the names that the code has for them."""
@@ -522,13 +534,8 @@ def _bound(
 
 
 def _callable(signature: Signature, host: isa.Host, code: Code, arrays: Mapping[str, Array]) -> Any:
-    """What runs `code`, with the constants packed as it reads them.
-
-    A function of the user's may be Python's: another thread of the call then waits for the
-    interpreter's lock, which the caller must not keep while it waits for that thread.
-    """
+    """What runs `code`, with the constants packed as it reads them."""
     packed = _packed(code, arrays)
-    awaited = bool(host.external) and host.threads > 1
     return make_callable(
         signature,
         code.loaded.address("offcut_entry"),
@@ -536,7 +543,6 @@ def _callable(signature: Signature, host: isa.Host, code: Code, arrays: Mapping[
         code.loaded.address("offcut_fastcall"),
         [(one.address, one.owner) for one in packed],
         owner=(code.loaded, host.external),
-        release_above=0 if awaited else RELEASE_ABOVE,
     )
 
 

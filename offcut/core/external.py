@@ -20,10 +20,10 @@ function's to keep: a gemm may add in another order for another m.
 from __future__ import annotations
 
 import ctypes
-import math
 from _ctypes import CFuncPtr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from offcut.core.dtypes import DTYPES
@@ -39,6 +39,7 @@ CONVENTIONS: Mapping[str, frozenset[str]] = {
 }
 """The element types that each convention has."""
 
+MOST_CYCLES = 1e12  # of a multiply–add, or of a call
 ROWS, COLUMNS = 256, 4096  # of a tile, at most, whatever the sizes of a declaration allow
 _PANEL = 16  # columns: what cuts of columns are a multiple of
 _OP = "external_microkernel"
@@ -94,13 +95,13 @@ def external_microkernel(
     computes    ``C[i, j] = sum over p of A[i, p] * B[p, j]``, casts allowed, of three symbolic sizes:
                 the maxima of the first two bound a tile, and no tile passes 256 × 4096
     address     of the function: an int, a ctypes function, or `blas`
-    cycles      predicted cycles of one multiply–add in a large tile
-    startup     predicted cycles of a call
+    cycles      predicted cycles of one multiply–add in a large tile, above 0, at most 1e12
+    startup     predicted cycles of a call, 0…1e12
     convention  "tile" or "blas_gemm", as this module says
 
     A kernel takes the cheapest by ``cycles`` of all microkernels that compute a sum, of A with its
-    terms and B with its columns next to each other. The function may be called from any thread;
-    one that is written in Python is called with the interpreter's lock.
+    terms and B with its columns next to each other. The function is called by the thread that calls
+    the kernel, whatever its `threads`; one that is written in Python takes the interpreter's lock.
 
     Raises DescribeError for what is no such declaration.
     """
@@ -114,14 +115,11 @@ def external_microkernel(
             help=tuple(f'convention="{known}"' for known in CONVENTIONS),
         )
     for label, value, least in (("cycles", cycles, "above 0"), ("startup", startup, "at least 0")):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (
-            not number
-            or not math.isfinite(value)
-            or value < 0
-            or (value == 0 and label == "cycles")
-        ):
-            raise _refused(f"cannot take {label}={value!r}", f"it is a number {least}", name)
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number or not 0 <= value <= MOST_CYCLES or (value == 0 and label == "cycles"):
+            why = f"it is a number {least} and at most {MOST_CYCLES:g}"
+            raise _refused(f"cannot take {label}={value!r}", why, name)
+    cycles, startup = float(cycles), float(startup)
     rows, columns, types = _shape(name, computes)
     unknown = sorted(set(types) - CONVENTIONS[convention])
     if unknown or (convention == "blas_gemm" and len(set(types)) > 1):
@@ -132,6 +130,8 @@ def external_microkernel(
             f"{', '.join(sorted(CONVENTIONS[convention]))} for all",
             help=('convention="tile"',),
         )
+    if isinstance(address, Routine):
+        _check_routine(name, address, convention, types)
     axes = computes.definition.axes if computes.definition else ()
     reduced = computes.definition.reduce_axes if computes.definition else ()
     return Microkernel(
@@ -180,6 +180,22 @@ def blas(name: str) -> Routine:
     return Routine(name, int(get(found, get_name(found))))
 
 
+def _check_routine(
+    name: str, routine: Routine, convention: str, types: tuple[str, str, str]
+) -> None:
+    """Refuse a routine of the BLAS that does not compute what is declared: its name says what it does."""
+    wanted = {"float32": "sgemm", "float64": "dgemm"}.get(types[0])
+    if convention != "blas_gemm" or routine.name != wanted:
+        raise DescribeError(
+            _OP,
+            f"cannot call {routine.name} by convention={convention!r}",
+            at=name,
+            because=f"A, B and C are {', '.join(types)}, and of a BLAS the conventions have sgemm, of "
+            "float32, and dgemm, of float64",
+            help=() if wanted is None else (f'external.blas("{wanted}"), convention="blas_gemm"',),
+        )
+
+
 def _foreign(convention: str, types: tuple[str, str, str], function: Any) -> Foreign:
     """`function`, wherever its address is found."""
     value: Any = function
@@ -218,6 +234,14 @@ def _shape(name: str, computes: Any) -> tuple[int, int, tuple[str, str, str]]:
                 at=f"axis {axis.name}",
                 because=f"its extent is {extent}, and tiles of every size from 1 on are asked for",
                 help=(f'dim("{axis.name}")' if depth else f'dim("{axis.name}", min=1, max=256)',),
+            )
+        if extent.max < 1:
+            raise DescribeError(
+                _OP,
+                f"cannot declare {name}",
+                at=f"axis {axis.name}",
+                because=f"its extent ends at {extent.max}, and no tile is so small",
+                help=(f'dim("{axis.name}", min=1, max=256)',),
             )
         if depth and extent.max < MAX_SIZE:
             raise _refused(

@@ -50,7 +50,7 @@ int main(void) {
     fwrite(g, sizeof *g, n * n, stdout);
     free(x), free(y), free(g), free(scratch);
   }
-  return layer(NULL, NULL, -1, NULL) == LAYER_BROKEN_FACT ? 0 : 11;
+  return layer(NULL, NULL, -1, NULL) == layer_BROKEN_FACT ? 0 : 11;
 }
 """
 
@@ -132,6 +132,71 @@ def test_two_kernels_linked_into_a_c_program_give_the_bits_of_the_python_call(
         expected += dense(x).tobytes()
         expected += triangle(x.ravel()[:size], np.zeros((size, size), "float32")).tobytes()
     assert done.stdout == expected
+
+
+def doubled(tensor: str = "A", size: str = "n") -> Kernel:
+    """Twice a vector."""
+    n = oc.dim(size, max=99)
+    x = oc.placeholder((n,), name=tensor)
+    return build(oc.compute((n,), lambda i: x[i] * 2.0, name="Y"), verify=False)
+
+
+@needs_c
+@pytest.mark.parametrize("standard", ["gnu17", "gnu++17"])
+def test_names_that_differ_by_case_alone_are_two_kernels(tmp_path: Path, standard: str) -> None:
+    kernel = doubled()
+    made = [kernel.export(tmp_path, name=name) for name in ("dense", "Dense")]
+    source = """
+        #include "dense.h"
+        #include "Dense.h"
+        int main() {
+          float x[2] = {1, 2}, y[2] = {0, 0}, z[2] = {0, 0};
+          if (dense(x, y, -1, 0) != dense_BROKEN_FACT) return 1;
+          if (Dense(x, y, -1, 0) != Dense_BROKEN_FACT) return 2;
+          return dense(x, y, 2, 0) || Dense(y, z, 2, 0) || z[1] != 8;
+        }
+    """
+    objects = ["-x", "none", *(str(each.object) for each in made), f"-std={standard}"]
+    cpp = "++" in standard
+    if cpp and shutil.which("g++") is None:
+        pytest.skip("the system has no C++ compiler")
+
+    program = compiled(tmp_path, source, *objects, suffix="cpp" if cpp else "c")
+
+    assert subprocess.run([program], check=False).returncode == 0
+
+
+@needs_c
+@pytest.mark.parametrize("standard", ["gnu17", "gnu++17"])
+def test_sizes_and_tensors_may_have_names_that_mean_something_to_a_compiler(
+    tmp_path: Path, standard: str
+) -> None:
+    pairs = [
+        ("A", "linux"),
+        ("A", "unix"),
+        ("int64_t", "i386"),
+        ("uint16_t", "INT32_MAX"),
+        ("I", "NULL"),
+        ("k0_LEFT_AN_ARRAY", "OFFCUT_k0_H"),
+        ("errno", "stdin"),
+        ("size_t", "int64_t"),
+    ]
+    cpp = "++" in standard
+    if cpp and shutil.which("g++") is None:
+        pytest.skip("the system has no C++ compiler")
+    lines = [f"#include <{name}.h>" for name in ("errno", "stdio", "stdlib", "math", "stdint")]
+    lines += [] if cpp else ["#include <complex.h>"]
+    objects = ["-x", "none", f"-std={standard}"]
+    for number, (tensor, size) in enumerate(pairs):
+        made = doubled(tensor, size).export(tmp_path, name=f"k{number}")
+        objects.append(str(made.object))
+        lines.append(f'#include "k{number}.h"')
+    calls = " || ".join(f"k{number}(&x, &y, 1, 0)" for number in range(len(pairs)))
+    lines.append(f"int main() {{ float x = 3, y = 0; return {calls} || y != 6; }}\n")
+
+    program = compiled(tmp_path, "\n".join(lines), *objects, suffix="cpp" if cpp else "c")
+
+    assert subprocess.run([program], check=False).returncode == 0
 
 
 @needs_c
@@ -287,6 +352,7 @@ def test_the_header_says_what_a_call_takes(tmp_path: Path) -> None:
     assert " * pointers  X, double_, Z\n" in text
     assert "X axis 0, X axis 1, double_ axis 0, Z axis 0, Z axis 1\n" in text
     assert "constants" not in text
+    assert "Link with the C library; nothing else is needed.\n" in text
 
 
 def test_code_for_a_lesser_processor_needs_no_more_than_that(
@@ -331,9 +397,27 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a function of the C library": (
         "memcpy",
         "export: cannot name a kernel 'memcpy'\n"
-        "  because  the C library has a function of this name, and the kernel calls it\n"
+        "  because  the C library has a function of this name\n"
         '  help     name="dense"',
     ),
+    **{
+        name: (
+            name,
+            f"export: cannot name a kernel '{name}'\n"
+            "  because  the C library has a function of this name\n"
+            '  help     name="dense"',
+        )
+        for name in ("malloc", "free", "exit", "main", "printf", "exp", "expf", "read")
+    },
+    **{
+        name: (
+            name,
+            f"export: cannot name a kernel '{name}'\n"
+            "  because  C or C++ keeps this word for itself\n"
+            '  help     name="dense"',
+        )
+        for name in ("int64_t", "UINT8_MAX", "linux", "NULL")
+    },
     "no text": (
         7,
         "export: cannot name a kernel 7\n"
@@ -353,6 +437,17 @@ def test_a_name_that_c_does_not_take_is_refused(case: str, tmp_path: Path) -> No
         kernel.export(tmp_path, name=name)
     assert str(error.value) == text
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [None, 5, b"build", "a\0b"])
+def test_what_is_no_folder_is_refused(folder: Any) -> None:
+    with pytest.raises(oc.DescribeError) as error:
+        doubled().export(folder)
+    assert str(error.value) == (
+        f"export: cannot write into {folder!r}\n"
+        "  because  it is no path of a folder\n"
+        '  help     kernel.export("build")'
+    )
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

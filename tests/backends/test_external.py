@@ -4,94 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from compiled import build, contraction, floats, in_child, needs_fork, poisoned, same_bits
+from compiled import build, contraction, floats, poisoned, same_bits
 from conftest import edge_sizes
+from foreign import CHEAP, DEAR, ROWS, Own, gemm, product, taken
 
 import offcut as oc
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.microkernel import Microkernel
-from offcut.core.tensor import Tensor
+from offcut.backends.cpu import pool, seconds, threaded
 
-ROWS = 24  # of the tallest tile that the tests declare
-CHEAP, DEAR = 1 / 4096, 4.0
 _COMPILER = shutil.which("cc")
-_TILE = ctypes.CFUNCTYPE(
-    None,
-    *(ctypes.c_void_p, ctypes.c_int64) * 3,
-    *(ctypes.c_int64,) * 4,
-)
-
-
-def product(dtype: str = "float32", wide: str = "", rows: Any = None) -> Tensor:
-    """``C = A B``, of `dtype`, multiplied and added up in `wide`."""
-    m, n = oc.dim("m", min=1, max=ROWS) if rows is None else rows, oc.dim("n", min=1)
-    k = oc.reduce_axis(oc.dim("k"), name="p")
-    a = oc.placeholder((m, oc.dim("k")), dtype, name="A")
-    b = oc.placeholder((oc.dim("k"), n), dtype, name="B")
-
-    def term(i: Any, j: Any) -> Any:
-        x, y = a[i, k], b[k, j]
-        return oc.sum(oc.cast(x, wide) * oc.cast(y, wide) if wide else x * y, axis=k)
-
-    return oc.compute((m, n), term, name="C")
-
-
-def gemm(dtype: str = "float32", cycles: float = CHEAP) -> Microkernel:
-    """scipy's sgemm or dgemm."""
-    pytest.importorskip("scipy")
-    name = {"float32": "sgemm", "float64": "dgemm"}[dtype]
-    function = oc.external.blas(name)
-    return oc.external_microkernel(
-        name, product(dtype), function, convention="blas_gemm", cycles=cycles
-    )
-
-
-class Own:
-    """A function of the user's, of the convention "tile", written in numpy."""
-
-    def __init__(self, dtype: str = "float32", wide: str = "float32", scale: int = 1) -> None:
-        self.item, self.wide, self.scale = numpy_dtype(dtype), numpy_dtype(wide), scale
-        self.calls: list[tuple[int, int, int, int]] = []
-        self.function = _TILE(self.run)
-
-    def run(self, a: int, lda: int, b: int, ldb: int, c: int, ldc: int, *rest: int) -> None:
-        m, n, k, accumulate = rest
-        self.calls.append((m, n, k, accumulate))
-        left, right = self.matrix(a, lda, m, k, self.item), self.matrix(b, ldb, k, n, self.item)
-        result = self.matrix(c, ldc, m, n, self.wide)
-        total = self.scale * (left.astype(self.wide) @ right.astype(self.wide))
-        result[...] = result + total if accumulate else total
-
-    @staticmethod
-    def matrix(at: int, step: int, rows: int, columns: int, dtype: Any) -> Any:
-        if not rows or not columns:
-            return np.zeros((rows, columns), dtype)
-        count = ((rows - 1) * step + columns) * dtype.itemsize
-        memory = np.frombuffer((ctypes.c_char * count).from_address(at), dtype)
-        strides = (step * dtype.itemsize, dtype.itemsize)
-        return np.lib.stride_tricks.as_strided(memory, (rows, columns), strides)
-
-    def declared(
-        self, name: str = "own", cycles: float = CHEAP, computes: Tensor | None = None
-    ) -> Microkernel:
-        return oc.external_microkernel(name, computes or product(), self.function, cycles=cycles)
-
-
-def taken(kernel: oc.Kernel, **sizes: int) -> set[str | None]:
-    """The microkernels of the pieces that run at these sizes."""
-    return {piece.microkernel for piece in kernel.plan(**sizes).pieces}
 
 
 @pytest.mark.parametrize("strategy", ["auto", "cut", "mask", "shift", "balance"])
@@ -124,6 +56,31 @@ def test_rows_that_repeat_are_multiplied_as_any_others() -> None:
     close = np.lib.stride_tricks.as_strided(floats("c", 40), (9, 11), (8, 4))
     for arrays in [(one_a, b), (a, one_b), (one_a, one_b), (close, b), (a[::2, ::-1], b)]:
         case.check(poisoned(kernel, (len(arrays[0]), 13), *arrays), arrays)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory that is promised twice over")
+def test_rows_too_far_apart_for_an_int_run_one_by_one() -> None:
+    case, step, no_reserve = contraction("mk,kn->mn"), 2**31, 0x4000
+    kernel = build(case.result, inputs=case.inputs, microkernels=[gemm()])
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+    memory = np.frombuffer(mmap.mmap(-1, 4 * (step + 5), flags=flags), "float32")
+    out = np.lib.stride_tricks.as_strided(memory, (2, 5), (4 * step, 4))
+    for k in (0, 1, 7):
+        arrays = floats("a", 2, k), floats("b", k, 5)
+        out[...] = np.nan
+        case.check(kernel(*arrays, out=out), arrays)
+
+
+@pytest.mark.parametrize("most", [1, 16, 33, 64])
+def test_a_function_is_asked_for_no_more_columns_than_it_takes(most: int) -> None:
+    case, own = contraction("mk,kn->mn"), Own()
+    declared = own.declared(computes=product(columns=oc.dim("n", min=1, max=most)))
+    kernel = build(case.result, inputs=case.inputs, microkernels=[declared])
+    for n in (1, 33, 70):
+        arrays = floats("a", 30, 9), floats("b", 9, n)
+        case.check(poisoned(kernel, (30, n), *arrays), arrays)
+    assert taken(kernel, m=30, n=70, k=9) == {"own"}
+    assert max(n for _, n, _, _ in own.calls) <= most
 
 
 def test_a_sum_in_parts_is_added_to() -> None:
@@ -272,6 +229,30 @@ def test_two_functions_of_one_name_are_each_called_by_their_kernel() -> None:
     assert str(ctypes.cast(one.function, ctypes.c_void_p).value) not in first.source("llvm")
 
 
+def test_threads_that_compile_functions_of_one_name_each_get_their_own() -> None:
+    case = contraction("mk,kn->mn")
+    a, b = np.ones((5, 7), "float32"), np.ones((7, 9), "float32")
+
+    def work(scale: int) -> set[float]:
+        results = set[float]()
+        for _ in range(60):
+            own = Own(scale=scale)
+            kernel = oc.compile(case.result, inputs=case.inputs, microkernels=[own.declared()])
+            results |= set(kernel(a, b).ravel().tolist())
+        return results
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as callers:
+        patch.setenv("OFFCUT_VERIFY", "0")
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            found = list(callers.map(work, (1, 2, 3, 4)))
+        finally:
+            sys.setswitchinterval(before)
+
+    assert found == [{7.0}, {14.0}, {21.0}, {28.0}]
+
+
 def test_a_kernel_keeps_the_function_that_it_calls() -> None:
     case = contraction("mk,kn->mn")
     kernel = build(case.result, inputs=case.inputs, microkernels=[Own().declared("gone")])
@@ -300,19 +281,26 @@ def test_a_function_in_python_may_be_called_from_several_threads() -> None:
     assert all(same_bits(result, expected) for result in results)
 
 
-@needs_fork
-def test_a_function_in_python_runs_on_several_threads_of_one_call() -> None:
-    own = Own("float16", "float16")
-    declared = own.declared(cycles=1e5, computes=product("float16"))  # worth a thread, it says
-    kernel = build(product("float16", rows=oc.dim("rows")), microkernels=[declared], threads=2)
-    a, b = np.ones((128, 8), "float16"), np.ones((8, 64), "float16")
+def test_a_call_for_several_threads_runs_an_external_function_on_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (seconds, threaded):
+        monkeypatch.setattr(module, "GRAIN", 1e-15)
+        monkeypatch.setattr(module, "SHORT", 0.0)
+    case, own = contraction("mk,kn->mn"), Own()
+    request: dict[str, Any] = {"inputs": case.inputs, "threads": 2, "verify": False}
+    kernel = build(case.result, microkernels=[own.declared()], **request)
+    arrays = floats("a", 200, 64), floats("b", 64, 300)
 
-    def call() -> None:
-        signal.alarm(60)  # the thread of the call that waits for the interpreter's lock
-        for _ in range(5):
-            assert np.all(kernel(a, b) == 8)
+    case.check(kernel(*arrays), arrays)
 
-    assert in_child(call) == 0
+    assert own.threads == {threading.get_ident()}
+    says = "one thread: own runs on the caller's thread"
+    assert kernel.plan(m=200, n=300, k=64).notes == (says,)
+    dear = build(case.result, microkernels=[own.declared(cycles=DEAR)], **request)
+    assert pool.available() == any(
+        note.startswith("2 threads share") for note in dear.plan(m=200, n=300, k=64).notes
+    )
 
 
 def test_a_kernel_on_a_blas_is_pickled_by_the_routine_s_name() -> None:
@@ -338,7 +326,9 @@ def test_an_exported_kernel_leaves_the_function_to_the_program(tmp_path: Path) -
     case = contraction("mk,kn->mn", {"k": 7})
     kernel = build(case.result, inputs=case.inputs, microkernels=[Own().declared("mine")])
     made = kernel.export(tmp_path, name="product")
-    assert " *   links   mine, which the program defines\n" in made.header.read_text()
+    header = made.header.read_text()
+    assert " *   links   mine, which the program defines\n" in header
+    assert "Link with the C library, and with what is listed above.\n" in header
     source, library = tmp_path / "mine.c", tmp_path / "mine.so"
     source.write_text("""
         #include <stdint.h>
@@ -363,7 +353,9 @@ def test_an_exported_kernel_leaves_the_function_to_the_program(tmp_path: Path) -
     case.check(c, (a, b))
 
 
-@pytest.mark.parametrize(("microkernel", "name"), [("mine", "mine"), ("memcpy", "product")])
+@pytest.mark.parametrize(
+    ("microkernel", "name"), [("mine", "mine"), ("memcpy", "product"), ("exp", "product")]
+)
 def test_a_function_cannot_have_the_name_of_another_in_an_exported_kernel(
     tmp_path: Path, microkernel: str, name: str
 ) -> None:
@@ -373,190 +365,7 @@ def test_a_function_cannot_have_the_name_of_another_in_an_exported_kernel(
         kernel.export(tmp_path, name=name)
     assert str(error.value) == (
         f"export: cannot leave the microkernel {microkernel} to the program\n"
-        "  because  a function of this name is in the header, or C keeps the word for itself\n"
+        "  because  a function of this name is in the header, or in the C library, or C keeps the word "
+        "for itself\n"
         "  help     another name for the kernel, or for the microkernel"
-    )
-
-
-def _declare(**changed: Any) -> Microkernel:
-    asked = {"name": "own", "computes": product(), "address": 4096, "cycles": 1.0} | changed
-    return oc.external_microkernel(**asked)
-
-
-def _with(*microkernels: Any, **request: Any) -> oc.Kernel:
-    case = contraction("mk,kn->mn")
-    return oc.compile(case.result, microkernels=microkernels, **request)
-
-
-def _sum() -> Tensor:
-    m, k = oc.dim("m"), oc.reduce_axis(oc.dim("k"), name="p")
-    a = oc.placeholder((m, oc.dim("k")), name="A")
-    return oc.compute((m,), lambda i: oc.sum(a[i, k], axis=k), name="C")
-
-
-def _instruction() -> Microkernel:
-    a = oc.placeholder((8,), name="A")
-    return oc.decl_tensor_intrin(
-        oc.compute((8,), lambda i: a[i] * 2.0, name="C"),
-        lambda inputs, outputs: oc.hardware_intrinsic("twice", inputs[0].access_ptr("r")),
-    )
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "a null address": (
-        lambda: _declare(address=0),
-        """\
-external_microkernel: cannot call 0
-  because  it is no address of a function
-  help     an int that is not 0
-  help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "no address": (
-        lambda: _declare(address=None),
-        """\
-external_microkernel: cannot call None
-  because  it is no address of a function
-  help     an int that is not 0
-  help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "the name of a function": (
-        lambda: _declare(address="sgemm"),
-        """\
-external_microkernel: cannot call 'sgemm'
-  because  it is no address of a function
-  help     an int that is not 0
-  help     a ctypes function
-  help     external.blas("sgemm")""",
-    ),
-    "an unknown convention": (
-        lambda: _declare(convention="fastcall"),
-        """\
-external_microkernel: cannot call own by convention='fastcall'
-  because  there is no such convention
-  help     convention="tile"
-  help     convention="blas_gemm\"""",
-    ),
-    "a type that gemm lacks": (
-        lambda: _declare(computes=product("float16"), convention="blas_gemm"),
-        """\
-external_microkernel: cannot call own by convention='blas_gemm'
-  because  A, B and C are float16, float16, float16, and gemm has one of float32, float64 for all
-  help     convention="tile\"""",
-    ),
-    "types that differ": (
-        lambda: _declare(computes=product("float32", "float64"), convention="blas_gemm"),
-        """\
-external_microkernel: cannot call own by convention='blas_gemm'
-  because  A, B and C are float32, float32, float64, and gemm has one of float32, float64 for all
-  help     convention="tile\"""",
-    ),
-    "a name with a space": (
-        lambda: _declare(name="my gemm"),
-        """\
-external_microkernel: cannot name a microkernel 'my gemm'
-  because  a name is an ASCII identifier""",
-    ),
-    "no product": (
-        lambda: _declare(computes=_sum()),
-        """\
-external_microkernel: cannot declare own by C: float32[m]
-  because  an external microkernel computes a product of matrices
-  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))""",
-    ),
-    "a placeholder": (
-        lambda: _declare(computes=oc.placeholder((8, 8), name="A")),
-        """\
-external_microkernel: cannot declare own by A: float32[8, 8]
-  because  an external microkernel computes a product of matrices
-  help     compute((m, n), lambda i, j: sum(A[i, p] * B[p, j], axis=p))""",
-    ),
-    "a fixed height": (
-        lambda: _declare(computes=product(rows=8)),
-        """\
-external_microkernel: cannot declare own
-  at       axis i
-  because  its extent is 8, and tiles of every size from 1 on are asked for
-  help     dim("i", min=1, max=256)""",
-    ),
-    "no cost": (
-        lambda: _declare(cycles=0),
-        """\
-external_microkernel: cannot take cycles=0
-  at       own
-  because  it is a number above 0""",
-    ),
-    "a cost that is no number": (
-        lambda: _declare(startup=float("nan")),
-        """\
-external_microkernel: cannot take startup=nan
-  at       own
-  because  it is a number at least 0""",
-    ),
-    "no microkernel": (
-        lambda: _with("sgemm"),
-        """\
-compile: cannot take 'sgemm' as a microkernel
-  because  the CPU calls functions: its own, and those that are declared external
-  help     microkernels=[external_microkernel(…)]""",
-    ),
-    "an instruction": (
-        lambda: _with(_instruction()),
-        """\
-compile: cannot take the instruction twice as a microkernel
-  because  the CPU calls functions: its own, and those that are declared external
-  help     microkernels=[external_microkernel(…)]""",
-    ),
-    "two of one name": (
-        lambda: _with(_declare(), _declare()),
-        """\
-compile: cannot take two microkernels named own
-  because  a cut names the microkernel of a tile
-  help     another name for one of them""",
-    ),
-    "an order of sums that must be kept": (
-        lambda: _with(_declare(), reassociate=False),
-        """\
-compile: cannot take microkernels= with reassociate=False
-  because  in which order an external function adds is not known
-  help     microkernels=() leaves sums to functions that add in ascending order""",
-    ),
-    "a routine that no BLAS has": (
-        lambda: oc.external.blas("tgemm"),
-        """\
-blas: cannot find tgemm
-  because  the BLAS of scipy has no routine of this name
-  help     blas("sgemm")
-  help     blas("dgemm")""",
-    ),
-    "a pickle of an address": (
-        lambda: pickle.dumps(_with(Own().declared())),
-        """\
-pickle: cannot pickle an external microkernel
-  because  its function is an address of this process
-  help     external.blas("sgemm") is found again by its name
-  help     compile it there""",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_microkernel_is_refused_in_words(case: str) -> None:
-    call, text = REFUSED[case]
-    with pytest.raises(oc.OffcutError) as error:
-        call()
-    assert str(error.value) == text
-
-
-def test_without_scipy_the_user_is_told_what_carries_a_blas(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.linalg", None)
-    with pytest.raises(oc.TargetError) as error:
-        oc.external.blas("sgemm")
-    assert str(error.value) == (
-        "blas: cannot find sgemm\n"
-        "  because  scipy, which carries a BLAS, is not installed\n"
-        "  help     pip install scipy"
     )

@@ -23,6 +23,7 @@ from tile_unit import UNIT, on_tile_unit
 
 import offcut as oc
 from offcut.backends.cpu import amx, fma, isa, jit, vnni
+from offcut.backends.cpu.family import WIDE
 from offcut.core.computation import computation
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.partition import Match, all_matches
@@ -192,7 +193,7 @@ def callable_of(text: str, symbol: str, parameters: str) -> Callable[..., None]:
 @cache
 def emulated(kind: str) -> Callable[..., None]:
     text = on_tile_unit(amx.text(kind))
-    return callable_of(text, amx.symbol(kind), amx.PARAMETERS)
+    return callable_of(text, amx.symbol(kind), WIDE)
 
 
 @cache
@@ -300,7 +301,7 @@ def test_the_tile_code_holds_its_instructions_and_no_spill(kind: str) -> None:
 def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
     if not amx.permitted():
         pytest.skip("the system does not grant tile registers to this process")
-    function = callable_of(amx.text(kind), amx.symbol(kind), amx.PARAMETERS)
+    function = callable_of(amx.text(kind), amx.symbol(kind), WIDE)
 
     def sweep() -> None:
         for sizes in (*all_cases(), *((*sizes, False) for sizes in LONG)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -319,6 +320,57 @@ def test_a_fork_while_another_thread_is_in_the_pool_leaves_the_child_free(dense:
     finally:
         stop.set()
         caller.join()
+
+
+@needs_fork
+def test_threads_that_start_the_pool_at_once_open_one() -> None:
+    opened = list[object]()
+
+    def slow(host: object) -> bool:
+        opened.append(host)
+        time.sleep(0.1)
+        return True
+
+    def child() -> None:
+        pool._open = slow
+        pool._started.cache_clear()
+        with ThreadPoolExecutor(4) as callers:
+            assert all(callers.map(lambda _: pool.start(), range(4)))
+        assert len(opened) == 1
+
+    assert in_child(child) == 0
+
+
+@needs_fork
+def test_a_fork_while_the_pool_starts_leaves_the_child_free() -> None:
+    def child() -> None:
+        signal.alarm(20)
+        assert pool.start()
+
+    with pool._starting:
+        assert in_child(child) == 0
+
+
+@needs_fork
+@pytest.mark.skipif(
+    not pool.available() or pool.processors() < 2, reason="one thread runs at once here"
+)
+def test_workers_of_a_pinned_caller_run_where_the_process_may(dense: Kernel) -> None:
+    def child() -> None:
+        whole, callers = os.sched_getaffinity(0), list[int]()
+
+        def pinned() -> None:
+            os.sched_setaffinity(0, {min(whole)})
+            dense(floats("x", 64, 40))
+            callers.append(threading.get_native_id())
+
+        caller = threading.Thread(target=pinned)
+        caller.start()
+        caller.join()
+        workers = {int(task) for task in os.listdir("/proc/self/task")} - {os.getpid(), *callers}
+        assert [os.sched_getaffinity(worker) for worker in workers] == [whole, whole]
+
+    assert in_child(child) == 0
 
 
 def threads_of_process() -> int:

@@ -116,14 +116,19 @@ def plan(
 def shared(program: Program, host: Host) -> Parallel:
     """`program` with the loops marked that threads share, where a call may use several.
 
-    What an external function computes runs on the caller's thread: it may need Python's lock.
+    A program that calls external functions runs on the caller's thread: they may need Python's lock.
     """
-    lent = {kernel.name for kernel in host.external}
-    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
-    if host.threads == 1 or any(tile.microkernel in lent for tile in tiles):
+    if host.threads == 1 or foreign_in(program, host):
         return Parallel(program, frozenset(), ())
     with debug.timed("threads"):
         return parallel(program)
+
+
+def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
+    """The names of the external microkernels that `program` calls."""
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    called = {tile.microkernel for tile in tiles}
+    return tuple(kernel.name for kernel in host.external if kernel.name in called)
 
 
 def lowered(computation: Computation, signature: Signature, made: Schedule, host: Host) -> Lowered:
@@ -336,7 +341,6 @@ def _unpacked(payload: bytes, host: Host, fresh: bool) -> Code:
         (name, None if layout is None else Panels(*layout), dtype)
         for name, layout, dtype in json.loads(parts[0])
     )
-    external.register(host.external)
     if host.threads > 1:
         pool.start()
-    return Code(jit.load(parts[1:], host), layouts, fresh)
+    return Code(external.load(parts[1:], host), layouts, fresh)

@@ -138,14 +138,12 @@ def make_callable(
     fastcall_address: int | None = None,
     constants: Sequence[tuple[int, object]] = (),
     owner: object = None,
-    release_above: int = entry.RELEASE_ABOVE,
 ) -> Callable[..., Any]:
     """What `kernel(*arrays, out=..., size=...)` calls.
 
     fastcall_address   of `offcut_fastcall` of `entry.fast_entry_ir`, or None: the slow path only
     constants          (address, owner) of each packed constant
     owner              keeps the code alive, as do the owners of the constants
-    release_above      work above which other Python threads run meanwhile
 
     The result is no descriptor: as the attribute `__call__` of a class it receives the call's
     arguments alone, without the instance.
@@ -155,7 +153,7 @@ def make_callable(
     slow = SlowPath(signature, entry_address, workspace_address, addresses, owners)
     if fastcall_address is None:
         return slow
-    fast = entry.fast_callable(signature, fastcall_address, slow, addresses, owners, release_above)
+    fast = entry.fast_callable(signature, fastcall_address, slow, addresses, owners)
     return fast or slow
 
 

@@ -43,7 +43,8 @@ _PLACES = _GENERAL | {name: place for name, (place, _) in _SPECIAL.items()}
 
 # Registers that the system must save, by feature: bits of the extended control register 0.
 _AVX_STATE, _AVX512_STATE, _TILE_STATE = 0x6, 0xE6, 0x60000
-_PERMISSION = 158, 0x1023, 18  # Linux: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILE_DATA)
+TILE_PERMISSION = 158, 0x1023, 18
+"""The system call by which Linux is asked for tile registers: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILE_DATA)."""
 
 _CPUID = (
     'call { i32, i32, i32, i32 } asm sideeffect "cpuid", '
@@ -55,8 +56,7 @@ _XGETBV = (
 )
 _SYSCALL = (
     'call i64 asm sideeffect "syscall", "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory},'
-    f'~{{dirflag}},~{{fpsr}},~{{flags}}"(i64 {_PERMISSION[0]}, i64 {_PERMISSION[1]}, '
-    f"i64 {_PERMISSION[2]})"
+    f'~{{dirflag}},~{{fpsr}},~{{flags}}"({", ".join(f"i64 {word}" for word in TILE_PERMISSION)})'
 )
 
 

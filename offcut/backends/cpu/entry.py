@@ -40,7 +40,6 @@ _FIELDS = (
     "ndarray",
     "true",
     "exchange",
-    "release_above",
     "empty",
     "PyObject_Vectorcall",
     "PyObject_GetAttr",
@@ -322,13 +321,11 @@ def fast_callable(
     slow: Callable[..., object],
     constants: Sequence[int] = (),
     owners: Sequence[object] = (),
-    release_above: int = RELEASE_ABOVE,
 ) -> Callable[..., Any] | None:
     """A builtin function that runs the code of `fast_entry_ir` at `address`.
 
     constants   addresses of the packed constants
     owners      what must live as long as the builtin: the code, the constants
-    release_above  work above which other Python threads run meanwhile
 
     None where this interpreter's memory layout is not the one that the code assumes.
     """
@@ -342,7 +339,6 @@ def fast_callable(
         "ndarray": id(np.ndarray),
         "true": id(True),
         "exchange": arrays.exchange_table(),
-        "release_above": release_above,
         "empty": _numpy_function(_EMPTY),
     }
     words = [fields[name] if name in fields else _python_function(name) for name in _FIELDS]
@@ -441,8 +437,8 @@ class _Text:
         at = self.let(f"getelementptr i64, ptr {base}, i64 {index}")
         return self.let(f"load {type_}, ptr {at}")
 
-    def load(self, field: str, type_: str = "ptr") -> str:
-        return self.word(_FIELDS.index(field), type_)
+    def load(self, field: str) -> str:
+        return self.word(_FIELDS.index(field))
 
     def at(self, base: str, index: int) -> str:
         return self.let(f"getelementptr i64, ptr {base}, i64 {index}")
@@ -722,7 +718,7 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool, axes: in
                 elements = text.let(f"mul i64 {elements}, {extent}")
                 axis += 1
             amount = text.let(f"add i64 {amount}, {elements}")
-    long = text.let(f"icmp sgt i64 {amount}, {text.load('release_above', 'i64')}")
+    long = text.let(f"icmp sgt i64 {amount}, {RELEASE_ABOVE}")
     call = "call i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
     text.do(f"br i1 {long}, label %unlocked, label %locked")
     text.label("unlocked")

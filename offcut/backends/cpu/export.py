@@ -3,11 +3,13 @@
 The modules of a kernel (its entry, its microkernels) become one, with the packed constants as data
 and a function for dense arrays; everything that is not of the header gets internal linkage, and
 what only the call from Python needs is dropped with it. So several kernels link into one program.
-The code is position independent and names nothing but the C library.
+The code is position independent. It names the C library, and the functions of external
+microkernels, which the program defines.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,13 +20,13 @@ import numpy as np
 
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.cpu import cpuid, ir, jit
+from offcut.backends.cpu.c_names import LIBRARY, is_word
 from offcut.backends.cpu.external import PREFIX
-from offcut.backends.cpu.header import BROKEN_FACT, KEYWORDS, Facts, header
+from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Host
 from offcut.errors import DescribeError
 
-_LIBRARY = frozenset({"memcpy", "memmove", "memset"})  # what LLVM makes of copies
 # Symbol of the modules -> what follows the kernel's name in the object file.
 _EXPORTED = {
     "offcut_entry": "_entry",
@@ -50,7 +52,7 @@ def export(
     tiles: Sequence[str],
     constants: Iterable[bytes],
     host: Host,
-    folder: Path,
+    folder: str | os.PathLike[str],
     name: str,
 ) -> Exported:
     """Write ``NAME.o`` and ``NAME.h`` into `folder`.
@@ -62,6 +64,14 @@ def export(
     Raises DescribeError for a name that is no C identifier, or a folder that cannot be written to.
     """
     check_name(name)
+    if not isinstance(folder, str | os.PathLike) or "\0" in os.fsdecode(folder):
+        raise DescribeError(
+            "export",
+            f"cannot write into {folder!r}",
+            because="it is no path of a folder",
+            help=('kernel.export("build")',),
+        )
+    where = Path(os.fsdecode(folder))
     data = tuple(constants)
     features = cpuid.needed(host, (str(entry), *tiles))
     glue = [
@@ -77,14 +87,14 @@ def export(
     provided = _only_exported(entry, name)
     code = jit.position_independent(entry, host.triple, features)
     facts = Facts(name, host.triple, features, len(data), provided)
-    made = Exported(folder / f"{name}.o", folder / f"{name}.h")
+    made = Exported(where / f"{name}.o", where / f"{name}.h")
     try:
         made.object.write_bytes(code)
         made.header.write_text(header(signature, facts), encoding="utf-8")
     except OSError as error:
         raise DescribeError(
             "export",
-            f"cannot write into {folder}",
+            f"cannot write into {where}",
             at=error.filename or "",
             because=error.strerror or "the system refuses",
             help=("a folder that exists and is yours",),
@@ -99,10 +109,10 @@ def check_name(name: object) -> None:
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         why = "a name is a letter and then letters, digits and _, as C has them"
-    elif name in KEYWORDS:
+    elif is_word(name):
         why = "C or C++ keeps this word for itself"
-    elif name in _LIBRARY:
-        why = "the C library has a function of this name, and the kernel calls it"
+    elif name in LIBRARY:
+        why = "the C library has a function of this name"
     else:
         return
     raise DescribeError(
@@ -215,14 +225,15 @@ def _only_exported(module: Any, name: str) -> tuple[str, ...]:
     jit.without_unused(module)
     left = [value for value in module.functions if value.is_declaration]
     external = [value for value in left if value.name.startswith(PREFIX)]
-    taken = {*KEYWORDS, *_LIBRARY, *(name + suffix for suffix in _EXPORTED.values())}
+    own = {name + suffix for suffix in _EXPORTED.values()}
     for value in external:
         plain = value.name.removeprefix(PREFIX)
-        if plain in taken:
+        if plain in own or plain in LIBRARY or is_word(plain):
             raise DescribeError(
                 "export",
                 f"cannot leave the microkernel {plain} to the program",
-                because="a function of this name is in the header, or C keeps the word for itself",
+                because="a function of this name is in the header, or in the C library, or C keeps "
+                "the word for itself",
                 help=("another name for the kernel, or for the microkernel",),
             )
         value.name = plain

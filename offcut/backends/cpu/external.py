@@ -1,8 +1,8 @@
 """Functions that are not offcut's, behind the calling convention of wide microkernels.
 
 For each there is a shim in LLVM IR, which turns byte strides into what the function takes, and calls
-it by a symbol: no address is in the code, so object code may be cached. `register` says where the
-symbol leads in this process, and is called before code is loaded.
+it by a symbol: no address is in the code, so object code may be cached. `load` says where the symbol
+leads, for one kernel alone: other kernels may have another function of that name, at the same time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from offcut.backends.cpu import ir
+from offcut.backends.cpu import ir, jit
 from offcut.backends.cpu.ir import Function
+from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.tile_code import ARGUMENTS
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.external import Foreign
 from offcut.core.microkernel import Microkernel
@@ -22,10 +24,6 @@ from offcut.errors import DescribeError
 PREFIX = "oc_function_"
 """What stands before a microkernel's name in the symbol of its function."""
 
-_ARGUMENTS = (
-    "ptr %a, i64 %a_row, i64 %rows, ptr %b, i64 %b_row, ptr %c, i64 %c_row, i64 %depth, "
-    "i64 %columns, i64 %accumulate"
-)
 _LARGEST_INT = 2**31 - 1
 
 
@@ -58,10 +56,20 @@ def checked(microkernels: Any, own: Sequence[Microkernel], op: str) -> tuple[Mic
     return tuple(microkernels)
 
 
-def register(microkernels: Sequence[Microkernel]) -> None:
-    """Tell where the functions are, for the code that is loaded next."""
-    for kernel in microkernels:
-        llvm.add_symbol(PREFIX + kernel.name, _foreign(kernel).address)
+def load(objects: Sequence[bytes], host: Host) -> jit.Loaded:
+    """Object files as callable code, in which the symbols of the host's external functions lead there.
+
+    Raises RuntimeError when the bytes are no object file of this machine.
+    """
+    loaded = jit.load((), host)
+    for kernel in host.external:
+        function = PREFIX + kernel.name
+        declared = jit.parsed(f"declare void @{function}()").get_function(function)
+        loaded.engine.add_global_mapping(declared, _foreign(kernel).address)
+    for code in objects:
+        loaded.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    loaded.engine.finalize_object()
+    return loaded
 
 
 def symbol(kernel: Microkernel) -> str:
@@ -77,7 +85,7 @@ def text(kernel: Microkernel) -> str:
     with f.when(_all(f, some)):
         _CONVENTIONS[foreign.convention](f, "@" + PREFIX + kernel.name, foreign)
     f.do("ret void")
-    head = f"define weak_odr void @{symbol(kernel)}({_ARGUMENTS}) nounwind"
+    head = f"define weak_odr void @{symbol(kernel)}({ARGUMENTS}) nounwind"
     return "\n".join([f"{head} {{", f.text(), "}", *sorted(f.declares)])
 
 
@@ -104,7 +112,7 @@ def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
     """Row-major C = A B is column-major C' = B' A'.
 
     gemm wants rows that are apart, and counts in int; where A or B repeats a row, or steps are
-    larger, C is updated row by row and term by term.
+    larger, C is updated row by row and term by term; without terms each row once.
     """
     steps = _steps(f, foreign)
     lengths = ("%depth", "%columns", "%columns")
@@ -128,12 +136,13 @@ def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
     with f.loop("0", "%rows") as row:
         a_row = f.let(f"getelementptr i8, ptr %a, i64 {ir.mul(f, row, '%a_row')}")
         c_row = f.let(f"getelementptr i8, ptr %c, i64 {ir.mul(f, row, '%c_row')}")
-        with f.loop("0", "%depth") as k:
+        with f.loop("0", ir.maximum(f, "%depth", "1")) as k:
             a = f.let(f"getelementptr {gemm.t}, ptr {a_row}, i64 {k}")
             b = f.let(f"getelementptr i8, ptr %b, i64 {ir.mul(f, k, '%b_row')}")
             first = f.let(f"icmp eq i64 {k}, 0")
             keep = f.let(f"select i1 {first}, {gemm.t} {beta}, {gemm.t} 1.0")
-            gemm.call((a, b, c_row), ("%columns", "1", "1"), ("1", "%columns", "%columns"), keep)
+            extents = "%columns", "1", ir.minimum(f, "%depth", "1")
+            gemm.call((a, b, c_row), extents, ("1", "%columns", "%columns"), keep)
     f.block(end)
 
 

@@ -2,115 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import offcut
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
+from offcut.backends.cpu.c_names import is_word
 
 BROKEN_FACT = 2
 """What the function for dense arrays returns where a size breaks a fact of the signature."""
 
-KEYWORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "and",
-        "and_eq",
-        "asm",
-        "auto",
-        "bitand",
-        "bitor",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "char16_t",
-        "char32_t",
-        "char8_t",
-        "class",
-        "co_await",
-        "co_return",
-        "co_yield",
-        "compl",
-        "concept",
-        "const",
-        "const_cast",
-        "consteval",
-        "constexpr",
-        "constinit",
-        "continue",
-        "decltype",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "dynamic_cast",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "noexcept",
-        "not",
-        "not_eq",
-        "nullptr",
-        "operator",
-        "or",
-        "or_eq",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "reinterpret_cast",
-        "requires",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "static_assert",
-        "static_cast",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "thread_local",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typeid",
-        "typename",
-        "typeof",
-        "typeof_unqual",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "wchar_t",
-        "while",
-        "xor",
-        "xor_eq",
-    ]
-)
-"""The words that C or C++ keep for themselves."""
+_OWN_MACROS = re.compile(
+    r"OFFCUT_\w+_H|\w+_(LEFT_AN_ARRAY|BROKEN_FACT)"
+)  # of this header, or another
 
 _C_TYPE = {
     "float64": "double",
@@ -143,7 +48,7 @@ class Facts:
 def header(signature: Signature, facts: Facts) -> str:
     """The text of ``NAME.h``, for C99 and C++."""
     name = facts.name
-    guard = f"OFFCUT_{name.upper()}_H"
+    guard = f"OFFCUT_{name}_H"
     inputs, outputs, sizes = parameter_names(signature)
     arguments = [
         *(f"const {_C_TYPE[a.dtype]} *{c}" for a, c in zip(signature.inputs, inputs, strict=True)),
@@ -169,8 +74,8 @@ def header(signature: Signature, facts: Facts) -> str:
 extern "C" {{
 #endif
 
-#define {name.upper()}_LEFT_AN_ARRAY {LEFT_AN_ARRAY} /* an index or a guard that depends on data led out of an array */
-#define {name.upper()}_BROKEN_FACT {BROKEN_FACT} /* a size is not one that the kernel was compiled for */
+#define {name}_LEFT_AN_ARRAY {LEFT_AN_ARRAY} /* an index or a guard that depends on data led out of an array */
+#define {name}_BROKEN_FACT {BROKEN_FACT} /* a size is not one that the kernel was compiled for */
 
 /* 1 where this processor and this system can run the kernel, else 0; call it once, first: where the
  * kernel uses tile registers, it asks Linux for them. */
@@ -180,8 +85,8 @@ int32_t {name}_supported(void);
  * sizes  {_order(sizes)} */
 int64_t {name}_workspace(const int64_t *sizes);
 
-/* Runs the kernel on dense row-major arrays. 0: done. {name.upper()}_BROKEN_FACT: nothing was done.
- * {name.upper()}_LEFT_AN_ARRAY: the outputs are unfinished. */
+/* Runs the kernel on dense row-major arrays. 0: done. {name}_BROKEN_FACT: nothing was done.
+ * {name}_LEFT_AN_ARRAY: the outputs are unfinished. */
 int32_t {name}({", ".join(arguments)});
 
 /* Runs the kernel on strided arrays; no size is checked.
@@ -205,13 +110,13 @@ def parameter_names(
     signature: Signature,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """C identifiers of inputs, outputs and sizes, no two alike; an updated input is ``NAME_before``."""
-    taken = set(KEYWORDS) | {"workspace"}
+    taken = {"workspace"}
     updated = {number for number, _ in signature.updated}
 
     def fresh(label: str) -> str:
         plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in label)
         name = plain if plain[:1].isalpha() else f"a{plain}"
-        while name in taken:
+        while name in taken or is_word(name) or _OWN_MACROS.fullmatch(name):
             name += "_"
         taken.add(name)
         return name
@@ -249,9 +154,12 @@ def _described(
     for number, result in signature.updated:
         before, after = arrays[number], arrays[first + result]
         apart += f", but {after} may be {before}: it begins as a copy of it"
+    linked = "Link with the C library; nothing else is needed."
+    if facts.provided:
+        linked = "Link with the C library, and with what is listed above."
     lines.append(
         f" *\n * {apart}. A call runs on the thread that makes it, and several may at once,\n"
-        " * each with a workspace of its own. Link with the C library; nothing else is needed."
+        f" * each with a workspace of its own. {linked}"
     )
     return "\n".join(lines)
 

@@ -2,8 +2,9 @@
 
 `start` compiles the pool (`pool_ir`) once and makes its functions known to the linker, so that the
 object code of kernels, cached or not, names them and holds no address. Workers are made when a call
-first needs them, and sleep between calls. One call has the pool at a time; a call that finds it
-taken runs on its own thread.
+first needs them, and sleep between calls; they run on the processors that the process's first thread
+may use at that time, whichever thread makes the call. One call has the pool at a time; a call that
+finds it taken runs on its own thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import os
 import platform
 import sys
+import threading
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -22,6 +24,7 @@ from offcut.backends.cpu.pool_ir import BARRIER, MOST, RUN, TEXT
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2
+_starting = threading.Lock()
 
 
 def threads_of(asked: int | None) -> int:
@@ -52,10 +55,25 @@ def available() -> bool:
     return sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
 
 
-@cache
 def start() -> bool:
-    """Make the pool's functions known to the linker; whether kernels may name them."""
+    """Make the pool's functions known to the linker, once; whether kernels may name them."""
+    with _starting:
+        return _started()
+
+
+@cache
+def _started() -> bool:
     return available() and _open(isa.host())
+
+
+def _forget_start() -> None:
+    """In a forked child: the thread that was starting the pool is not here."""
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_start)
 
 
 def _open(host: isa.Host) -> bool:
@@ -80,5 +98,5 @@ def _open(host: isa.Host) -> bool:
 
 
 def processors() -> int:
-    """How many threads can run at once here."""
-    return min(len(os.sched_getaffinity(0)), MOST)
+    """How many threads of this process can run at once."""
+    return min(len(os.sched_getaffinity(os.getpid())), MOST)

@@ -17,7 +17,7 @@ from offcut.core.interpreter import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.costmodel import real
 
-GRAIN = 10e-6  # seconds of work that a further thread is worth: ten times fork and join
+GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
 SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
 SCALAR, LANE, COVERED = 1e-9, 1e-10, 2e-11  # of a statement: alone, in a lane, in a microkernel
 TRIPS = 64  # iterations, of a loop whose bounds are read from memory
@@ -52,11 +52,21 @@ def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int]) -> int:
 
 
 def threads_note(
-    seconds: Expr, made: Parallel, most: int, sizes: Mapping[str, int]
+    seconds: Expr,
+    made: Parallel,
+    most: int,
+    sizes: Mapping[str, int],
+    foreign: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """How many threads a call at `sizes` takes, and along which loops; nothing where it has one."""
+    """How many threads a call at `sizes` takes, and along which loops; nothing where it has one.
+
+    foreign   external functions that it calls
+    """
     if most == 1:
         return ()
+    if foreign:
+        runs = "runs" if len(foreign) == 1 else "run"
+        return (f"one thread: {', '.join(foreign)} {runs} on the caller's thread",)
     if not made.loops:
         return ("one thread: no loop has iterations that may run side by side",)
     count = threads_at(seconds, most, sizes)

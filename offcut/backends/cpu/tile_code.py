@@ -24,11 +24,11 @@ from collections.abc import Iterator, Sequence
 from offcut.backends.cpu.fma import first_lanes
 from offcut.core.dtypes import ITEM_BYTES
 
-PARAMETERS = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
 ARGUMENTS = (
-    "ptr noalias readonly %a, i64 %a_row, i64 %rows, ptr noalias readonly %b, i64 %b_panel, "
+    "ptr noalias readonly %a, i64 %a_row, i64 %rows, ptr noalias readonly %b, i64 %b_row, "
     "ptr noalias %c, i64 %c_row, i64 %depth, i64 %columns, i64 %accumulate"
 )
+"""The parameters of a wide microkernel, which `text` describes."""
 
 TILE_ROWS = 16  # rows of a tile register, each of 64 bytes; columns of a panel
 MAX_ROWS = 2 * TILE_ROWS
@@ -60,14 +60,14 @@ def symbol(kind: str) -> str:
 
 
 def text(kind: str) -> str:
-    """LLVM IR of the function of `PARAMETERS`, with the declarations that it needs.
+    """LLVM IR of the function of `ARGUMENTS`, with the declarations that it needs.
 
     a            elements of `kind`, one after the other along the depth
     rows         1 … 32
     b            panels of 16 columns: elements ``[depth / interleave][16][interleave]``, zeros up to
                  a multiple of `multiple` and past the last column
     c            float32 or int32, one after the other along the columns
-    a_row, c_row, b_panel   bytes from row to row, and from panel to panel
+    a_row, c_row, b_row   bytes from row to row; of B, from panel to panel
     depth        0 …; with 0, C becomes 0 or stays
     columns      1 …
     accumulate   not 0: what C holds is added to
@@ -287,7 +287,7 @@ def _columns(halves: int, kind: str) -> Iterator[str]:
     yield f"  %column{h} = phi i64 [ 0, %copy_done ], [ %column_next{h}, %{latch} ]"
     yield f"  %left{h} = sub i64 %columns, %column{h}"
     yield f"  %panel{h} = udiv i64 %column{h}, {TILE_ROWS}"
-    yield f"  %b_offset{h} = mul i64 %panel{h}, %b_panel"
+    yield f"  %b_offset{h} = mul i64 %panel{h}, %b_row"
     yield f"  %b_now{h} = getelementptr i8, ptr %b_chunk, i64 %b_offset{h}"
     yield f"  %c_offset{h} = mul i64 %column{h}, 4"
     yield f"  %c_now{h} = getelementptr i8, ptr %c, i64 %c_offset{h}"
@@ -322,7 +322,7 @@ def _tile(halves: int, panels: int, multiply: str) -> Iterator[str]:
         yield f"  %{name}_end_offset = mul i64 %upper, {STEP_BYTES}"
         yield f"  %{name}_end = getelementptr i8, ptr %ends, i64 %{name}_end_offset"
     for p in range(panels):
-        yield f"  %{name}_b_offset{p} = mul i64 %b_panel, {p}"
+        yield f"  %{name}_b_offset{p} = mul i64 %b_row, {p}"
         yield f"  %{name}_b{p} = getelementptr i8, ptr %b_now{h}, i64 %{name}_b_offset{p}"
         here = c[0, p] if p < panels - 1 else f"%{name}_in_place"
         yield f"  {here} = getelementptr i8, ptr %c_now{h}, i64 {p * STEP_BYTES}"
