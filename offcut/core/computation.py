@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from offcut.core import index as ix
@@ -79,6 +80,12 @@ class Stage:
     def reducer(self) -> str | None:
         """``sum``, ``max``, ``min``, or None."""
         return self.body.op if isinstance(self.body, Reduce) else None
+
+    @property
+    def instances(self) -> Expr:
+        """How often its statement runs, as an index expression in the sizes."""
+        one: Expr = ix.const(1)
+        return reduce(ix.mul, (axis.extent for axis in (*self.axes, *self.reduce_axes)), one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -349,3 +349,8 @@ def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stm
         return ix.folded(substitute(expr, values))
 
     return tuple(mapped(stmt, change) for stmt in body)
+
+
+def buffers_in(loop: For) -> set[str]:
+    """The buffers that a loop writes."""
+    return {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}

@@ -1,8 +1,10 @@
 """What a cut costs: hardware descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.closed_form import (
+    LANE,
     Blocks,
     Work,
+    lanes_seconds,
     pack_seconds,
     real,
     rows_seconds,
@@ -12,10 +14,12 @@ from offcut.costmodel.hardware import Hardware, load, with_caches
 from offcut.costmodel.tiles import copies_worth, tile_price
 
 __all__ = [
+    "LANE",
     "Blocks",
     "Hardware",
     "Work",
     "copies_worth",
+    "lanes_seconds",
     "load",
     "pack_seconds",
     "real",

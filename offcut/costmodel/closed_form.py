@@ -24,6 +24,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Lookup, Select
 from offcut.costmodel.hardware import Hardware
 
+LANE = 1e-10
+"""Seconds of a statement instance in a lane: right to some factor, as what an instance costs varies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -93,6 +96,11 @@ def rows_seconds(
     lost = Binary("*", real(hardware.overlap_loss), Binary("min", coming, first))
     cycles = Binary("+", total, Binary("+", waiting, lost))
     return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / hardware.hertz)))
+
+
+def lanes_seconds(instances: Expr) -> Expr:
+    """Predicted seconds of statement instances that run as lanes of vectors, whatever they compute."""
+    return Binary("*", real(instances), real(LANE))
 
 
 def unpacked_factor(work: Work, hardware: Hardware) -> Expr:

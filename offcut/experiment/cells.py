@@ -257,7 +257,7 @@ def group_table(title: str, rows: Sequence[Row], peers: Sequence[str]) -> Table:
         spread = "–" if row.ours.timing is None else f"{row.ours.timing.spread:.0%}"
         limit = _number((row.flop or row.moved) / row.bound.seconds / 1e9)
         table.add_row(
-            *(row.label, *rates, "–" if ratio is None else _interval(ratio), limit),
+            *(row.label, *rates, "–" if ratio is None else str(ratio), limit),
             *(row.bound.by, "–" if share is None else f"{share:.0%}", spread),
         )
     return table
@@ -276,7 +276,7 @@ def summary_table(rows: Sequence[Row], asked: Asked) -> Table:
         where = f"{row.group}: {row.label}"
         if row.best_peer is not None:
             where += f", {row.best_peer.way}"
-        table.add_row("worst cell", _asked(asked.worst), _interval(worst), where)
+        table.add_row("worst cell", _asked(asked.worst), str(worst), where)
     shares = [(row, row.share) for row in rows if row.share is not None]
     known = [share for _, share in shares if share is not None]
     if known:
@@ -341,10 +341,6 @@ def _rate(row: Row, cell: Cell) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
-
-
-def _interval(ratio: Ratio) -> str:
-    return f"{ratio.value:.3f} ({ratio.low:.3f}–{ratio.high:.3f})"
 
 
 def _asked(value: float | None) -> str:

@@ -97,6 +97,9 @@ class Ratio:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f}–{self.high:.3f})"
+
 
 def paired_ratio(this: Timing, other: Timing) -> Ratio:
     """Time of `this` over time of `other`, round by round.

@@ -213,9 +213,6 @@ def _mapped(strip: Strip, change: Callable[[Expr], Expr]) -> Strip:
     )
 
 
-# -- deciding ------------------------------------------------------------------------------------
-
-
 @lru_cache(_KEPT)
 def _decide(
     extent: Expr,

@@ -57,7 +57,6 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
-from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.alike import reads_memory
 from offcut.partition.extremes import extreme_over
@@ -454,8 +453,6 @@ class _Band:
             greatest = extreme_over(greatest, name, first, last, False)
         return least, greatest
 
-    # -- one tile ----------------------------------------------------------------------------
-
     def tile(self, ranges: Mapping[int, _Range], at: Facts) -> tuple[Stmt, ...]:
         """The instances of one tile: parallel loops as a `Tile`, others in their order."""
         all_ranges = {
@@ -552,9 +549,6 @@ class _Band:
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
         return (For(loop.iter, lo, hi, body, own, loop.execution, loop.bound),)
-
-
-# -- parts ---------------------------------------------------------------------------------------
 
 
 def _chain(loop: For) -> tuple[For, ...]:
@@ -669,8 +663,3 @@ def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
                 because="only the terms of a reduction can be masked to its neutral element",
                 help=('tail="mask" runs no instance outside',),
             )
-
-
-def buffers_in(loop: For) -> set[str]:
-    """The buffers that a loop writes."""
-    return {stmt.buffer for stmt in statements(loop.body) if isinstance(stmt, Store)}

@@ -237,9 +237,6 @@ def _window_of(leaf: Leaf, buffer: str) -> tuple[Alloc, tuple[int, ...]] | None:
     return next((one for one in reversed(leaf.windows) if one[0].buffer == buffer), None)
 
 
-# -- the points ----------------------------------------------------------------------------------
-
-
 def check_axes(
     space: Space, stage: Stage, axes: Sequence[StageAxis], products: Sequence[dict[str, Strip]]
 ) -> Wrong | None:
@@ -455,9 +452,6 @@ class _Classes:
         roots = sorted({self.root(name) for name in names if name in self.above})
         for other in roots[1:]:
             self.above[other] = roots[0]
-
-
-# -- the terms -----------------------------------------------------------------------------------
 
 
 def _check_terms(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from offcut.core.computation import Names
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import For, Program, Stmt, Store, Tile, blocks
+from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, buffers_in
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
@@ -23,7 +23,6 @@ from offcut.partition.loops import (
     LoopCutter,
     Made,
     Price,
-    buffers_in,
     tiles_alike,
 )
 from offcut.partition.pieces import LoopPiece, Partition, Users

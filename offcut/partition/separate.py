@@ -191,8 +191,6 @@ class _Separation:
                 return ()
         return (replace(stmt, index=index, value=value),)
 
-    # -- loops -------------------------------------------------------------------------------
-
     def loop(self, loop: For, at: Facts, limit: int) -> tuple[Stmt, ...]:
         lo, hi = self.decided(loop.lo, at), self.decided(loop.hi, at)
         loop = replace(loop, lo=lo, hi=hi)
@@ -409,8 +407,6 @@ class _Separation:
         sizes = {size.name: min(size.max, 10_000) for size in self.space.sizes}
         names = set().union(*map(variables, exprs))
         return {name: sizes.get(name, 5_000) for name in names}
-
-    # -- conditions --------------------------------------------------------------------------
 
     def decided(self, expr: Expr, at: Facts) -> Expr:
         """`expr` with its comparisons of indices replaced by their values where `at` decides them."""

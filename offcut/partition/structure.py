@@ -273,8 +273,6 @@ class _SideBySide:
             left = self.statement(stmt, branch[position + 1 :], left, at)
         return left
 
-    # -- loops -------------------------------------------------------------------------------
-
     def loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
         written = _written((stmt,))
         mine: list[Stmt] = []

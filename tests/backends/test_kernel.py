@@ -78,9 +78,6 @@ def softmax() -> Kernel:
     return build(Z, inputs=[X], strategy="shift")
 
 
-# -- processes and threads ------------------------------------------------------------------------
-
-
 def test_eight_threads_call_one_kernel_with_different_sizes(
     packed: dict[str, Kernel], plain: dict[str, Kernel], softmax: Kernel
 ) -> None:
@@ -170,9 +167,6 @@ def test_a_kernel_lives_as_long_as_its_results_need() -> None:
     assert same_bits(call(x), expected)
 
 
-# -- constants ------------------------------------------------------------------------------------
-
-
 def test_constants_are_copied(packed: dict[str, Kernel]) -> None:
     mine = W.copy()
     kernel = build(DENSE.result, inputs=DENSE.inputs, constants={"B": mine}, strategy="shift")
@@ -200,9 +194,6 @@ def test_constants_of_any_layout_are_packed(packed: dict[str, Kernel]) -> None:
     wide = np.repeat(W, 2, axis=1)[:, ::2]
     for constant in (np.asfortranarray(W), wide, W[::-1].copy()[::-1]):
         assert same_bits(packed["cut"].with_constants({"B": constant})(x), packed["cut"](x))
-
-
-# -- what it says of itself -----------------------------------------------------------------------
 
 
 def test_a_kernel_names_its_inputs_and_sizes(
@@ -297,9 +288,6 @@ def test_a_plan_is_data_text_and_a_table(packed: dict[str, Kernel]) -> None:
 def test_every_number_that_plan_takes_is_a_size_of_the_call(softmax: Kernel) -> None:
     plan = softmax.plan(m=5, n=33)
     assert {piece.stage for piece in plan.pieces} == {"top", "e", "total", "Z"}
-
-
-# -- memory ---------------------------------------------------------------------------------------
 
 
 def test_every_element_of_the_result_is_written_and_nothing_else(
@@ -414,9 +402,6 @@ def test_other_operand_orders_and_types_touch_no_memory_outside_either(softmax: 
                 softmax(x, out=guarded.like(np.zeros((m, n), "float32"), at_end))
 
     assert in_child(child) == 0
-
-
-# -- bad input ------------------------------------------------------------------------------------
 
 
 def junk(choose: random.Random) -> Any:

@@ -65,9 +65,6 @@ def agree(kernels: dict[int, Kernel], *arrays: Array, **sizes: int) -> Array:
     return first
 
 
-# -- the same bits -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "mix", "residue"])
 def test_a_dense_layer_has_the_same_bits_on_any_number_of_threads(strategy: str) -> None:
     made = on(COUNTS, DENSE.result, inputs=DENSE.inputs, constants={"B": W}, strategy=strategy)
@@ -258,9 +255,6 @@ for i in 0:n
     assert same_bits(agree(made, ids, table), table[ids])
 
 
-# -- callers -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def dense() -> Kernel:
     return build(DENSE.result, inputs=DENSE.inputs, constants={"B": W}, threads=3)
@@ -438,9 +432,6 @@ def test_a_pickled_kernel_keeps_its_threads(dense: Kernel) -> None:
     assert pickle.loads(pickle.dumps(program)).plan(n=9).notes == program.plan(n=9).notes
 
 
-# -- which, how many -----------------------------------------------------------------------------
-
-
 def test_the_plan_says_how_many_threads_share_what(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (seconds, threaded):
         monkeypatch.setattr(module, "GRAIN", 10e-6)
@@ -458,6 +449,16 @@ def test_the_plan_says_how_many_threads_share_what(monkeypatch: pytest.MonkeyPat
     alone = build(square.result, inputs=square.inputs, threads=1)
     assert alone.plan(m=1024).notes == ()
     assert "@parallel" not in str(alone.loops)
+
+
+@pytest.mark.skipif(not pool.available(), reason="no pool here")
+def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
+    b, rows = oc.dim("b", max=8), oc.dim("rows", max=4096)
+    image = oc.placeholder((b, 64, rows, 56), name="I")
+    weight = oc.placeholder((64, 64, 3, 3), name="W")
+    made = oc.compile(oc.ops.conv2d(image, weight, padding=1), inputs=[image, weight], threads=2)
+    assert made.plan(b=1, rows=56).notes[-1] == "one thread: of n there is one iteration"
+    assert made.plan(b=2, rows=56).notes[-1] == "2 threads share the iterations of n"
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:

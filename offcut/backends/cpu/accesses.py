@@ -77,10 +77,10 @@ def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
     """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
     for stmt in body:
         if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
-            return not _reads(stmt.value, buffer)
+            return not reads(stmt.value, buffer)
         touched = any(isinstance(s, Store) and s.buffer == buffer for s in statements((stmt,)))
         inside = (expr for s in statements((stmt,)) for expr in own_expressions(s))
-        if touched or any(_reads(expr, buffer) for expr in inside):
+        if touched or any(reads(expr, buffer) for expr in inside):
             return False
     return False
 
@@ -97,14 +97,15 @@ def _indices(buffer: str, body: Sequence[Stmt]) -> set[tuple[Expr, ...]] | None:
         if isinstance(stmt, Store) and stmt.buffer == buffer:
             found.add(tuple(map(ix.simplify, stmt.index)))
         for node in (node for expr in own_expressions(stmt) for node in walk(expr)):
-            if dtype_of(node) == "index" and _reads(node, buffer):
+            if dtype_of(node) == "index" and reads(node, buffer):
                 return None
             if isinstance(node, Load) and node.buffer == buffer:
                 found.add(tuple(map(ix.simplify, node.index)))
     return found
 
 
-def _reads(expr: Expr, buffer: str) -> bool:
+def reads(expr: Expr, buffer: str) -> bool:
+    """Whether an expression loads an element of a buffer."""
     return any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr))
 
 

@@ -276,14 +276,8 @@ def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) 
 
 def work_of(computation: Computation) -> Expr:
     """Instances of all stages, as an index expression in the sizes."""
-    total: Expr = ix.const(0)
-    for group in computation.groups:
-        for stage in group:
-            instances: Expr = ix.const(1)
-            for axis in (*stage.axes, *stage.reduce_axes):
-                instances = ix.mul(instances, axis.extent)
-            total = ix.add(total, instances)
-    return total
+    stages = (stage for group in computation.groups for stage in group)
+    return ix.add(*(stage.instances for stage in stages))
 
 
 def build(

@@ -37,6 +37,7 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
+    buffers_in,
 )
 from offcut.core.program import walk as statements
 from offcut.polyhedral import Dependence, carried_by
@@ -181,7 +182,7 @@ class _Marker:
         asked = loop.execution is Execution.PARALLEL
         if (asked or deep or not serial) and self.independent(loop, path):
             self.loops.append(loop.iter)
-            self.own |= {name for name in _written(loop) if self.keeps(name, loop)}
+            self.own |= {name for name in buffers_in(loop) if self.keeps(name, loop)}
             body = self.inner(loop.body, path)
             return replace(loop, execution=Execution.PARALLEL, body=body)
         return replace(_serial(loop), body=self.together(loop.body, path, True))
@@ -239,13 +240,11 @@ class _Marker:
         count = ix.ceildiv(axis.extent, CHUNK)
         return For(name, ix.const(0), count, body, execution=Execution.PARALLEL)
 
-    # -- independence ------------------------------------------------------------------------
-
     def independent(self, loop: For, path: Path) -> bool:
         """Whether iterations of `loop` touch nothing that another one writes."""
         if loop.execution is Execution.PARALLEL:
             return True
-        shared = {name for name in _written(loop) if not self.keeps(name, loop)}
+        shared = {name for name in buffers_in(loop) if not self.keeps(name, loop)}
         shared -= _statuses(self.program)
         if not shared:
             return True
@@ -308,10 +307,6 @@ def _buffer(one: Dependence) -> str:
 def _statuses(program: Program) -> frozenset[str]:
     """Whoever says that something went wrong says the same."""
     return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
-
-
-def _written(loop: For) -> set[str]:
-    return {stmt.buffer for stmt in statements(loop.body) if isinstance(stmt, Store)}
 
 
 def _named(stmt: Stmt) -> set[str]:

@@ -32,10 +32,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
-from offcut.costmodel import (
-    Hardware,
-    real,
-)
+from offcut.costmodel import Hardware, lanes_seconds
 from offcut.errors import PartitionError
 from offcut.partition import (
     SEQUENCES,
@@ -281,7 +278,8 @@ class _Planner:
                 cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
                 outer = [name for name in outer if name != axis.name]
         one = GroupCut(group, cuts, reduce_cuts, tuple(outer), around=shared)
-        return _Way("loops", (), one, real(0.0))
+        instances = ix.add(*(stage.instances for stage in group))
+        return _Way("loops", (), one, lanes_seconds(instances))
 
     def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
         """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``

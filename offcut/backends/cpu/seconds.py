@@ -12,33 +12,22 @@ from functools import reduce
 from offcut.backends.cpu.parallel import Parallel
 from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Load, substitute, walk
+from offcut.core.expr import Binary, Const, Expr, Load, substitute, variables, walk
 from offcut.core.interpreter import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
-from offcut.costmodel import real
+from offcut.core.program import walk as walk_program
+from offcut.costmodel import LANE, real
 
 GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
 SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
-SCALAR, LANE, COVERED = 1e-9, 1e-10, 2e-11  # of a statement: alone, in a lane, in a microkernel
+SCALAR, COVERED = 1e-9, 2e-11  # of a statement: alone, in a microkernel
 TRIPS = 64  # iterations, of a loop whose bounds are read from memory
 
 
 def seconds_of_schedule(made: Schedule) -> Expr:
     """Predicted seconds of a scheduled computation, over its sizes."""
-    computation = made.partition.computation
-    assert computation is not None
-    total, covered = real(0.0), set[str]()
-    for choices in made.choices:
-        if any(not isinstance(choice.cost, Const) for choice in choices):
-            total = _plus(total, reduce(_least, (choice.cost for choice in choices)))
-            covered |= {piece.stage.buffer for choice in choices for piece in choice.pieces}
-    for stage in (stage for group in computation.groups for stage in group):
-        if stage.buffer not in covered:
-            instances: Expr = ix.const(1)
-            for axis in (*stage.axes, *stage.reduce_axes):
-                instances = ix.mul(instances, axis.extent)
-            total = _plus(total, _times(real(instances), real(LANE)))
-    return total
+    ways = ((choice.cost for choice in choices) for choices in made.choices)
+    return reduce(_plus, (reduce(_least, costs) for costs in ways), real(0.0))
 
 
 def seconds_of_program(program: Program) -> Expr:
@@ -72,7 +61,22 @@ def threads_note(
     count = threads_at(seconds, most, sizes)
     if count == 1:
         return (f"one thread: less than {GRAIN * 1e6:.0f} µs of work for each of two",)
+    trips = _trips(made, sizes)
+    if trips is not None and trips < 2:
+        return (f"one thread: of {', '.join(made.loops)} there is one iteration",)
     return (f"{count} threads share the iterations of {', '.join(made.loops)}",)
+
+
+def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
+    """The most iterations that a shared loop has at `sizes`; None where a bound is no expression in them."""
+    shared = [
+        stmt
+        for stmt in walk_program(made.program.body)
+        if isinstance(stmt, For) and stmt.iter in made.loops
+    ]
+    if any(not variables(bound) <= set(sizes) for loop in shared for bound in (loop.lo, loop.hi)):
+        return None
+    return max((int(evaluate(s.hi, sizes)) - int(evaluate(s.lo, sizes)) for s in shared), default=0)
 
 
 def _block(body: Sequence[Stmt], middle: Mapping[str, Expr], each: float) -> Expr:

@@ -78,8 +78,6 @@ class _Threaded(Lowering):
     def statuses(self) -> frozenset[str]:
         return frozenset(b.name for b in self.program.buffers if b.scope == STATUS)
 
-    # -- the functions -----------------------------------------------------------------------
-
     def entry(self) -> str:
         """The entry, which asks the pool for threads, and what each of them runs."""
         f = self.f
@@ -167,8 +165,6 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         text = self.over_sizes(add_up).text()
         return f"define i64 @offcut_workspace(ptr %sizes) nounwind {{\n{text}\n}}"
 
-    # -- memory ------------------------------------------------------------------------------
-
     def scratch_of(self, size: Expr) -> str:
         """A new part of the workspace: the team's, or of each thread where one is alone."""
         name = super().scratch_of(size)
@@ -191,8 +187,6 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             with self.last(), self.alone():
                 super().updated(given)
             self.meet()
-
-    # -- statements --------------------------------------------------------------------------
 
     def block(self, body: Sequence[Stmt]) -> None:
         if self.team is None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.accesses import begins_with_store, own_expressions
+from offcut.backends.cpu.accesses import begins_with_store, own_expressions, reads
 from offcut.backends.cpu.extents import at_most
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.reductions import lanes_of
@@ -103,9 +103,6 @@ def vectorized(program: Program, isa: Isa) -> Vectorized:
     return Vectorized(program, tuple(notes))
 
 
-# -- scalars that belong to one iteration ------------------------------------------------------
-
-
 def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
     """`program` with each scalar that lives in a block only as a private buffer of that block.
 
@@ -154,7 +151,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
         here = (*path, position)
         if isinstance(stmt, Store) and stmt.buffer == buffer:
             return None
-        if any(_mentions(expr, buffer) for expr in own_expressions(stmt)):
+        if any(reads(expr, buffer) for expr in own_expressions(stmt)):
             return None
         if isinstance(stmt, Tile | Choose | Alloc):
             if any(_touches(inner, buffer) for inner in statements((stmt,))):
@@ -171,11 +168,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
 
 def _touches(stmt: Stmt, buffer: str) -> bool:
     writes = isinstance(stmt, Store) and stmt.buffer == buffer
-    return writes or any(_mentions(expr, buffer) for expr in own_expressions(stmt))
-
-
-def _mentions(expr: Expr, buffer: str) -> bool:
-    return any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr))
+    return writes or any(reads(expr, buffer) for expr in own_expressions(stmt))
 
 
 def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
@@ -219,9 +212,6 @@ def _stores_as(stmt: Stmt, old: str, new: str) -> Stmt:
             return Choose(tuple(replace(o, body=inside(o.body)) for o in options))
         case _:
             assert_never(stmt)
-
-
-# -- one nest ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -405,9 +395,6 @@ def _reason(carried: Sequence[Dependence] | None) -> str:
 
 def _takes_lanes(loop: For) -> bool:
     return not any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
-
-
-# -- predicted cycles --------------------------------------------------------------------------
 
 
 def _chain(loop: For, share: float) -> float:
