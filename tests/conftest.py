@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 # Before offcut is imported: each pass is checked, and no cache of the user's is read or written.
 os.environ["OFFCUT_VERIFY"] = "1"
@@ -28,6 +29,11 @@ def edge_sizes(tile: int) -> list[int]:
     Nothing, one, one short of a tile, a tile, one over, several tiles, several and a ragged end.
     """
     return sorted({0, 1, tile - 1, tile, tile + 1, 3 * tile, 3 * tile + 5})
+
+
+def slow(*values: object, id: str | None = None) -> ParameterSet:
+    """A parameter that `make test` leaves out: others of the test stand for it there."""
+    return pytest.param(*values, marks=pytest.mark.slow, id=id)
 
 
 def points(found: isl.Set, *sizes: int) -> list[tuple[int, ...]]:

@@ -27,7 +27,7 @@ from compiled import (
     needs_fork,
     same_bits,
 )
-from conftest import edge_sizes
+from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut.backends.cpu import pool, seconds, threaded
@@ -410,7 +410,9 @@ for _ in range(100):
 """
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "del kernel; import gc; gc.collect()"])
+@pytest.mark.parametrize(
+    "end", ["", slow("sys.exit(0)"), slow("del kernel; import gc; gc.collect()")]
+)
 def test_a_process_with_parked_threads_exits(end: str) -> None:
     for _ in range(3):
         ran = subprocess.run(
@@ -485,7 +487,7 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     program = oc.parse(PROGRAMS["one axis"])
     assert "@parallel" not in str(build(program).loops)
     monkeypatch.setenv("OFFCUT_THREADS", "2")
-    assert build(program).plan(n=4).notes[-1].startswith("2 threads share")
+    assert build(program).plan(n=3999).notes[-1].startswith("2 threads share")
     assert "@parallel" not in str(build(program, threads=1).loops)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import BLOCK, Array, floats
-from conftest import edge_sizes
+from conftest import edge_sizes, slow
 from operators import Operator, integers, wide
 from scipy import special
 
@@ -49,7 +49,12 @@ def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> No
 
 @pytest.mark.parametrize(
     ("dtype", "transposed"),
-    [("float64", False), ("float32", True), ("float16", False), ("bfloat16", True)],
+    [
+        ("float16", False),
+        ("bfloat16", True),
+        slow("float64", False),
+        slow("float32", True),
+    ],
 )
 def test_floats_are_summed_in_float32_or_wider_and_rounded_once(
     dtype: str, transposed: bool
@@ -88,8 +93,10 @@ def test_the_result_may_have_another_type() -> None:
     assert layer.check([a, v], av @ vv).dtype == np.float32
 
 
-@pytest.mark.parametrize("by_column", [False, True])
-@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize(
+    ("unsigned", "by_column"),
+    [(True, False), (False, True), slow(True, True), slow(False, False)],
+)
 def test_a_quantized_layer_is_scaled_and_shifted(unsigned: bool, by_column: bool) -> None:
     kind = "uint8" if unsigned else "int8"
     x, w = oc.placeholder((m, k), kind, "X"), oc.placeholder((k, n), "int8", "W")
@@ -171,7 +178,7 @@ def test_leading_axes_are_shared_or_repeated_as_in_numpy(
     op.check([a, v], np.matmul(*wide(a, v)), interpreted=True)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", slow("float16")])
 def test_products_of_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     x, y = oc.placeholder((b, m, k), dtype, "X"), oc.placeholder((b, n, k), dtype, "Y")
     op = Operator(ops.matmul(x, y, transpose_b=True), [x, y])

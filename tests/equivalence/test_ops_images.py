@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Array, floats
+from conftest import slow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operators import Operator, integers, wide
@@ -146,10 +147,10 @@ PADDED = Window(padding=((1, 1), (1, 1)))
     [
         PADDED,
         SAME,
-        replace(SAME, stride=(2, 3)),
+        slow(replace(SAME, stride=(2, 3))),
         replace(SAME, size=(1, 2), stride=(3, 4)),
-        Window(size=(1, 1)),
-        Window(size=(1, 1), stride=(2, 2)),
+        slow(Window(size=(1, 1))),
+        slow(Window(size=(1, 1), stride=(2, 2))),
         Window(size=(2, 5), padding=((0, 1), (3, 2)), stride=(1, 2), dilation=(2, 1)),
     ],
     ids=str,
@@ -244,7 +245,7 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layout", ["NCHW", slow("NHWC")])
 @pytest.mark.parametrize("window", POOLS, ids=str)
 def test_pooling_is_right_at_any_size(window: Window, layout: str) -> None:
     least, first = window.smallest, layout == "NCHW"

@@ -89,8 +89,13 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
 }
 
 
-LONG = ("shift and cut, terms masked", "columns by height, balanced")
-"""Whose mutants take more than ten seconds."""
+LONG = (
+    "shift and cut, terms masked",
+    "mask and pad, terms padded",
+    "columns by height, balanced",
+    "columns by height, ladder, in groups",
+)
+"""Whose mutants take five seconds and more."""
 
 
 @pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
