@@ -424,14 +424,15 @@ class ProgramKernel(Kernel):
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
         """The same program with other constants."""
-        if set(constants) != set(self._constants):
+        named = checked_constants(constants, "with_constants")
+        if set(named) != set(self._constants):
             raise DescribeError(
                 "with_constants",
-                f"cannot take constants for {', '.join(constants) or 'nothing'}",
+                f"cannot take constants for {', '.join(named) or 'nothing'}",
                 because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
             )
         host = self._host.external, self._host.threads
-        return _kernel_of_program(self._program, dict(constants), self._reassociate, *host)
+        return _kernel_of_program(self._program, named, self._reassociate, *host)
 
     def __reduce__(self) -> tuple[Any, ...]:
         host = self._host.external, self._host.threads

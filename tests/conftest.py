@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 # Before offcut is imported: each pass is checked, and no cache of the user's is read or written.
 os.environ["OFFCUT_VERIFY"] = "1"
@@ -31,9 +30,9 @@ def edge_sizes(tile: int) -> list[int]:
     return sorted({0, 1, tile - 1, tile, tile + 1, 3 * tile, 3 * tile + 5})
 
 
-def slow(*values: object, id: str | None = None) -> ParameterSet:
+def slow(*values: object) -> object:
     """A parameter that `make test` leaves out: others of the test stand for it there."""
-    return pytest.param(*values, marks=pytest.mark.slow, id=id)
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def points(found: isl.Set, *sizes: int) -> list[tuple[int, ...]]:

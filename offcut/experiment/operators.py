@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,12 +142,13 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax:
-    """``exp(x - max x) / sum exp(x - max x)`` of each row; x of shape (rows, columns), float32."""
+class _Rows:
+    """An operator on each row of x, (rows, columns), float32, with a result of that shape."""
+
+    kind: ClassVar[str] = "float32"
+    flop: ClassVar[int] = 0
 
     x: Array
-    kind: str = "float32"
-    flop: int = 0
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -161,6 +163,11 @@ class Softmax:
     def result(self) -> Array:
         """A new array for the result."""
         return poisoned(self.x.shape, "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax(_Rows):
+    """``exp(x - max x) / sum exp(x - max x)`` of each row."""
 
     def reference(self) -> Reference:
         """The result in float64."""
@@ -171,28 +178,11 @@ class Softmax:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerNorm:
-    """Rows with mean 0 and variance 1, then ``gain`` and ``bias``; x of shape (rows, columns)."""
+class LayerNorm(_Rows):
+    """Rows with mean 0 and variance 1, then ``gain`` and ``bias``, both of shape (columns,)."""
 
-    x: Array
     gain: Array
     bias: Array
-    kind: str = "float32"
-    flop: int = 0
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Extents by letter."""
-        return dict(zip("mn", self.x.shape, strict=True))
-
-    @property
-    def moved(self) -> int:
-        """Bytes of the operand and the result."""
-        return 2 * self.x.nbytes
-
-    def result(self) -> Array:
-        """A new array for the result."""
-        return poisoned(self.x.shape, "float32")
 
     def reference(self) -> Reference:
         """The result in float64."""

@@ -399,6 +399,23 @@ def test_a_plan_of_sizes_that_do_not_fit_is_refused(what: str) -> None:
     refused(*CALLS[what], oc.CallError)
 
 
+@pytest.mark.parametrize("constants", [[1], "x", 0])
+def test_constants_of_a_program_are_arrays_by_name(constants: Any) -> None:
+    program = oc.parse("size n in 0:9\noutput y: float32[n]\nfor i in 0:n\n  y[i] = 1.0\n")
+    kernel = oc.compile(program)
+    calls: dict[str, Callable[[], object]] = {
+        "compile": lambda: oc.compile(program, constants=constants),
+        "with_constants": lambda: kernel.with_constants(constants),
+    }
+    for op, call in calls.items():
+        text = (
+            f"{op}: cannot take constants={constants!r}\n"
+            "  because  constants are arrays by the names of their placeholders\n"
+            '  help     constants={"W": w}'
+        )
+        refused(call, text, oc.DescribeError)
+
+
 def test_what_lies_beside_each_refusal_is_accepted() -> None:
     kernel = held()
     assert kernel.plan(n=64).pieces

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from offcut.backends.cpu import ir, jit
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Host
@@ -61,15 +59,8 @@ def load(objects: Sequence[bytes], host: Host) -> jit.Loaded:
 
     Raises RuntimeError when the bytes are no object file of this machine.
     """
-    loaded = jit.load((), host)
-    for kernel in host.external:
-        function = PREFIX + kernel.name
-        declared = jit.parsed(f"declare void @{function}()").get_function(function)
-        loaded.engine.add_global_mapping(declared, _foreign(kernel).address)
-    for code in objects:
-        loaded.engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    loaded.engine.finalize_object()
-    return loaded
+    addresses = {PREFIX + kernel.name: _foreign(kernel).address for kernel in host.external}
+    return jit.load(objects, host, addresses)
 
 
 def symbol(kernel: Microkernel) -> str:

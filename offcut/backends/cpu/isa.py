@@ -117,21 +117,10 @@ def _host(hidden_text: str) -> Host:
 _GENERATIONS = ("sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "avx512f")
 """Each needs those before it."""
 _NEEDED = {
-    "avx": ("avx", "fma", "f16c", "vaes", "vpclmul", "xop", "amx"),
-    "avx2": (
-        "avx2",
-        "fma",
-        "f16c",
-        "avx512",
-        "avx10",
-        "avxvnni",
-        "avxifma",
-        "avxne",
-        "vaes",
-        "amx",
-    ),
-    "f16c": ("avx512", "avx10", "amx"),
-    "fma": ("avx512", "avx10", "amx"),
+    "avx": ("avx", "fma", "f16c", "vaes", "vpclmul", "xop"),
+    "avx2": ("fma", "f16c", "avxvnni", "avxifma", "avxne", "vaes"),
+    "f16c": ("avx512",),
+    "fma": ("avx512",),
     "avx512f": ("avx512", "avx10", "amx"),
     "aes": ("vaes",),
     "pclmul": ("vpclmul",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -121,14 +121,21 @@ class Loaded:
         return found
 
 
-def load(objects: Sequence[bytes], host: Host) -> Loaded:
+def load(
+    objects: Sequence[bytes], host: Host, functions: Mapping[str, int] | None = None
+) -> Loaded:
     """Object files, linked to each other, as callable code.
+
+    functions   addresses of what they call besides, by symbol, for this code alone
 
     Raises RuntimeError when the bytes are no object file of this machine.
     """
     machine = _machine(host)
     empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
     engine = llvm.create_mcjit_compiler(empty, machine)
+    for symbol, address in (functions or {}).items():
+        declared = parsed(f"declare void @{symbol}()").get_function(symbol)
+        engine.add_global_mapping(declared, address)
     for code in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, substitute, variables, walk
 from offcut.core.interpreter import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
-from offcut.core.program import walk as walk_program
+from offcut.core.program import walk as statements
 from offcut.costmodel import LANE, real
 
 GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
@@ -71,7 +71,7 @@ def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
     """The most iterations that a shared loop has at `sizes`; None where a bound is no expression in them."""
     shared = [
         stmt
-        for stmt in walk_program(made.program.body)
+        for stmt in statements(made.program.body)
         if isinstance(stmt, For) and stmt.iter in made.loops
     ]
     if any(not variables(bound) <= set(sizes) for loop in shared for bound in (loop.lo, loop.hi)):
