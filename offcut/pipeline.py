@@ -31,6 +31,7 @@ from offcut.backends.cpu.build import (
     lowered_program,
     plan,
     plan_program,
+    refused_covers,
     shared,
     tile_modules,
 )
@@ -74,6 +75,7 @@ from offcut.partition import (
     checked_request,
     cut,
     cut_program,
+    settled,
     strategy_named,
 )
 
@@ -124,6 +126,7 @@ def partition(
             made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
         else:
             made = cut(described, asked, tail, kernels, price, _copies(copies, program))
+    made = settled(made, refused_covers(made.loops, host))
     return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
 
 

@@ -173,7 +173,8 @@ def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) 
         total = sum(one.instances for one in planned)
         pieces += [_with_share(one, costs[best], total) for one in planned]
     runs = replace(schedule.partition, pieces=tuple(running))
-    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs)
+    notes = schedule.partition.notes
+    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes)
 
 
 def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from offcut.core.expr import Expr
-from offcut.partition import Partition, Piece
+from offcut.partition import Partition, Piece, settled
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,21 @@ class Schedule:
 
     partition: Partition
     choices: tuple[tuple[Choice, ...], ...]
+
+    def settled(self, refused: Mapping[int, str]) -> Schedule:
+        """The schedule whose tiles and pieces name the microkernels that run."""
+        made = settled(self.partition, refused)
+        now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
+        choices = tuple(
+            tuple(
+                replace(
+                    one, pieces=tuple(p for q in one.pieces if isinstance(p := now[id(q)], Piece))
+                )
+                for one in group
+            )
+            for group in self.choices
+        )
+        return replace(self, partition=made, choices=choices)
 
     @property
     def has_loops(self) -> bool:

@@ -30,6 +30,7 @@ from offcut.partition.prove import (
     owned_set,
 )
 from offcut.partition.separate import COPIES, separate
+from offcut.partition.settle import settled, without_covers
 from offcut.partition.staging import staged, turned
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
@@ -76,9 +77,11 @@ __all__ = [
     "segments",
     "separate",
     "sequence",
+    "settled",
     "staged",
     "strategy_named",
     "turned",
     "window",
     "windowed",
+    "without_covers",
 ]

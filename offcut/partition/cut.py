@@ -178,7 +178,9 @@ def cut_group(
         parts = segments(one.strategy, extents[one.axis], one.tile)
         along.append([(one.axis, segment) for segment in parts])
     pieces = tuple(
-        Piece((*region.segments, *reduced), region.microkernel, space, lead)
+        Piece(
+            (*region.segments, *reduced), region.microkernel, space, lead, tuple(made.tiles[region])
+        )
         for region in made.regions
         for reduced in product(*along)
     )

@@ -61,10 +61,11 @@ Cover = Callable[[Mapping[str, tuple[int, int]], frozenset[str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A cut group: its statements and its regions."""
+    """A cut group: its statements, its regions, and the tiles that run each region."""
 
     body: tuple[Stmt, ...]
     regions: tuple[Region, ...]
+    tiles: Mapping[Region, Sequence[Tile]]
 
 
 def nest(
@@ -139,11 +140,11 @@ class _Builder:
         self.outer, self.inner = outer, inner
         self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
         self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
-        self.regions: dict[Region, None] = {}
+        self.regions: dict[Region, list[Tile]] = {}
 
     def build(self, outer: Sequence[str]) -> Nest:
         body = self.looped(outer, self.grouped())
-        return Nest(body, tuple(self.regions))
+        return Nest(body, tuple(self.regions), self.regions)
 
     def grouped(self) -> tuple[Stmt, ...]:
         """Cache groups around everything, for the one cut that asks for them."""
@@ -245,12 +246,13 @@ class _Builder:
         heights = dict(at.heights) | {axis.iter: UNBOUNDED for axis in whole}
         masked = frozenset(axis for axis, segment in at.parts if segment.form is Form.MASK)
         microkernel = self.cover(heights, masked)
-        self.regions[Region(at.parts, microkernel)] = None
         where = None
         if at.where:
             where = all_of(at.where)
         role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
-        return (Tile(axes, self.instances(), where, form, role, microkernel),)
+        made = Tile(axes, self.instances(), where, form, role, microkernel)
+        self.regions.setdefault(Region(at.parts, microkernel), []).append(made)
+        return (made,)
 
     def instances(self) -> tuple[Stmt, ...]:
         """What each instance of a tile runs: initialise, reduce, and the stages that follow."""

@@ -72,10 +72,14 @@ class _Cut:
 
 @dataclass(frozen=True)
 class Piece(_Cut):
-    """A part of the iteration domain of a described stage that is executed in one way."""
+    """A part of the iteration domain of a described stage that is executed in one way.
+
+    tiles   of the partition's loops, which run it
+    """
 
     space: Space
     stage: Stage
+    tiles: tuple[Tile, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:

@@ -16,7 +16,7 @@ from offcut.backends.cpu import external, fma, jit, pool
 from offcut.backends.cpu.entry import fast_entry_ir
 from offcut.backends.cpu.family import Family, families
 from offcut.backends.cpu.isa import Host
-from offcut.backends.cpu.lower import Lowered, lower
+from offcut.backends.cpu.lower import Lowered, Lowering, lower
 from offcut.backends.cpu.parallel import Parallel, parallel
 from offcut.backends.cpu.rows import marked
 from offcut.backends.cpu.schedule import schedule
@@ -44,7 +44,7 @@ from offcut.core.program import (
 )
 from offcut.costmodel import Hardware, load, with_caches
 from offcut.errors import PartitionError
-from offcut.partition import all_matches, check_marks, check_program, separate
+from offcut.partition import all_matches, check_marks, check_program, separate, without_covers
 from offcut.partition.separate import Separated
 
 CHAINS = 4  # vectors of a program's sums that are computed side by side: as long as an FMA takes
@@ -102,6 +102,7 @@ def plan(
     with debug.timed("cut and prove"):
         lent, threads = families(host), host.threads
         made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
+    made = made.settled(refused_covers(made.partition.loops, host, reassociate))
     loops = marked(made.partition.loops, reassociate)
     made = replace(made, partition=replace(made.partition, loops=loops))
     debug.note(3, str(made.partition))
@@ -122,6 +123,29 @@ def shared(program: Program, host: Host) -> Parallel:
         return Parallel(program, frozenset(), ())
     with debug.timed("threads"):
         return parallel(program)
+
+
+def refused_covers(program: Program, host: Host, reassociate: bool = True) -> Mapping[int, str]:
+    """Why tiles of a cut program are not computed by the microkernels that they name.
+
+    The result is by position among the statements of the program, parents first: it is found by
+    lowering the program, so it is what a kernel of it does.
+    """
+    given = list(walk(program.body))
+    if not any(isinstance(stmt, Tile) and stmt.microkernel for stmt in given):
+        return {}
+    run = marked(program, reassociate)
+    lowering = Lowering(run, host.isa, families(host), ix.const(0), CHAINS)
+    lowering.entry()
+    found: dict[int, str] = {}
+    for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
+        if not isinstance(before, Tile) or before.microkernel is None:
+            continue
+        if isinstance(after, Tile) and after.microkernel is None:
+            found[position] = "its sums run as lanes of their own"
+        elif id(after) in lowering.refused:
+            found[position] = lowering.refused[id(after)]
+    return found
 
 
 def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
@@ -155,10 +179,11 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
         apart = whole if _reads_bounds(inside) else separate(inside, COPIES)
     with debug.timed("vectorize"):
         made = vectorized(marked(apart.program, reassociate), host.isa)
-    made = replace(made, program=shared(made.program, host).program)
+    covers = without_covers(made.program, refused_covers(made.program, host, reassociate))
+    made = replace(made, program=shared(covers.program, host).program)
     debug.note(3, str(made.program))
     said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
-    return replace(made, notes=(*said, *made.notes))
+    return replace(made, notes=(*said, *made.notes, *covers.notes))
 
 
 def contraction_in(program: Program, host: Host, reassociate: bool = True) -> Computation | None:

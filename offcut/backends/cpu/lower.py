@@ -21,8 +21,9 @@ from typing import assert_never
 from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.accesses import is_one_element, own_expressions
 from offcut.backends.cpu.addressing import Lanes, Memory
+from offcut.backends.cpu.covers import Parts, Refusal, cover
 from offcut.backends.cpu.elements import STORED, item_bytes
-from offcut.backends.cpu.extents import as_loops, unlimited
+from offcut.backends.cpu.extents import as_loops
 from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
@@ -80,7 +81,10 @@ def lower(
 
 
 class Lowering(Vectors):
-    """A program on its way to LLVM IR: its entry, and what the entry needs."""
+    """A program on its way to LLVM IR: its entry, and what the entry needs.
+
+    refused   why a tile is not computed by the microkernel that it names, by the tile's identity
+    """
 
     def __init__(
         self,
@@ -92,6 +96,7 @@ class Lowering(Vectors):
     ) -> None:
         super().__init__(program, isa, chains)
         self.instances_of_call = work
+        self.refused: dict[int, str] = {}
         self.families = {family.microkernel.name: family for family in families}
 
     def entry(self) -> str:
@@ -399,11 +404,24 @@ class Lowering(Vectors):
 
     def tile(self, tile: Tile) -> None:
         """A tile by its microkernel, or as vectors."""
-        family = self.families.get(tile.microkernel or "")
+        found = self.cover(tile)
+        if isinstance(found, Refusal):
+            self.refused.setdefault(id(tile), found.reason)
         if any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body)):
             self.block(as_loops(tile))
-        elif family is None or unlimited(tile) or not lower_by_blocks(self, tile, family):
+        elif found is None or isinstance(found, Refusal):
             self.vectors(tile, tile.body, {})
+        else:
+            lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)
+
+    def cover(self, tile: Tile) -> Parts | Refusal | None:
+        """How the microkernel that `tile` names computes it; None where it names none."""
+        if tile.microkernel is None:
+            return None
+        family = self.families.get(tile.microkernel)
+        if family is None:
+            return Refusal("a declared instruction runs as the loops that say what it does")
+        return cover(self, tile, family)
 
 
 def is_plain(stmt: Stmt) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu import fma, ir
-from offcut.backends.cpu.addressing import Lanes, Memory
+from offcut.backends.cpu.accesses import begins_with_store
+from offcut.backends.cpu.addressing import Memory
+from offcut.backends.cpu.covers import Parts, Sum, is_multiple
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import limits
 from offcut.backends.cpu.family import WIDE, Family
@@ -15,28 +16,18 @@ from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.printer import format_expr
-from offcut.core.program import Buffer, Execution, For, Form, Panels, Stmt, Store, Tile, TileAxis
+from offcut.core.program import For, Form, Panels, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
-from offcut.partition import Match, matches
+from offcut.partition import Match
 from offcut.polyhedral import coefficient
 
 ANY = fma.Variant(unit_depth=True, panels=True)  # of a family that has one function
 
 
-def lower_by_blocks(lowering: Vectors, tile: Tile, family: Family) -> bool:
-    """Lower `tile` by `family`; False, with nothing written, where the microkernel cannot take it."""
-    return _KernelTile(lowering, tile, family).lower()
-
-
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    """A sum inside a tile: its store, how the microkernel covers it, and its loops."""
-
-    store: Store
-    found: Match
-    loop: For
-    around: tuple[For, ...]
+def lower_by_blocks(lowering: Vectors, tile: Tile, family: Family, parts: Parts) -> None:
+    """Lower `tile` by `family`, which covers it as `parts` say."""
+    _KernelTile(lowering, tile, family).lower(parts)
 
 
 class _KernelTile:
@@ -53,107 +44,40 @@ class _KernelTile:
         self.f = lowering.f
         self.axes = {axis.iter: axis for axis in tile.axes}
 
-    def lower(self) -> bool:
-        """Whether the microkernel could take the tile; nothing is written where it could not."""
-        body = self.tile.body
-        plans = [self.reduction(stmt) for stmt in body]
-        first = next((plan for plan in plans if plan), None)
-        if first is None:
-            return False
-        sum_buffer = first.store.buffer
-        memory = self.scratch_for(sum_buffer, first.found)
-        padded = self.tile.form is Form.PAD and sum_buffer in self.low.memory
+    def lower(self, parts: Parts) -> None:
+        """The calls, and what runs between them as vectors."""
+        first = next(part for part in parts if isinstance(part, Sum))
+        target = first.store.buffer
+        memory = self.scratch_for(target, first.found)
+        padded = self.tile.form is Form.PAD and target in self.low.memory
+        if padded and not begins_with_store(target, self.tile.body):
+            self.copy(target, memory, inwards=True)
         pending: list[Stmt] = []
-        set_to_zero = False
-        for position, (stmt, plan) in enumerate(zip(body, plans, strict=True)):
-            if plan is None:
-                after = plans[position + 1] if position + 1 < len(plans) else None
-                sets = isinstance(stmt, Store) and stmt.buffer == sum_buffer and not stmt.reduce
-                if sets and after is not None and not after.around:
-                    set_to_zero = True
-                else:
-                    pending.append(stmt)
-                continue
-            if pending:
-                self.low.vectors(self.tile, pending, memory)
-                pending = []
-            with self.low.placed(memory):
-                self.within(plan.around, plan, accumulate=not set_to_zero)
-            set_to_zero = False
-        if padded:
-            self.copy_out(sum_buffer, memory)
+        for part in parts:
+            if isinstance(part, Sum):
+                if pending:
+                    self.low.vectors(self.tile, pending, memory)
+                    pending = []
+                with self.low.placed(memory):
+                    self.within(part.around, part)
+            elif part is not None:
+                pending.append(part)
         if pending:
-            self.low.vectors(self.tile, pending, {} if padded else memory)
-        return True
+            self.low.vectors(self.tile, pending, memory)
+        if padded:
+            self.copy(target, memory, inwards=False)
 
-    def reduction(self, stmt: Stmt) -> _Sum | None:
-        """A sum that the microkernel computes, with the loops around its innermost one."""
-        around: list[For] = []
-        while isinstance(stmt, For) and len(stmt.body) == 1:
-            inner = stmt.body[0]
-            if isinstance(inner, Store):
-                if stmt.execution is Execution.VECTOR:
-                    return None  # it runs as lanes of its own, in another order
-                ways = matches(self.kernel, inner.value, inner.reduce, list(self.axes), [stmt.iter])
-                found = next((way for way in ways if self.fits(inner, way, stmt)), None)
-                return None if found is None else _Sum(inner, found, stmt, tuple(around))
-            around.append(stmt)
-            stmt = inner
-        return None
-
-    def fits(self, store: Store, found: Match, loop: For) -> bool:
-        """Whether heights exist, and operands lie as the functions read them."""
-        low = self.low
-        rows = self.axes.get(found.rows or "")
-        columns = self.axes.get(found.columns or "")
-        if rows is not None and low.range_of(rows.extent)[1] > self.kernel.max_rows:
-            return False
-        if not all(low.bounded(axis.extent) for axis in self.tile.axes):
-            return False
-        a, b = found.by_rows, found.by_columns
-        terms = Lanes(2, found.depth)
-        if self.family.unit_depth and low.along(low.memory[a.buffer], a.index, terms) != "next":
-            return False
-        layout = low.memory[b.buffer].layout
-        if not self.reads(layout, low.program.buffer(b.buffer), b, loop):
-            return False
-        if columns is None:
-            return True
-        lanes = Lanes(2, columns.iter)
-        if layout is None:
-            b_unit = low.along(low.memory[b.buffer], b.index, lanes) == "next"
-        else:
-            b_unit = b.index[layout.columns] == Var(columns.iter)
-        held = low.memory.get(store.buffer)
-        if held is not None and self.tile.form is not Form.PAD:
-            b_unit = b_unit and low.along(held, store.index, lanes) == "next"
-        return b_unit
-
-    def reads(self, layout: Panels | None, buffer: Buffer, b: Load, loop: For) -> bool:
-        """Whether B lies as the functions read it, from the first term of `loop` on."""
-        kernel = self.kernel
-        if layout is None:
-            return kernel.interleave == 1
-        shape = (kernel.panel, kernel.interleave, kernel.multiple)
-        if not kernel.packed or (layout.width, layout.interleave, layout.multiple) != shape:
-            return False
-        terms = [coefficient(part, loop.iter) for part in b.index]
-        if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
-            return False
-        whole = loop.hi == buffer.shape[layout.rows] or _is_multiple(loop.hi, kernel.multiple)
-        return whole and _is_multiple(loop.lo, kernel.multiple)
-
-    def within(self, around: Sequence[For], plan: _Sum, accumulate: bool) -> None:
+    def within(self, around: Sequence[For], plan: Sum) -> None:
         """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
         if around:
             low, loop = self.low, around[0]
             lo_hi = low.scalar(loop.lo), low.scalar(loop.hi)
             with self.f.loop(*lo_hi) as now, low.bound(loop.iter, now):
-                self.within(around[1:], plan, accumulate)
+                self.within(around[1:], plan)
             return
         mapped = (plan.found.rows, plan.found.columns)
         others = [axis for axis in self.tile.axes if axis.iter not in mapped]
-        self.over(others, plan.store, plan.found, plan.loop, accumulate)
+        self.over(others, plan)
 
     def scratch_for(self, buffer: str, found: Match) -> dict[str, Memory]:
         """Memory of the sum, where it is private to the tile or the tile is padded."""
@@ -181,35 +105,29 @@ class _KernelTile:
         )
         return {buffer: Memory(TILE_SCRATCH, info.dtype, parts, origins)}
 
-    def copy_out(self, buffer: str, memory: Mapping[str, Memory]) -> None:
-        """Store what a padded tile owns of the sum."""
+    def copy(self, buffer: str, memory: Mapping[str, Memory], inwards: bool) -> None:
+        """Copy what a padded tile owns of the sum between its array and the scratch."""
         low = self.low
-        info = low.program.buffer(buffer)
-        point = tuple(Var(name) for name in _point(self.tile, buffer))
         alias = f"{buffer} padded"
-        value = Load(alias, point, info.dtype)
-        low.vectors(self.tile, (Store(buffer, point, value),), {alias: memory[buffer]})
+        point = tuple(Var(name) for name in _point(self.tile, buffer))
+        value = Load(alias, point, low.program.buffer(buffer).dtype)
+        there, here = (low.memory[buffer], memory[buffer])[:: 1 if inwards else -1]
+        low.vectors(self.tile, (Store(buffer, point, value),), {alias: there, buffer: here})
 
-    def over(
-        self,
-        others: Sequence[TileAxis],
-        store: Store,
-        found: Match,
-        loop: For,
-        accumulate: bool,
-    ) -> None:
+    def over(self, others: Sequence[TileAxis], plan: Sum) -> None:
+        """The calls for each instance of the axes that the microkernel has not."""
         if others:
             start = self.low.scalar(others[0].start)
             end = ir.add(self.f, start, self.low.active(self.tile, others[0]))
             with self.f.loop(start, end) as now, self.low.bound(others[0].iter, now):
-                self.over(others[1:], store, found, loop, accumulate)
+                self.over(others[1:], plan)
             return
-        low = self.low
+        low, found = self.low, plan.found
         rows, columns = self.axes.get(found.rows or ""), self.axes.get(found.columns or "")
         points = [(axis.iter, low.scalar(axis.start)) for axis in (rows, columns) if axis]
-        depth = (loop.iter, low.scalar(loop.lo))
+        depth = (plan.loop.iter, low.scalar(plan.loop.lo))
         with _many(low, [*points, depth]):
-            _Block(self, store, found, loop, rows, columns, accumulate).write()
+            _Block(self, plan, rows, columns).write()
 
 
 @contextmanager
@@ -227,28 +145,47 @@ class _Block:
     def __init__(
         self,
         owner: _KernelTile,
-        store: Store,
-        found: Match,
-        loop: For,
+        plan: Sum,
         rows: TileAxis | None,
         columns: TileAxis | None,
-        accumulate: bool,
     ) -> None:
         self.owner, self.low, self.f = owner, owner.low, owner.f
-        self.store, self.found, self.loop = store, found, loop
+        self.store, self.found, self.loop = plan.store, plan.found, plan.loop
         self.row_axis, self.column_axis = rows, columns
-        self.accumulate = "1" if accumulate else "0"
+        self.accumulate = "0" if plan.fresh else "1"
         self.family = owner.family
-        self.a, self.b = found.by_rows, found.by_columns
+        self.a, self.b = self.found.by_rows, self.found.by_columns
         self.panel = owner.kernel.panel
         self.item = item_bytes(self.a.dtype)
 
     def write(self) -> None:
+        """The calls, where there is a row and a column; of no terms where the loop has none."""
+        low, tile = self.low, self.owner.tile
+        depth = low.scalar(ix.sub(self.loop.hi, self.loop.lo))
+        if low.range_of(ix.sub(self.loop.hi, self.loop.lo))[0] < 0:
+            depth = ir.maximum(self.f, depth, "0")
+        rows, columns = ("1" if a is None else low.active(tile, a) for a in self.sides)
+        with ExitStack() as inside:
+            for axis, count in zip(self.sides, (rows, columns), strict=True):
+                if axis is not None and self.may_be_none(axis):
+                    some = self.f.let(f"icmp sgt i64 {count}, 0")
+                    inside.enter_context(self.f.when(some))
+            self.calls(rows, columns, depth)
+
+    @property
+    def sides(self) -> tuple[TileAxis | None, TileAxis | None]:
+        """The axes of the rows and of the columns."""
+        return self.row_axis, self.column_axis
+
+    def may_be_none(self, axis: TileAxis) -> bool:
+        """Whether no instance along an axis may be in the tile, as far as the text shows."""
+        limited = any(limits(self.owner.tile, axis.iter))
+        return limited or self.low.range_of(axis.extent)[0] < 1
+
+    def calls(self, rows: str, columns: str, depth: str) -> None:
+        """The calls for so many rows, columns and terms, of the first two at least one."""
         low, tile = self.low, self.owner.tile
         padded = tile.form is Form.PAD
-        depth = ir.sub(self.f, low.scalar(self.loop.hi), low.scalar(self.loop.lo))
-        rows = "1" if self.row_axis is None else low.active(tile, self.row_axis)
-        columns = "1" if self.column_axis is None else low.active(tile, self.column_axis)
         a = (low.address(low.memory[self.a.buffer], self.a.index), *self.steps(self.a))
         if padded and self.row_axis is not None and any(limits(tile, self.row_axis.iter)):
             a = self.staged(a, rows, depth)
@@ -275,7 +212,7 @@ class _Block:
         """Whether the tile's first column starts a panel."""
         if self.column_axis is None:
             return False
-        return _is_multiple(self.column_axis.start, layout.width)
+        return is_multiple(self.column_axis.start, layout.width)
 
     def step(self, memory: Memory, index: Sequence[Expr], axis: str | None) -> str:
         """Bytes by which an element moves along `axis`."""
@@ -445,11 +382,6 @@ def _point(tile: Tile, buffer: str) -> tuple[str, ...]:
     """The coordinates at which the tile stores `buffer`."""
     store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
     return tuple(part.name for part in store.index if isinstance(part, Var))
-
-
-def _is_multiple(value: Expr, of: int) -> bool:
-    form = ix.linear(value)
-    return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))
 
 
 def _over_sizes(size: Expr, low: Vectors) -> Expr:

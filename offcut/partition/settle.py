@@ -1,0 +1,87 @@
+"""A partition and what its back end refused in, the partition without the covers that do not run out.
+
+A microkernel is laid over a tile where the tile's term and heights are its own. Whether it runs there
+is the back end's to say: how operands lie, what a sum starts from, what limits a row. What it refuses
+is taken from the tile and from the piece, and noted with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from offcut.core.program import Choose, If, Program, Stmt, Store, Tile, walk
+from offcut.partition.pieces import LoopPiece, Partition, Piece
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A program without the covers that were refused.
+
+    notes   a line for every microkernel and reason
+    by      the statements of the program, by the identity of those they were
+    """
+
+    program: Program
+    notes: tuple[str, ...]
+    by: Mapping[int, Stmt]
+
+
+def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
+    """`program` with tiles that name no microkernel where one was refused.
+
+    refused   the reason, by the position of the tile among the program's statements, parents first
+    """
+    positions = count()
+    notes: dict[str, None] = {}
+
+    def changed(stmt: Stmt) -> Stmt:
+        position = next(positions)
+        match stmt:
+            case Tile():
+                reason = refused.get(position)
+                kept = stmt.microkernel if reason is None else None
+                if reason is not None:
+                    axes = ", ".join(axis.iter for axis in stmt.axes)
+                    notes[f"tile {axes}: {stmt.microkernel} does not run it: {reason}"] = None
+                return replace(stmt, body=block(stmt.body), microkernel=kept)
+            case If(condition, then, other):
+                return If(condition, block(then), block(other))
+            case Choose(options):
+                return Choose(tuple(replace(one, body=block(one.body)) for one in options))
+            case Store():
+                return replace(stmt)
+            case _:
+                return replace(stmt, body=block(stmt.body))
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(changed, body))
+
+    made = replace(program, body=block(program.body))
+    pairs = zip(walk(program.body), walk(made.body), strict=True)
+    return Settled(made, tuple(notes), {id(before): after for before, after in pairs})
+
+
+def settled(made: Partition, refused: Mapping[int, str]) -> Partition:
+    """`made` whose tiles and pieces name the microkernels that run, and notes why others do not."""
+    if not refused:
+        return made
+    found = without_covers(made.loops, refused)
+    pieces = tuple(_settled(piece, found.by) for piece in made.pieces)
+    notes = tuple(dict.fromkeys((*made.notes, *found.notes)))
+    return replace(made, loops=found.program, pieces=pieces, notes=notes)
+
+
+def _settled(piece: Piece | LoopPiece, by: Mapping[int, Stmt]) -> Piece | LoopPiece:
+    """`piece` in the settled program: a microkernel is its own where all of its tiles name it."""
+    match piece:
+        case Piece():
+            tiles = tuple(tile for one in piece.tiles if isinstance(tile := by[id(one)], Tile))
+            piece = replace(piece, tiles=tiles)
+        case LoopPiece():
+            path = tuple(by[id(stmt)] for stmt in piece.path)
+            tiles = tuple(s for s in (*path[:-1], *walk(path[-1:])) if isinstance(s, Tile))
+            piece = replace(piece, path=path)
+    names = {tile.microkernel for tile in tiles} - {None}
+    return replace(piece, microkernel=names.pop() if names else None)
