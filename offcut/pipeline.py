@@ -25,13 +25,13 @@ from offcut.backends.cpu.build import (
     build_program,
     code_bytes,
     contraction_in,
+    covers_of,
     foreign_in,
     hardware,
     lowered,
     lowered_program,
     plan,
     plan_program,
-    refused_covers,
     shared,
     tile_modules,
 )
@@ -50,8 +50,9 @@ from offcut.backends.signature import signature_of
 from offcut.core.binding import bind_constants
 from offcut.core.computation import Computation, computation
 from offcut.core.expr import Expr
+from offcut.core.intrinsic import is_declared
 from offcut.core.microkernel import Microkernel
-from offcut.core.program import Program, Store
+from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.request import (
     Array,
@@ -115,6 +116,7 @@ def partition(
     price = tile_price(kernels[0], hardware())
     kernels.sort(key=lambda kernel: kernel.cycles)
     if isinstance(output, Program):
+        _check_covers(output, host, "partition")
         program, wanted = output, checked_request(asked, tail)
         made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
     else:
@@ -126,7 +128,7 @@ def partition(
             made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
         else:
             made = cut(described, asked, tail, kernels, price, _copies(copies, program))
-    made = settled(made, refused_covers(made.loops, host))
+    made = settled(made, covers_of(made.loops, host).refused)
     return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
 
 
@@ -207,6 +209,7 @@ def compile(
         )
     if isinstance(output, Program):
         _check_program_request(inputs, strategy)
+        _check_covers(output, replace(isa.host(), external=external), "compile")
         named = checked_constants(constants, "compile")
         return _kernel_of_program(output, named, reassociate, external, most)
     outputs = outputs_of(output, "compile")
@@ -366,7 +369,8 @@ class Kernel:
 class ProgramKernel(Kernel):
     """A compiled loop program, called as any other kernel.
 
-    One that is a computation with a contraction in it is cut as that; any other runs in its loops.
+    One that is a computation with a contraction in it is cut as that; any other runs in its loops, and
+    its plan says why.
     """
 
     def __init__(
@@ -379,8 +383,9 @@ class ProgramKernel(Kernel):
         code: Code,
         constants: dict[str, Array],
         reassociate: bool,
+        why: str,
     ) -> None:
-        self._program, self._bound, self._raised = program, bound, described
+        self._program, self._bound, self._raised, self._why = program, bound, described, why
         self._reassociate = reassociate
         self.signature, self._host, self._code, self._constants = signature, host, code, constants
 
@@ -408,7 +413,8 @@ class ProgramKernel(Kernel):
             return super().plan(**sizes)
         check_sizes(self.signature, sizes)
         shares = self._shares(seconds_of_program(self.loops), sizes)
-        notes = (*self._vectorized.notes, *shares)
+        why = (f"no sum runs by a microkernel: {self._why}",) if self._why else ()
+        notes = (*why, *self._vectorized.notes, *shares)
         return Plan(self.signature.name, dict(sizes), (), (), None, notes)
 
     @property
@@ -453,14 +459,14 @@ def _kernel_of_program(
     bound, arrays = bind_constants(program, constants, "compile")
     signature = signature_of(bound)
     host = replace(isa.host(), external=external, threads=threads)
-    described = contraction_in(bound, host, reassociate)
+    described, why = contraction_in(bound, host, reassociate)
     if described is not None:
         code = build(described, signature, host, "auto", reassociate)
     else:
         code = build_program(bound, signature, host, reassociate)
     call = _callable(signature, host, code, arrays)
     made: Kernel = type("ProgramKernel", (ProgramKernel,), {"__call__": call})(
-        program, bound, described, signature, host, code, arrays, reassociate
+        program, bound, described, signature, host, code, arrays, reassociate, why
     )
     return made
 
@@ -559,6 +565,21 @@ def _lent(host: isa.Host, microkernels: Any, op: str) -> isa.Host:
     """`host` with the external microkernels of a call of `op`."""
     own = [family.microkernel for family in families(host)]
     return replace(host, external=checked(microkernels, own, op))
+
+
+def _check_covers(program: Program, host: isa.Host, op: str) -> None:
+    """Refuse a program that names a microkernel which is none."""
+    known = [family.microkernel.name for family in families(host)]
+    for tile in (stmt for stmt in statements(program.body) if isinstance(stmt, Tile)):
+        name = tile.microkernel
+        if name is not None and name not in known and not is_declared(name):
+            raise PartitionError(
+                op,
+                f"cannot cover a tile by {name}",
+                at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
+                because="no microkernel of this machine, and no declared instruction, has that name",
+                help=(", ".join(known), f"without @microkernel({name}) it runs as loops"),
+            )
 
 
 def _check_target(target: str, op: str) -> None:

@@ -53,6 +53,13 @@ class Instruction:
 
 Lowering = Callable[[tuple[Operand, ...], tuple[Operand, ...]], Any]
 
+_declared: set[str] = set()
+
+
+def is_declared(name: str) -> bool:
+    """Whether an instruction of that name was declared in this process."""
+    return name in _declared
+
 
 def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
     """The instruction of that name on operands, as a lowering returns it.
@@ -112,6 +119,7 @@ def decl_tensor_intrin(
     tile = TileShape(shape[-2] if rows else 1, shape[-1] if columns else 1, cycles, startup)
     names = [instruction.name for instruction in three]
     reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
+    _declared.update(names)
     return Microkernel(
         name=names[0],
         computes=computation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -102,7 +102,7 @@ def plan(
     with debug.timed("cut and prove"):
         lent, threads = families(host), host.threads
         made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
-    made = made.settled(refused_covers(made.partition.loops, host, reassociate))
+    made = made.settled(covers_of(made.partition.loops, host, reassociate).refused)
     loops = marked(made.partition.loops, reassociate)
     made = replace(made, partition=replace(made.partition, loops=loops))
     debug.note(3, str(made.partition))
@@ -125,27 +125,48 @@ def shared(program: Program, host: Host) -> Parallel:
         return parallel(program)
 
 
-def refused_covers(program: Program, host: Host, reassociate: bool = True) -> Mapping[int, str]:
-    """Why tiles of a cut program are not computed by the microkernels that they name.
+@dataclass(frozen=True)
+class Covers:
+    """What became of the tiles of a cut program, each by its position among the statements.
 
-    The result is by position among the statements of the program, parents first: it is found by
-    lowering the program, so it is what a kernel of it does.
+    refused  why the microkernel that a tile names does not compute it
+    plain    why a tile that names none has none
+    """
+
+    refused: Mapping[int, str]
+    plain: Mapping[int, str]
+
+
+def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
+    """Which tiles of a cut program a kernel of it runs without a microkernel, and why.
+
+    It is found by lowering the program, so it is what a kernel does. Positions are parents first.
     """
     given = list(walk(program.body))
-    if not any(isinstance(stmt, Tile) and stmt.microkernel for stmt in given):
-        return {}
-    run = marked(program, reassociate)
-    lowering = Lowering(run, host.isa, families(host), ix.const(0), CHAINS)
-    lowering.entry()
-    found: dict[int, str] = {}
-    for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
-        if not isinstance(before, Tile) or before.microkernel is None:
-            continue
-        if isinstance(after, Tile) and after.microkernel is None:
-            found[position] = "its sums run as lanes of their own"
-        elif id(after) in lowering.refused:
-            found[position] = lowering.refused[id(after)]
-    return found
+    refused, plain = dict[int, str](), dict[int, str]()
+    if any(isinstance(stmt, Tile) for stmt in given):
+        run = marked(program, reassociate)
+        lowering = Lowering(run, host.isa, families(host), ix.const(0), CHAINS)
+        lowering.entry()
+        for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
+            if not isinstance(before, Tile) or not isinstance(after, Tile):
+                continue
+            reason = lowering.refused.get(id(after))
+            if before.microkernel is None and reason is not None:
+                plain[position] = reason
+            elif before.microkernel != after.microkernel:
+                refused[position] = "its sums run as lanes of their own"
+            elif reason is not None:
+                refused[position] = reason
+    return Covers(refused, plain)
+
+
+def _plain_notes(program: Program, covers: Covers) -> Iterator[str]:
+    """A line for every tile that runs as vectors."""
+    for position, stmt in enumerate(walk(program.body)):
+        if position in covers.plain and isinstance(stmt, Tile):
+            axes = ", ".join(axis.iter for axis in stmt.axes)
+            yield f"tile {axes} as vectors: {covers.plain[position]}"
 
 
 def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
@@ -177,54 +198,64 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
     with debug.timed("separate"):
         whole = Separated(inside, ())
         apart = whole if _reads_bounds(inside) else separate(inside, COPIES)
+    with debug.timed("covers"):
+        covers = covers_of(apart.program, host, reassociate)
+        plain = tuple(dict.fromkeys(_plain_notes(apart.program, covers)))
+        settled = without_covers(apart.program, covers.refused)
     with debug.timed("vectorize"):
-        made = vectorized(marked(apart.program, reassociate), host.isa)
-    covers = without_covers(made.program, refused_covers(made.program, host, reassociate))
-    made = replace(made, program=shared(covers.program, host).program)
+        made = vectorized(marked(settled.program, reassociate), host.isa)
+    made = replace(made, program=shared(made.program, host).program)
     debug.note(3, str(made.program))
     said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
-    return replace(made, notes=(*said, *made.notes, *covers.notes))
+    return replace(made, notes=(*said, *made.notes, *settled.notes, *plain))
 
 
-def contraction_in(program: Program, host: Host, reassociate: bool = True) -> Computation | None:
-    """`program` as a computation, where it is one and some microkernel computes a sum of it.
+def contraction_in(
+    program: Program, host: Host, reassociate: bool = True
+) -> tuple[Computation | None, str]:
+    """`program` as a computation, where it is one and some microkernel computes a sum of it; else why
+    it runs in its loops, "" where nothing in it is a sum of products.
 
     reassociate   whether a sum that starts from a value may add it last
     """
-    found = _known_contraction(program, host)
+    found, why = _known_contraction(program, host)
     if found is None or reassociate:
-        return found
+        return found, why
     own = {buffer.name for buffer in program.buffers}
-    sums = {s.buffer for group in found.groups for s in group if s.reducer is not None}
-    return found if sums <= own else None
+    for stage in (stage for group in found.groups for stage in group):
+        if stage.reducer is not None and stage.buffer not in own:
+            of = stage.buffer.removesuffix("_sum")
+            return None, f"the sum in {of} starts from a value, and reassociate=False"
+    return found, ""
 
 
-def _known_contraction(program: Program, host: Host) -> Computation | None:
+def _known_contraction(program: Program, host: Host) -> tuple[Computation | None, str]:
     name = objects.key("contraction", repr(program), *host.facts)
-    if objects.read(name) == b"none":
-        return None
+    kept = objects.read(name)
+    if kept is not None:
+        return None, kept.decode()
     with debug.timed("raise"):
-        found = _contraction(program, host)
+        found, why = _contraction(program, host)
     if found is None:
-        objects.write(name, b"none")
-    return found
+        objects.write(name, why.encode())
+    return found, why
 
 
-def _contraction(program: Program, host: Host) -> Computation | None:
+def _contraction(program: Program, host: Host) -> tuple[Computation | None, str]:
     if not any(isinstance(stmt, Store) and stmt.reduce for stmt in walk(program.body)):
-        return None
+        return None, ""
     computation = raised(*privatized(program))
     if computation is None:
-        return None
+        return None, ""
     kernels = [family.microkernel for family in families(host)]
     leads = (group[0] for group in computation.groups)
     if not any(match.columns for lead in leads for match in all_matches(lead, kernels)):
-        return None
+        return None, ""
     try:
         schedule(computation, host.isa, families(host), hardware(), "auto")
-    except PartitionError:  # a read that cannot be bounded, say: loops run it as it stands
-        return None
-    return computation
+    except PartitionError as refused:  # a read that cannot be bounded, say
+        return None, f"{refused.refused}: {refused.because}"
+    return computation, ""
 
 
 def _reads_bounds(program: Program) -> bool:

@@ -15,7 +15,7 @@ the operands  lie as the functions read them, side by side or in panels
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import copysign
 
@@ -79,6 +79,21 @@ def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:
     return _Judge(low, tile, family).parts()
 
 
+def nearest(low: Addressing, tile: Tile, families: Iterable[Family]) -> str:
+    """Why a tile that names no microkernel has none: what keeps the first that sums its terms."""
+    sums = [s for s in statements(tile.body) if isinstance(s, Store) and s.reduce is not None]
+    if not sums:
+        return "it has no sum"
+    for family in families:
+        judge = _Judge(low, tile, family)
+        found = judge.parts()
+        if not isinstance(found, Refusal):
+            return f"no register tile of {family.microkernel.name} has its rows and columns"
+        if judge.is_its_sum:
+            return f"{family.microkernel.name} does not: {found.reason}"
+    return f"no microkernel sums {format_expr(sums[0].value)}"
+
+
 class _Judge:
     def __init__(self, low: Addressing, tile: Tile, family: Family) -> None:
         self.low, self.tile, self.family = low, tile, family
@@ -86,6 +101,7 @@ class _Judge:
         self.axes = {axis.iter: axis for axis in tile.axes}
         self.padded = tile.form is Form.PAD
         self.refusals: list[str] = []
+        self.is_its_sum = False  # whether some sum of the tile is of the microkernel's terms
 
     def parts(self) -> Parts | Refusal:
         for axis in self.tile.axes:
@@ -151,6 +167,7 @@ class _Judge:
             return None
         reasons: list[str] = []
         for way in matches(self.kernel, store.value, store.reduce, list(self.axes), [loop.iter]):
+            self.is_its_sum = True
             reason = self.refusal(store, way, loop, around)
             if reason is None:
                 return Sum(store, way, loop, around)

@@ -21,7 +21,7 @@ from typing import assert_never
 from offcut.backends.cpu import fma, ir
 from offcut.backends.cpu.accesses import is_one_element, own_expressions
 from offcut.backends.cpu.addressing import Lanes, Memory
-from offcut.backends.cpu.covers import Parts, Refusal, cover
+from offcut.backends.cpu.covers import Parts, Refusal, cover, nearest
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import as_loops
 from offcut.backends.cpu.family import Family
@@ -83,7 +83,8 @@ def lower(
 class Lowering(Vectors):
     """A program on its way to LLVM IR: its entry, and what the entry needs.
 
-    refused   why a tile is not computed by the microkernel that it names, by the tile's identity
+    refused   why a tile is not computed by the microkernel that it names, or by any where it names
+              none, by the tile's identity
     """
 
     def __init__(
@@ -409,15 +410,15 @@ class Lowering(Vectors):
             self.refused.setdefault(id(tile), found.reason)
         if any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body)):
             self.block(as_loops(tile))
-        elif found is None or isinstance(found, Refusal):
+        elif isinstance(found, Refusal):
             self.vectors(tile, tile.body, {})
         else:
             lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)
 
-    def cover(self, tile: Tile) -> Parts | Refusal | None:
-        """How the microkernel that `tile` names computes it; None where it names none."""
+    def cover(self, tile: Tile) -> Parts | Refusal:
+        """How the microkernel that `tile` names computes it."""
         if tile.microkernel is None:
-            return None
+            return Refusal(nearest(self, tile, self.families.values()))
         family = self.families.get(tile.microkernel)
         if family is None:
             return Refusal("a declared instruction runs as the loops that say what it does")

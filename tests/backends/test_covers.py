@@ -1,0 +1,280 @@
+"""A piece's microkernel is the one that is called; a sum starts from what the text says."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import offcut as oc
+from offcut.backends.cpu import build, family, isa
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.program import Program, Tile, walk
+from offcut.pipeline import Kernel
+
+Array = npt.NDArray[Any]
+
+STRATEGIES = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance", "even", "residue", "mix")
+SIZES = (0, 1, 7, 8, 9, 29)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
+    """The names of the microkernels that were called since the last question.
+
+    Each function of a microkernel counts its calls before all else.
+    """
+    counters: dict[str, Any] = {}
+
+    def counting(made: family.Family) -> family.Family:
+        counter = counters.setdefault(made.microkernel.name, ctypes.c_int64())
+        at = f"ptr inttoptr (i64 {ctypes.addressof(counter)} to ptr)"
+        head = f"entry:\n  %calls = load i64, {at}\n  %called = add i64 %calls, 1\n"
+        head += f"  store i64 %called, {at}\n"
+
+        def text(*request: Any) -> str:
+            return re.sub(r"^entry:\n", head, made.text(*request), flags=re.MULTILINE)
+
+        return replace(made, text=text)
+
+    real = family.families
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    monkeypatch.setattr(build, "families", lambda host: tuple(map(counting, real(host))))
+    build._tile_object.cache_clear()
+
+    def called() -> set[str]:
+        found = {name for name, counter in counters.items() if counter.value}
+        for counter in counters.values():
+            counter.value = 0
+        return found
+
+    yield called
+    build._tile_object.cache_clear()
+
+
+def product(dtype: str, wide: str, m: str = "m", n: str = "n") -> str:
+    term = "A[i, k] * B[k, j]"
+    if dtype != wide:
+        term = f"{wide}(A[i, k]) * {wide}(B[k, j])"
+    return f"""
+program product
+size m in 0:60
+size n in 0:60
+size K in 0:60
+input A: {dtype}[m, K]
+input B: {dtype}[K, n]
+input bias: {wide}[n]
+inout D: {wide}[{m}, {n}]
+for i in 0:m
+  for j in 0:n
+    START
+    for k in 0:K
+      D[i, j] += {term}
+"""
+
+
+def claimed(program: Program) -> set[str]:
+    """The microkernels that the tiles of a program name."""
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    return {tile.microkernel for tile in tiles if tile.microkernel is not None}
+
+
+def arrays(kernel: Kernel, sizes: Mapping[str, int]) -> list[Array]:
+    """Small integers for every input, of no order that would hide a mistake."""
+    made = []
+    for number, given in enumerate(kernel.signature.inputs):
+        shape = tuple(
+            extent.const + sum(factor * sizes[name] for name, factor in extent.terms)
+            for extent in given.shape
+        )
+        generator = np.random.default_rng([number, *shape])
+        made.append(generator.integers(-3, 4, shape).astype(numpy_dtype(given.dtype)))
+    return made
+
+
+STARTS = {
+    "": lambda D, bias: D,
+    "D[i, j] = 0": lambda D, bias: np.zeros_like(D),
+    "D[i, j] = 5": lambda D, bias: np.full_like(D, 5),
+    "D[i, j] = bias[j]": lambda D, bias: np.broadcast_to(bias, D.shape),
+    "D[i, j] = max(D[i, j], 0)": lambda D, bias: np.maximum(D, 0),
+    "D[i, j] += bias[j]": lambda D, bias: D + bias,
+}
+
+
+@pytest.mark.parametrize("tail", STRATEGIES)
+@pytest.mark.parametrize("start", STARTS)
+def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -> None:
+    text = product("float32", "float32").replace("    START\n", f"    {start}\n" if start else "")
+    program = oc.parse(text)
+    if tail == "shift" and start not in ("D[i, j] = 0", "D[i, j] = 5", "D[i, j] = bias[j]"):
+        with pytest.raises(oc.PartitionError, match="shift"):
+            oc.partition(program, tile={"i": 8, "j": 16}, tail=tail)
+        return
+    cut = oc.partition(program, tile={"i": 8, "j": 16}, tail={"i": tail, "j": "mask"})
+
+    kernel = oc.compile(cut.loops)
+
+    for m in SIZES:
+        for K in (0, 1, 9):
+            A, B, bias, D = arrays(kernel, {"m": m, "n": 19, "K": K})
+            expected = STARTS[start](D, bias) + A @ B
+            np.testing.assert_array_equal(kernel(A, B, bias, D), expected)
+
+
+@pytest.mark.parametrize("tail", STRATEGIES)
+def test_the_microkernels_that_a_cut_program_names_are_called_and_no_others(
+    tail: str, calls: Callable[[], set[str]]
+) -> None:
+    program = oc.parse(product("float32", "float32").replace("START", "D[i, j] = 0"))
+    cut = oc.partition(program, tile={"i": 8, "j": 16}, tail={"i": tail, "j": "mask"})
+    kernel = oc.compile(cut.loops)
+    named = {piece.microkernel for piece in cut.pieces} - {None}
+
+    assert named == claimed(cut.loops) == claimed(kernel.loops)
+    called: set[str] = set()
+    for m in SIZES:
+        kernel(*arrays(kernel, {"m": m, "n": 19, "K": 9}))
+        called |= calls()
+    assert called == named
+
+
+TYPES = (("float64", "float64"), ("bfloat16", "float32"), ("int8", "int32"), ("uint8", "int32"))
+
+
+@pytest.mark.parametrize(("dtype", "wide"), TYPES)
+@pytest.mark.parametrize("form", ["described", "text", "cut"])
+def test_what_a_plan_names_is_called_and_what_it_refuses_has_a_reason(
+    dtype: str, wide: str, form: str, calls: Callable[[], set[str]]
+) -> None:
+    text = product(dtype, wide).replace("START", "D[i, j] = 0")
+    if form == "cut":
+        cut = oc.partition(oc.parse(text), tile={"i": 8, "j": 16}, tail="mask")
+        kernel = oc.compile(cut.loops)
+        named = {piece.microkernel for piece in cut.pieces} - {None}
+        reasons = [note for note in kernel.plan(m=29, n=19, K=9).notes if note.startswith("tile")]
+        assert bool(named) != bool(reasons)
+    elif form == "text":
+        kernel = oc.compile(oc.parse(text))
+        plan = kernel.plan(m=29, n=19, K=9)
+        named = {piece.microkernel for piece in plan.pieces} - {"vector loops"}
+    else:
+        kernel = described(dtype, wide)
+        plan = kernel.plan(m=29, n=19, K=9)
+        named = {piece.microkernel for piece in plan.pieces} - {"vector loops"}
+
+    kernel(*arrays(kernel, {"m": 29, "n": 19, "K": 9}))
+
+    assert calls() == named
+
+
+def described(dtype: str, wide: str) -> Kernel:
+    m, n, K = (oc.dim(name, max=60) for name in ("m", "n", "K"))
+    A, B = oc.placeholder((m, K), dtype, name="A"), oc.placeholder((K, n), dtype, name="B")
+    k = oc.reduce_axis(K, name="k")
+
+    def term(i: Any, j: Any) -> Any:
+        a, b = A[i, k], B[k, j]
+        return a * b if dtype == wide else a.astype(wide) * b.astype(wide)
+
+    return oc.compile(
+        oc.compute((m, n), lambda i, j: oc.sum(term(i, j), axis=k), name="D"), inputs=[A, B]
+    )
+
+
+SECOND_SUM = """
+program two
+size n in 0:60
+input A: float32[n, 9]
+input B: float32[9, n]
+output C: float32[n, n]
+output D: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 0
+    D[i, j] = 0
+    for k in 0:9
+      C[i, j] += A[i, k] * B[k, j]
+    for k in 0:LIMIT
+      D[i, j] += A[i, k] * B[k, j]
+"""
+
+
+@pytest.mark.parametrize("tail", ["mask", "pad", "ladder"])
+@pytest.mark.parametrize("limit", ["9", "min(9, i + 1)", "min(9, j)"])
+def test_two_sums_of_one_tile_keep_their_own_bounds(limit: str, tail: str) -> None:
+    program = oc.parse(SECOND_SUM.replace("LIMIT", limit))
+    cut = oc.partition(program, tile={"i": 4, "j": 16}, tail=tail)
+    kernel = oc.compile(cut.loops)
+    for n in SIZES:
+        A, B = arrays(kernel, {"n": n})
+        for mine, theirs in zip(kernel(A, B), program.run({"A": A, "B": B}), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+OTHERS = {
+    "the result moves with the depth": ("D: float32[n, n, 9]", "D[i, j, k] += A[i, k] * B[k, j]"),
+    "rows of the result two apart": ("D: float32[2*n, n]", "D[2*i, j] += A[i, k] * B[k, j]"),
+    "columns two apart": ("D: float32[n, 2*n]", "D[i, 2*j] += A[i, k] * B[k, j]"),
+    "columns shifted": ("D: float32[n, n + 3]", "D[i, j + 3] += A[i, k] * B[k, j]"),
+    "the result turned": ("D: float32[n, n]", "D[j, i] += A[i, k] * B[k, j]"),
+    "the result backwards": ("D: float32[n, n]", "D[n - 1 - i, j] += A[i, k] * B[k, j]"),
+    "halved rows of A": ("D: float32[n, n]", "D[i, j] += A[i//2, k] * B[k, j]"),
+    "B backwards": ("D: float32[n, n]", "D[i, j] += A[i, k] * B[8 - k, j]"),
+    "B turned": ("D: float32[n, n]", "D[i, j] += A[i, k] * A[j, k]"),
+}
+
+
+@pytest.mark.parametrize("tail", ["mask", "pad", "cut"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_sum_whose_operands_lie_otherwise_is_right(what: str, tail: str) -> None:
+    result, statement = OTHERS[what]
+    program = oc.parse(
+        "program other\nsize n in 0:60\ninput A: float32[n, 9]\ninput B: float32[9, n]\n"
+        f"inout {result}\nfor i in 0:n\n  for j in 0:n\n    for k in 0:9\n      {statement}\n"
+    )
+    kernel = oc.compile(oc.partition(program, tile={"i": 4, "j": 16}, tail=tail).loops)
+    for n in SIZES:
+        A, B, D = arrays(kernel, {"n": n})
+        expected = program.run({"A": A, "B": B, "D": D})
+        np.testing.assert_array_equal(kernel(A, B, D), expected)
+
+
+def notes_of(text: str, **sizes: int) -> Sequence[str]:
+    return oc.compile(oc.parse(text)).plan(**sizes).notes
+
+
+def test_a_plan_that_failed_and_why_is_in_the_plan() -> None:
+    ids = oc.placeholder((oc.dim("n", max=60),), "int32", name="ids")
+    T, W = oc.placeholder((100, 9), name="T"), oc.placeholder((9, 20), name="W")
+    k = oc.reduce_axis(9, name="k")
+    row = oc.compute((ids.shape[0], 9), lambda i, j: T[oc.index(ids[i]), j], name="row")
+    dense = oc.compute((ids.shape[0], 20), lambda i, j: oc.sum(row[i, k] * W[k, j], axis=k))
+
+    plan = oc.compile(dense, inputs=[ids, T, W]).plan(n=7)
+
+    assert plan.notes[0].startswith("no sum runs by a microkernel: cannot bound the read T[")
+
+
+def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
+    text = product("float32", "float32").replace("    START\n", "")
+    cut = oc.partition(oc.parse(text), tile={"i": 8, "j": 16}, tail="mask")
+    (name,) = claimed(cut.loops)
+    wrong = oc.parse(str(cut).replace(name, "nonsense"))
+    known = ", ".join(one.microkernel.name for one in family.families(isa.host()))
+    for op, call in (("compile", oc.compile), ("partition", oc.partition)):
+        with pytest.raises(oc.PartitionError) as refused:
+            call(wrong)
+        assert str(refused.value) == (
+            f"{op}: cannot cover a tile by nonsense\n"
+            "  at       tile i, j\n"
+            "  because  no microkernel of this machine, and no declared instruction, has that name\n"
+            f"  help     {known}\n"
+            "  help     without @microkernel(nonsense) it runs as loops"
+        )
