@@ -8,7 +8,7 @@ builds nodes and checks what a single node can show (ranks, element types, axes)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.printer import format_expr
+from offcut.core.refusals import ARRAY_AS_OPERAND, NoNumber, NoOperand, shown
 from offcut.core.sizes import Dim, index_of, size_expr
 from offcut.errors import DescribeError
 
@@ -58,7 +59,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+class Tensor(NoOperand):
     """An array of symbolic shape: a placeholder, or defined by a `Compute`."""
 
     name: str
@@ -69,13 +70,14 @@ class Tensor:
     def __getitem__(self, where: Any) -> Value:
         """The element at `where`, one index per axis; ``T[()]`` of a tensor without axes."""
         indices = where if isinstance(where, tuple) else (where,)
-        at = f"tensor {self.name}[{', '.join(map(str, self.shape))}]"
+        at = self.described
         if len(indices) != len(self.shape):
             raise DescribeError(
                 "compute",
                 f"cannot read {self.name} with {len(indices)} indices",
                 at=at,
                 because=f"it has {len(self.shape)} axes",
+                help=(f"{self.element} is an element",),
             )
         parts = [_index_value(part, at) for part in indices]
         load = Load(self.name, tuple(part.node for part in parts), self.dtype)
@@ -83,17 +85,13 @@ class Tensor:
 
     __call__ = __getitem__
 
-    def __iter__(self) -> Iterator[Value]:
-        raise TypeError(f"tensor {self.name} has a symbolic shape; index it inside compute")
-
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-class Value:
+class Value(NoNumber):
     """An expression over axes, sizes and tensor elements, with Python's operators."""
 
-    __array_ufunc__ = None  # numpy scalars on the left defer to the operators below
     __slots__ = ("axes", "node", "sizes", "tensors")
 
     def __init__(
@@ -146,11 +144,6 @@ class Value:
     def __abs__(self) -> Value:
         return absolute(self)
 
-    def __pow__(self, other: Any) -> Value:
-        raise DescribeError(
-            "compute", f"cannot take {self} ** {other}", because="there is no power", help=("x*x",)
-        )
-
     def __mod__(self, other: Any) -> Value:
         return _arithmetic("%", self, other)
 
@@ -186,19 +179,14 @@ class Value:
     def __or__(self, other: Any) -> Value:
         return _logic("or", self, other)
 
+    def __rand__(self, other: Any) -> Value:
+        return _logic("and", other, self)
+
+    def __ror__(self, other: Any) -> Value:
+        return _logic("or", other, self)
+
     def __invert__(self) -> Value:
         return _logic("not", self)
-
-    def __bool__(self) -> bool:
-        raise DescribeError(
-            "compute",
-            f"cannot decide {self} while describing",
-            because="its value is known only when the kernel runs",
-            help=(
-                "where(condition, a, b) chooses by element",
-                "(0 <= i) & (i < n) joins conditions",
-            ),
-        )
 
     def __str__(self) -> str:
         return format_expr(self.node).replace("$", "")
@@ -262,6 +250,7 @@ def size_var(name: str) -> str:
 
 def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
     """Both operands as values of one type; a Python scalar takes the other's type."""
+    _check_no_tensor(op, a, b)
     if not isinstance(a, Value):
         y, x = _pair(op, b, a)
         return x, y
@@ -289,9 +278,22 @@ def _pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
     return a, other
 
 
+def _check_no_tensor(op: str, *operands: Any) -> None:
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            raise operand.no_operand(f"{operand.name} as an operand of {op}")
+
+
 def _python_scalar(op: str, a: Value, b: Any) -> int | float:
     """A Python number, or a numpy scalar as one."""
-    if hasattr(b, "item") and getattr(b, "ndim", 1) == 0:
+    if hasattr(b, "item"):
+        if getattr(b, "ndim", 1) > 0:
+            raise DescribeError(
+                "compute",
+                f"cannot take {a} {op} {shown(b)}",
+                because="an expression is about one element at a time",
+                help=(ARRAY_AS_OPERAND,),
+            )
         b = b.item()
     if not isinstance(b, int | float):
         raise _type_error(op, a, type(b).__name__)
@@ -364,6 +366,7 @@ def _logic(op: str, *args: Any) -> Value:
 
 
 def _unary(op: str, a: Any) -> Value:
+    _check_no_tensor(op, a)
     if not isinstance(a, Value) or (a.dtype not in FLOATS and op not in ("neg", "abs")):
         shown = f"{a.dtype} {a}" if isinstance(a, Value) else repr(a)
         raise DescribeError(
@@ -415,6 +418,7 @@ def minimum(a: Any, b: Any) -> Value:
 
 
 def _extreme(op: str, a: Any, b: Any) -> Value:
+    _check_no_tensor(f"{op}imum", a, b)
     if not isinstance(a, Value) and not isinstance(b, Value):
         raise DescribeError(
             "compute",
@@ -427,6 +431,7 @@ def _extreme(op: str, a: Any, b: Any) -> Value:
 
 def where(condition: Value, a: Any, b: Any) -> Value:
     """`a` where the condition holds, else `b`; only the branch taken is accessed."""
+    _check_no_tensor("where", condition, a, b)
     if not (isinstance(condition, Value) and condition.dtype == "bool"):
         raise DescribeError(
             "where",
@@ -453,6 +458,7 @@ def cast(a: Any, dtype: str) -> Value:
     if isinstance(a, bool | int | float):
         _check_range(a, dtype)
         return Value(Const(float(a) if dtype in FLOATS else int(a), dtype))
+    _check_no_tensor("cast", a)
     value = a if isinstance(a, Value) else _size_value(a)
     if value is None:
         raise DescribeError("cast", f"cannot convert {a!r}", because="it is not an expression")
@@ -485,6 +491,7 @@ def index(value: Any) -> Value:
 
 
 def _reduce(op: str, value: Any, axis: Any) -> Value:
+    _check_no_tensor(op, value)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     named: list[Axis] = []
     for a in axes:
@@ -594,6 +601,8 @@ def compute(
     names = axis_names(fn, name, axes, len(extents))
     own = tuple(Axis(n, extent) for n, extent in zip(names, extents, strict=True))
     value = fn(*(Value(Var(axis.name), (), (axis,)) for axis in own))
+    if isinstance(value, Tensor):
+        raise value.no_operand(f"{value.name} as an element of {name}")
     if not isinstance(value, Value):
         raise DescribeError(
             "compute",
