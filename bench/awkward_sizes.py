@@ -33,6 +33,7 @@ import numpy.typing as npt
 
 import offcut as oc
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 from offcut.experiment.timing import measure, paired_ratio, restart_single_threaded
 
 JACOBI = """\
@@ -134,5 +135,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    bench_parser(__doc__ or "").parse_args()
     restart_single_threaded()
     main()

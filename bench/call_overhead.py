@@ -21,6 +21,7 @@ import numpy as np
 import offcut as oc
 from offcut.experiment.contraction import build, parse_contraction
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 from offcut.experiment.timing import restart_single_threaded
 
 K = N = 16
@@ -81,5 +82,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    bench_parser(__doc__ or "").parse_args()
     restart_single_threaded()
     main()

@@ -23,6 +23,7 @@ import numpy as np
 import offcut as oc
 from offcut.experiment.contraction import build, draw, parse_contraction
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 
 K = N = 768
 REPETITIONS = 7
@@ -85,7 +86,12 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        print(compile_once(sys.argv[1]))
-    else:
+    parser = bench_parser(__doc__ or "")
+    parser.add_argument(
+        "variant", nargs="?", metavar="VARIANT", choices=VARIANTS, help="compile it here, once"
+    )
+    variant = parser.parse_args().variant
+    if variant is None:
         main()
+    else:
+        print(compile_once(variant))

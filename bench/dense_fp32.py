@@ -10,7 +10,6 @@ of the ratios within one round with its 95 % interval. Writes out/dense_fp32.csv
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -35,6 +34,7 @@ from offcut.experiment.layers import (
 )
 from offcut.experiment.limits import Bound, Limits
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 from offcut.experiment.peers import load_peers
 from offcut.experiment.plots import have_matplotlib, plot_lines
 from offcut.experiment.sweep import Cell, Sweep, compile_strategies, measure_point
@@ -237,13 +237,14 @@ def layer_table(sweep: Sweep, bounds: Sequence[Bound]) -> Table:
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = bench_parser(__doc__ or "")
     parser.add_argument("--quick", action="store_true", help="a few M, two layers")
     parser.add_argument("--budget", type=float, default=0.12, help="seconds per cell")
     parser.add_argument("--cells", default="", help="only those with this regular expression")
     parser.add_argument("--json", type=Path, help="where all figures go")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of CSV and PNG")
     options = parser.parse_args()
+    restart_single_threaded()
     layers = QUICK_LAYERS if options.quick else LAYERS + ODD_LAYERS
     sizes = QUICK_ROWS if options.quick else ROWS
     console = Console()
@@ -312,5 +313,4 @@ def _heading(line: str) -> bool:
 
 
 if __name__ == "__main__":
-    restart_single_threaded()
     main()

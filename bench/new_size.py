@@ -21,6 +21,7 @@ import numpy as np
 
 from offcut.experiment.contraction import Array, build, parse_contraction
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 from offcut.experiment.timing import restart_single_threaded
 
 K = N = 768
@@ -142,8 +143,14 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parser = bench_parser(__doc__ or "")
+    parser.add_argument(
+        "subject", nargs="?", metavar="SUBJECT", choices=SUBJECTS, help="measure it here, once"
+    )
+    parser.add_argument("seed", nargs="?", type=int, default=0, help="of its stream; 0")
+    options = parser.parse_args()
     restart_single_threaded()
-    if len(sys.argv) == 3:
-        print(json.dumps(passes(sys.argv[1], int(sys.argv[2]))))
-    else:
+    if options.subject is None:
         main()
+    else:
+        print(json.dumps(passes(options.subject, options.seed)))

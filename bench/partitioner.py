@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import offcut as oc
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 
 REPETITIONS = 5
 CONVOLUTION = """\
@@ -116,7 +117,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(measure(sys.argv[1]))
-    else:
+    parser = bench_parser(__doc__ or "")
+    parser.add_argument("case", nargs="?", metavar="CASE", choices=CASES, help="cut it here, twice")
+    case = parser.parse_args().case
+    if case is None:
         main()
+    else:
+        print(measure(case))

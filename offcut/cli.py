@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand
 
+from offcut import __version__
 from offcut.errors import DescribeError, OffcutError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    help="Loop partitioning for dynamic shapes.",
 )
 
 
@@ -39,6 +39,24 @@ def main() -> None:
 
         restart_single_threaded()
     app()
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"offcut {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print it, and end."
+        ),
+    ] = False,
+) -> None:
+    """Loop partitioning for dynamic shapes."""
 
 
 @contextmanager

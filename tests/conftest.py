@@ -18,6 +18,23 @@ atexit.register(shutil.rmtree, os.environ["OFFCUT_CACHE"], ignore_errors=True)
 
 import islpy as isl  # noqa: E402  # the environment comes first
 import llvmlite.binding as llvm  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis.internal.conjecture import providers  # noqa: E402
+
+# Every run of `make test` draws the same examples, however busy the machine is. A slow test draws
+# fresh ones by ``derandomize=False``, and prints what repeats a failure.
+settings.register_profile(
+    "fixed",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fixed")
+# Hypothesis also draws numbers that stand in the modules loaded so far, which depend on the tests
+# that ran before; `test_repeatable` notices where this no longer prevents that.
+providers._get_local_constants = lambda: providers._local_constants
 
 GOLDEN = Path(__file__).parent / "golden"
 

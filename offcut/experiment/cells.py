@@ -6,7 +6,6 @@ beside what was measured, and writes all of it as JSON where that is wanted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -23,6 +22,7 @@ from rich.table import Table
 from offcut.experiment.described import Task
 from offcut.experiment.limits import Bound, Limits
 from offcut.experiment.machine import describe
+from offcut.experiment.options import bench_parser
 from offcut.experiment.ours import Ours
 from offcut.experiment.outputs import check_writable
 from offcut.experiment.peers import COMPILED, Contender, Peers, load_peers
@@ -132,7 +132,7 @@ def read_options(text: str, threads: int = 1, without: Collection[str] = ()) -> 
     threads  those that are taken where the command line says nothing
     without  options that the bench has no use for
     """
-    parser = argparse.ArgumentParser(description=text.partition("\n")[0])
+    parser = bench_parser(text)
     known: dict[str, dict[str, Any]] = {
         "quick": {"action": "store_true", "help": "a few cells: some minutes at most"},
         "slow": {"action": "store_true", "help": f"{COMPILED} as well: minutes more"},

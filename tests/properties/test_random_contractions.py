@@ -175,7 +175,7 @@ def test_a_random_contraction_is_right(case: Drawn) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, suppress_health_check=calm)
+@settings(max_examples=400, deadline=None, derandomize=False, suppress_health_check=calm)
 @given(case=drawn().filter(lambda case: not (case.bias and case.spec.endswith("->"))))
 def test_many_random_contractions_are_right(case: Drawn) -> None:
     check(case)

@@ -2,17 +2,14 @@ from math import erf
 
 import numpy as np
 import pytest
+from compiled import floats
 
 from offcut.experiment.demo.dense import Dense, NumpyEngine, Shape, compile_dense, shape_of
 from offcut.experiment.demo.weights import Array, Linear
 
-draw = np.random.default_rng(0)
-
 
 def linear(k: int, m: int) -> Linear:
-    return Linear(
-        draw.standard_normal((k, m), dtype=np.float32), draw.standard_normal(m, dtype=np.float32)
-    )
+    return Linear(floats("weight", k, m), floats("bias", m))
 
 
 def expected(x: Array, layer: Linear, gelu: bool) -> Array:
@@ -28,7 +25,7 @@ def test_a_layer_is_the_formula(by: str, gelu: bool) -> None:
     dense = NumpyEngine().dense(layer, gelu) if by == "numpy" else compile_dense(layer, gelu, by)
 
     for rows in (1, 2, 13, 14, 15, 512):
-        x = draw.standard_normal((rows, 24), dtype=np.float32)
+        x = floats("x", rows, 24)
         out = np.full((rows, 40), np.nan, np.float32)
 
         assert dense(x, out) is out

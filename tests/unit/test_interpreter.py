@@ -18,8 +18,6 @@ from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Choose, Kind, Program, Store, Tile, TileAxis
 from offcut.errors import CallError, InternalError
 
-RNG = np.random.default_rng(0)
-
 # Every way a size can sit against a tile of 4.
 SIZES = [0, 1, 3, 4, 5, 12, 17]
 
@@ -101,9 +99,10 @@ CUTS = {
 
 
 def dense(n: int) -> dict[str, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
     return {
-        "A": RNG.standard_normal((n, 7), dtype=np.float32),
-        "W": RNG.standard_normal((7, 5), dtype=np.float32),
+        "A": rng.standard_normal((n, 7), dtype=np.float32),
+        "W": rng.standard_normal((7, 5), dtype=np.float32),
     }
 
 
