@@ -79,11 +79,15 @@ from offcut.partition import (
     settled,
     strategy_named,
 )
+from offcut.polyhedral import bounded
 
 Strategies = str | Mapping[str, str]
 
 # Outputs, inputs, the strategy, and whether sums may be reassociated.
 _Request = tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies, bool]
+
+
+_SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
 
 def partition(
@@ -115,19 +119,20 @@ def partition(
     asked = {} if tile is None else tile
     price = tile_price(kernels[0], hardware())
     kernels.sort(key=lambda kernel: kernel.cycles)
+    described = None
     if isinstance(output, Program):
         _check_covers(output, host, "partition")
-        program, wanted = output, checked_request(asked, tail)
-        made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
+        program = output
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
         program = source(described)
-        if described.asks_memory:
-            wanted = checked_request(asked, tail)
-            made = cut_program(program, wanted, kernels, price, copies=_copies(copies, program))
+    most = _copies(copies, program)
+    with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
+        if described is None or described.asks_memory:
+            made = cut_program(program, checked_request(asked, tail), kernels, price, copies=most)
         else:
-            made = cut(described, asked, tail, kernels, price, _copies(copies, program))
+            made = cut(described, asked, tail, kernels, price, most)
     made = settled(made, covers_of(made.loops, host).refused)
     return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
 

@@ -39,6 +39,9 @@ from offcut.polyhedral import (
     Space,
     Statement,
     accesses_outside,
+    answered,
+    bounded,
+    in_pass,
     smallest,
     statements,
     unbounded,
@@ -60,22 +63,8 @@ def kept_inside(program: Program) -> Program:
     space = Space(program.sizes, program.assumptions)
     if any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body)):
         _check_tiles(space, program)
-    asked: dict[Path | Expr, Expr] = {}
-    for statement in statements(program):
-        for position, condition in enumerate(statement.conditions):
-            before = replace(statement, conditions=statement.conditions[:position])
-            reads = [_Access(load.buffer, load.index, path) for load, path in loads(condition)]
-            open_ = [read for read in reads if not _proved(space, program, before, read)]
-            if open_:
-                plain = condition.args[0] if _is_negated(condition) else condition
-                asked[plain] = _question(program, open_)
-        unproved = [
-            access
-            for access in _accesses(statement)
-            if not _proved(space, program, statement, access)
-        ]
-        if unproved:
-            asked[statement.path] = _question(program, unproved)
+    with in_pass():
+        asked = _questions(space, program)
     if not asked:
         return program
     taken = {buffer.name for buffer in program.buffers}
@@ -86,6 +75,33 @@ def kept_inside(program: Program) -> Program:
     return replace(program, buffers=(*program.buffers, status), body=(none, *body))
 
 
+def _questions(space: Space, program: Program) -> dict[Path | Expr, Expr]:
+    """What is not proved, by the statement, or by the condition, that asks it."""
+    asked: dict[Path | Expr, Expr] = {}
+    for statement in statements(program):
+        for position, condition in enumerate(statement.conditions):
+            before = replace(statement, conditions=statement.conditions[:position])
+            reads = [_Access(load.buffer, load.index, path) for load, path in loads(condition)]
+            open_ = [read for read in reads if not _known_inside(space, program, before, read)]
+            if open_:
+                plain = condition.args[0] if _is_negated(condition) else condition
+                asked[plain] = _question(program, open_)
+        unproved = [
+            access
+            for access in _accesses(statement)
+            if not _known_inside(space, program, statement, access)
+        ]
+        if unproved:
+            asked[statement.path] = _question(program, unproved)
+    return asked
+
+
+def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
+    """Whether an access is proved inside; False where isl does not tell in bounded work."""
+    return answered(lambda: _proved(space, program, statement, access), False)
+
+
+@bounded("compile", "cannot run a program that is cut", help=("the program before it was cut",))
 def _check_tiles(space: Space, program: Program) -> None:
     """Refuse a program that was cut, by whomever, and leaves an array or the range of a value."""
     for broken in unbounded(space, program.body):

@@ -22,7 +22,7 @@ from offcut.core.program import (
 )
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
-from offcut.polyhedral import Dependence, Facts, dependences
+from offcut.polyhedral import Dependence, Facts, bounded, dependences
 
 # A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
 ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
@@ -133,6 +133,7 @@ def not_together(loop: For) -> PartitionError:
     )
 
 
+@bounded("partition", "cannot run loops as they are marked", help=("the loops without marks",))
 def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = True) -> None:
     """Refuse a loop that is marked to run in parallel and carries a dependence.
 

@@ -21,7 +21,7 @@ from offcut.partition.line import Broken, Strip, Value, check_line, check_within
 from offcut.partition.product import strips_of
 from offcut.partition.segments import loops
 from offcut.partition.strategies import Bounded, Segment, Strategy, segments
-from offcut.polyhedral import Set, Space, smallest
+from offcut.polyhedral import Set, Space, bounded, smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,7 @@ def _instead_of_exact(extent: Expr, tile: int) -> tuple[str, ...]:
     return (separate,) if ix.literal(extent) is not None else (separate, promise)
 
 
+@bounded("partition", 'cannot take tail="exact"', help=('tail="cut"',))
 def check_divides(
     space: Space, names: dict[str, str], extent: Expr, tile: int, *, at: str
 ) -> Theorem:

@@ -70,7 +70,7 @@ from offcut.core.program import (
     substituted,
 )
 from offcut.core.program import walk as statements
-from offcut.polyhedral import Facts, Space
+from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
 BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
@@ -95,16 +95,29 @@ class Separated:
     notes: tuple[Note, ...]
 
 
-@lru_cache(maxsize=32)
 def separate(program: Program, copies: int = COPIES) -> Separated:
     """`program` with its loops cut where conditions change; the same instances in the same order.
 
     copies   stores of the result per store of `program`, at most
 
+    Where isl does not decide them in bounded work, all conditions stay as they are.
+
     Theorem: the parts of a loop are ascending, disjoint and cover it (each starts where the one
     before ends, clamped to the bounds), and a condition is replaced by its value only where isl
     shows that value for all sizes.
     """
+    try:
+        with in_pass():
+            return _separated(program, copies)
+    except GaveUp:
+        text = "keeps its conditions: isl takes too long to decide them"
+        loops = (stmt for stmt in program.body if isinstance(stmt, For))
+        asking = (stmt.iter for stmt in loops if any(_atoms((stmt,), _Inside(_NOTHING))))
+        return Separated(program, tuple(Note(name, text) for name in asking))
+
+
+@lru_cache(maxsize=32)
+def _separated(program: Program, copies: int) -> Separated:
     worker = _Separation(Space(program.sizes, program.assumptions), program)
     limit = copies * max(1, _stores(program.body))
     body = worker.block(program.body, Facts(worker.space), limit)

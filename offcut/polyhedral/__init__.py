@@ -25,10 +25,11 @@ from offcut.polyhedral.instances import (
     up_to,
     where_equal,
 )
-from offcut.polyhedral.limit import GaveUp, at_most_operations
+from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
+    "REQUEST",
     "Access",
     "Dependence",
     "Facts",
@@ -42,7 +43,9 @@ __all__ = [
     "Statement",
     "Unbounded",
     "accesses_outside",
+    "answered",
     "at_most_operations",
+    "bounded",
     "carried_by",
     "check_extents",
     "check_fits",
@@ -51,6 +54,7 @@ __all__ = [
     "check_program_fits",
     "coefficient",
     "dependences",
+    "in_pass",
     "over_points",
     "over_sizes",
     "runs",

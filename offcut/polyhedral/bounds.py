@@ -37,6 +37,7 @@ from offcut.core.program import (
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements
+from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.witness import smallest
 
 
@@ -126,9 +127,11 @@ def _outside(
     access = f"{buffer}[{', '.join(map(format_expr, index))}]"
     if any(text is None for text in texts):
         return Outside(one, access, None, ())
+    known = [part for condition in path for part in conjuncts(condition)]
+    if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
+        return None
     elements = [f"x{len(one.loops) + k}" for k in range(len(index))]
-    known = (space.condition(part, at) for condition in path for part in conjuncts(condition))
-    conditions = [text for text in known if text is not None]
+    conditions = [text for part in known if (text := space.condition(part, at)) is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
     shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
     wrong = [
@@ -140,6 +143,13 @@ def _outside(
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     found = smallest(broken)
     return None if found is None else Outside(one, access, *found)
+
+
+def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:
+    """Whether each bound follows by itself from what shares names with it: the cheaper question."""
+    bounds = zip(index, program.buffer(buffer).shape, strict=True)
+    sides = ((Compare("<=", ix.const(0), part), Compare("<", part, n)) for part, n in bounds)
+    return all(at.holds(side) for pair in sides for side in pair)
 
 
 def check_program_fits(program: Program) -> None:

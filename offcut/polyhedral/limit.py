@@ -1,11 +1,29 @@
-"""A bound on what isl may take for one question: a refusal after a while, never a hang."""
+"""A bound on the work of isl: a refusal after a while, never a hang.
+
+Work is counted in isl's own operations, allocations and pivots, so that an answer does not depend on
+how fast a machine is, or how busy. A bound inside another one is the tighter of the two, and what it
+takes is taken from the other one as well. Threads take turns: isl counts for all of them together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock
+from typing import TypeVar
 
 import islpy as isl
+
+from offcut.errors import PartitionError
+
+REQUEST = 2_000_000  # operations for all that one request asks: some seconds
+PASS = REQUEST // 4  # for a pass that can do without the answer
+
+T = TypeVar("T")
+
+_CONTEXT = isl.DEFAULT_CONTEXT
+_TURN = RLock()
+_seen = 0  # operations that isl is known to have taken
 
 
 class GaveUp(Exception):
@@ -14,15 +32,77 @@ class GaveUp(Exception):
 
 @contextmanager
 def at_most_operations(count: int) -> Iterator[None]:
-    """Let isl take `count` elementary operations inside; raises GaveUp where it takes more."""
-    context = isl.DEFAULT_CONTEXT
-    context.reset_operations()
-    context.set_max_operations(count)
+    """Let isl take `count` operations inside, or what is left of the bound around it.
+
+    Raises GaveUp where it takes more.
+    """
+    with _TURN:
+        outer = _CONTEXT.get_max_operations()
+        mine = operations() + count
+        bound = min(mine, outer) if outer else mine
+        _CONTEXT.set_max_operations(bound)
+        try:
+            yield
+        except isl.Error as error:
+            # By what is left, not by the words: isl's parser calls this a syntax error.
+            if not _reaches(bound):
+                raise
+            raise GaveUp(str(error)) from None
+        finally:
+            _CONTEXT.set_max_operations(outer)
+
+
+def in_pass() -> AbstractContextManager[None]:
+    """Let isl take what a pass may; raises GaveUp where it takes more."""
+    return at_most_operations(PASS)
+
+
+def answered(question: Callable[[], T], otherwise: T) -> T:
+    """The answer to `question`; `otherwise` where isl takes more for it than a pass may."""
     try:
-        yield
-    except isl.Error as error:
-        if "maximal number of operations" not in str(error):
-            raise
-        raise GaveUp(str(error)) from None
-    finally:
-        context.set_max_operations(0)
+        with in_pass():
+            return question()
+    except GaveUp:
+        return otherwise
+
+
+@contextmanager
+def bounded(op: str, refused: str, *, at: str = "", help: tuple[str, ...] = ()) -> Iterator[None]:
+    """Let isl take what a whole request may.
+
+    op, refused, at, help   of the PartitionError that is raised where it takes more
+    """
+    try:
+        with at_most_operations(REQUEST):
+            yield
+    except GaveUp:
+        because = f"that question takes isl more than {REQUEST:,} operations"
+        raise PartitionError(op, refused, at=at, because=because, help=help) from None
+
+
+def operations() -> int:
+    """How many operations isl has taken; it does not say, but it says whether a bound is reached."""
+    global _seen
+    with _TURN:
+        outer = _CONTEXT.get_max_operations()
+        try:
+            step = 1
+            while _reaches(_seen + step):
+                _seen, step = _seen + step, 2 * step
+            while step > 1:
+                step //= 2
+                if _reaches(_seen + step):
+                    _seen += step
+        finally:
+            _CONTEXT.set_max_operations(outer)
+        return _seen
+
+
+def _reaches(bound: int) -> bool:
+    """Whether isl has taken `bound` operations."""
+    _CONTEXT.set_max_operations(bound)
+    try:
+        isl.Val.zero(_CONTEXT)  # one operation
+    except isl.Error:
+        return True
+    return False

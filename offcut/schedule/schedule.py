@@ -11,6 +11,7 @@ from offcut.core.request import inputs_of, outputs_of
 from offcut.core.tensor import Tensor
 from offcut.errors import PartitionError
 from offcut.partition import Certificate
+from offcut.polyhedral import bounded
 from offcut.schedule import graph, loops, place, tensorize
 from offcut.schedule.axes import Axis, Target
 from offcut.schedule.lower import lower
@@ -119,8 +120,10 @@ class Schedule:
 
     def _proved(self) -> tuple[Nests, Program, Certificate]:
         if self._lowered is None or self._lowered[0] is not self._nests:
-            program = lower(self._nests)
-            self._lowered = self._nests, program, prove(self._nests, program)
+            help = 'fewer splits, or tail="cut"'
+            with bounded("lower", "cannot lower the schedule", help=(help,)):
+                program = lower(self._nests)
+                self._lowered = self._nests, program, prove(self._nests, program)
         return self._lowered
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

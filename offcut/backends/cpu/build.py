@@ -46,6 +46,7 @@ from offcut.costmodel import Hardware, load, with_caches
 from offcut.errors import PartitionError
 from offcut.partition import all_matches, check_marks, check_program, separate, without_covers
 from offcut.partition.separate import Separated
+from offcut.polyhedral import GaveUp, bounded, in_pass
 
 CHAINS = 4  # vectors of a program's sums that are computed side by side: as long as an FMA takes
 
@@ -99,7 +100,7 @@ def plan(
 
     reassociate   whether a sum over rows of memory may run as lanes
     """
-    with debug.timed("cut and prove"):
+    with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
         lent, threads = families(host), host.threads
         made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
     made = made.settled(covers_of(made.partition.loops, host, reassociate).refused)
@@ -234,8 +235,11 @@ def _known_contraction(program: Program, host: Host) -> tuple[Computation | None
     kept = objects.read(name)
     if kept is not None:
         return None, kept.decode()
-    with debug.timed("raise"):
-        found, why = _contraction(program, host)
+    try:
+        with debug.timed("raise"), in_pass():
+            found, why = _contraction(program, host)
+    except GaveUp:
+        return None, "isl takes too long to tell whether it is a computation"
     if found is None:
         objects.write(name, why.encode())
     return found, why

@@ -40,7 +40,7 @@ from offcut.core.program import (
     buffers_in,
 )
 from offcut.core.program import walk as statements
-from offcut.polyhedral import Dependence, carried_by
+from offcut.polyhedral import Dependence, answered, carried_by, in_pass
 
 CHUNK = 512  # instances of a tile of one axis that stands alone, in each of the tiles it becomes
 MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
@@ -141,7 +141,8 @@ class _Marker:
         self.names = Names(taken)
 
     def marked(self) -> Parallel:
-        body = self.together(self.program.body, (), False)
+        with in_pass():
+            body = self.together(self.program.body, (), False)
         made = replace(self.program, body=body)
         if any(self.shared(body, name) for name in self.own - self.tiled):
             plain = replace(self.program, body=_unmarked(self.program.body))
@@ -268,7 +269,7 @@ class _Marker:
             stores = sum(isinstance(stmt, Store) for stmt in inside)
             cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
             few = stores <= MOST_STORES and not cut
-            self.carried[position] = carried_by(alone) if few else None
+            self.carried[position] = answered(lambda: carried_by(alone), None) if few else None
         carried = self.carried[position]
         if carried is None:
             return False

@@ -63,7 +63,13 @@ from offcut.core.program import (
     mapped,
 )
 from offcut.core.program import walk as statements
-from offcut.polyhedral import Dependence, carried_by, coefficient
+from offcut.polyhedral import (
+    Dependence,
+    answered,
+    carried_by,
+    coefficient,
+    in_pass,
+)
 
 TRIPS = 64  # iterations, of a loop whose extent depends on sizes
 LATENCY = 4.0  # cycles from one term of a sum to the next
@@ -93,11 +99,12 @@ def vectorized(program: Program, isa: Isa) -> Vectorized:
     program, scopes = privatized(program)
     notes: list[str] = []
     body: list[Stmt] = []
-    for position, stmt in enumerate(program.body):
-        inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
-        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
-        body.append(nest.vectorized())
-        notes += nest.notes
+    with in_pass():
+        for position, stmt in enumerate(program.body):
+            inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
+            nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
+            body.append(nest.vectorized())
+            notes += nest.notes
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
     return Vectorized(program, tuple(notes))
@@ -240,7 +247,8 @@ class _Nest:
         if stores > MOST_STORES:
             self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
             return stmt
-        for path, dependences in carried_by(self.program).items():
+        known = answered(lambda: carried_by(self.program), None)
+        for path, dependences in (known or {}).items():
             own = [one for one in dependences if not self.within(one, path)]
             self.carried[self.position, *path[1:]] = own
         return self.best(stmt, (self.position,))[1]

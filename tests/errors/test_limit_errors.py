@@ -1,0 +1,129 @@
+"""What is said where isl does not answer in bounded work, word for word, and what goes on without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+
+TEXT = """\
+program smooth
+size n in 0:{most}
+input X: float32[n, n]
+output Y: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    Y[i, j] = where(1 <= i and i < n - 1, X[i, j] * 2.0, X[j, i])
+"""
+IN_ORDER = """\
+program gather
+size n in 0:{most}
+inout A: int32[n]
+input S: int32[n]
+for i in 0:n{mark}
+  A[i] = A[i] + S[i]
+"""
+
+
+def program(text: str, most: int, mark: str = "") -> oc.Program:
+    """A program that no test has asked before: `most` is its alone, so that nothing is known of it."""
+    return oc.parse(text.format(most=most, mark=mark))
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    def set_to(request: int, single_pass: int) -> None:
+        monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", request)
+        monkeypatch.setattr("offcut.polyhedral.limit.PASS", single_pass)
+
+    return set_to
+
+
+def refused(call: Callable[[], Any]) -> str:
+    with pytest.raises(oc.PartitionError) as error:
+        call()
+    return str(error.value)
+
+
+def test_a_cut_that_takes_too_long_to_make_is_refused(little: Callable[[int, int], None]) -> None:
+    source = program(TEXT, 101)
+    little(500, 100)
+    assert (
+        refused(lambda: oc.partition(source, tile={"i": 4}))
+        == """\
+partition: cannot cut smooth so
+  because  that question takes isl more than 500 operations
+  help     fewer axes in tile=
+  help     one tile by axis
+  help     tail="cut\""""
+    )
+
+
+def test_a_proof_that_takes_too_long_is_refused(little: Callable[[int, int], None]) -> None:
+    source, emitted = program(TEXT, 102), oc.partition(program(TEXT, 102), tile={"i": 5}).loops
+    other = oc.parse(str(emitted).replace("smooth", "other"))
+    little(500, 100)
+    assert (
+        refused(lambda: oc.prove_equal(source, other))
+        == """\
+prove: cannot tell whether the emitted program computes what the source does
+  at       other
+  because  that question takes isl more than 500 operations"""
+    )
+
+
+def test_marks_that_take_too_long_to_check_are_refused(
+    little: Callable[[int, int], None],
+) -> None:
+    marked = program(IN_ORDER, 103, "  @parallel")
+    little(200, 100)
+    assert (
+        refused(lambda: oc.prove_equal(marked, marked))
+        == """\
+partition: cannot run loops as they are marked
+  because  that question takes isl more than 200 operations
+  help     the loops without marks"""
+    )
+
+
+def test_a_schedule_that_takes_too_long_to_prove_is_refused(
+    little: Callable[[int, int], None],
+) -> None:
+    schedule = oc.create_schedule(program(TEXT, 104))
+    schedule["Y"].split("i", 4)
+    little(500, 100)
+    assert (
+        refused(lambda: str(schedule))
+        == """\
+lower: cannot lower the schedule
+  because  that question takes isl more than 500 operations
+  help     fewer splits, or tail="cut\""""
+    )
+
+
+def test_conditions_that_isl_does_not_decide_stay(little: Callable[[int, int], None]) -> None:
+    source = program(TEXT, 105)
+    little(1_000_000, 400)
+    cut = oc.partition(source)
+    assert cut.loops == source
+    assert cut.notes == ("loop i: keeps its conditions: isl takes too long to decide them",)
+
+
+def test_a_program_compiles_whatever_isl_gives_up(little: Callable[[int, int], None]) -> None:
+    little(500, 50)
+    made = oc.compile(program(IN_ORDER, 106), threads=2)
+    assert "loop i sequential: its dependences are not known" in made.plan(n=7).notes
+    values = np.arange(7, dtype="int32")
+    assert (made(values, values) == 2 * values).all()
+
+
+def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = program(TEXT, 107)
+    with monkeypatch.context() as patch:
+        patch.setattr("offcut.polyhedral.limit.REQUEST", 500)
+        refused(lambda: oc.partition(source, tile={"i": 4}))
+    assert oc.partition(source, tile={"i": 4}).prove()

@@ -1,0 +1,83 @@
+"""Programs that were once answered wrongly, late, or not at all, and what they are answered now.
+
+Each is a file beside this one. What is accepted computes what its source does, at some sizes, by the
+interpreter; what is refused says so in words. Neither takes more work than one request may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import slow
+
+import offcut as oc
+from offcut.polyhedral import REQUEST
+from offcut.polyhedral.limit import operations
+
+GIVEN_UP = "takes isl more than"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, how it is cut, and a part of the refusal; "" where the cut is accepted."""
+
+    file: str
+    refused: str
+    tile: dict[str, Any] = field(default_factory=dict)
+    tail: Any = "cut"
+    copies: int | None = None
+
+    def cut(self) -> Any:
+        program = oc.parse(Path(__file__).with_name(f"{self.file}.offcut").read_text())
+        return oc.partition(program, tile=self.tile, tail=self.tail, copies=self.copies)
+
+
+CASES = [
+    Case("contraction_335", GIVEN_UP, {"k": (12, 4), "j": 7, "i": (12, 4)}, "mask"),
+    Case(
+        "contraction_482",
+        GIVEN_UP,
+        {"i": 14, "k": 2, "j": 32},
+        {"i": "balance", "k": "mask", "j": "mask"},
+    ),
+    Case(
+        "contraction_603",
+        GIVEN_UP,
+        {"i": 14, "j": 7, "j0": 32},
+        {"i": "mix", "j": "cut", "j0": "residue"},
+    ),
+    Case("contraction_613", GIVEN_UP, {"i": 16, "j": 32}, "mix"),
+    Case(
+        "wild_6",
+        GIVEN_UP,
+        {"i0": 7, "k2": 4, "j1": 5},
+        {"i0": "mix", "k2": "cut", "j1": "guard"},
+        2,
+    ),
+    Case("wild_59", GIVEN_UP, {"H.i": (12, 4)}, {"H.i": "mix"}),
+    Case("wild_66", GIVEN_UP, {"j": 6, "i": 4}, "shift"),
+    Case("wild_107", GIVEN_UP, {"j": 7}, {"j": "ladder"}),
+    Case("wild_151", GIVEN_UP, {"j1": 2, "i0": (12, 4)}, {"j1": "pad", "i0": "balance"}),
+    Case("wild_153", GIVEN_UP, {"i0": 7}, {"i0": "residue"}, 8),
+    Case("wild_189", GIVEN_UP, {"j1": 4}, {"j1": "mix"}, 3),
+    Case("wild_221", GIVEN_UP, {"G.j": 4, "i": (9, 3)}, "even"),
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [slow(case) if case.refused == GIVEN_UP else case for case in CASES],
+    ids=lambda case: case.file,
+)
+def test_a_program_is_answered_in_bounded_work(case: Case) -> None:
+    before = operations()
+    if case.refused:
+        with pytest.raises(oc.PartitionError) as error:
+            case.cut()
+        assert case.refused in str(error.value)
+    else:
+        assert case.cut().pieces
+    assert operations() - before < 1.1 * REQUEST

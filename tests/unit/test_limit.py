@@ -1,0 +1,91 @@
+"""A bound on isl's work: counted exactly, nested, and given back."""
+
+from __future__ import annotations
+
+import threading
+
+import islpy as isl
+import pytest
+
+from offcut.polyhedral import GaveUp, answered, at_most_operations
+from offcut.polyhedral.limit import operations
+
+TRIANGLE = "[n] -> { [i, j] : 0 <= i < n and 0 <= j <= i }"
+
+
+def work(count: int) -> None:
+    for _ in range(count):
+        isl.Val.zero(isl.DEFAULT_CONTEXT)  # one operation
+
+
+def test_what_isl_takes_is_counted() -> None:
+    before = operations()
+    work(1000)
+    assert 1000 <= operations() - before <= 1010
+
+
+def test_within_the_bound_all_is_answered_and_the_bound_is_gone_afterwards() -> None:
+    with at_most_operations(10_000):
+        assert not isl.Set(TRIANGLE).is_empty()
+    work(20_000)
+
+
+@pytest.mark.parametrize("count", [1, 10, 50, 100])
+def test_beyond_it_isl_gives_up_whatever_it_calls_the_reason(count: int) -> None:
+    with pytest.raises(GaveUp), at_most_operations(count):
+        isl.Set(TRIANGLE).lexmin().is_equal(isl.Set(TRIANGLE))
+    assert not isl.Set(TRIANGLE).is_empty()
+
+
+def test_an_error_that_is_not_the_bounds_stays_what_it_is() -> None:
+    with pytest.raises(isl.Error, match="syntax error"), at_most_operations(10_000):
+        isl.Set("{ [i] : i >")
+
+
+def test_a_bound_inside_takes_from_the_one_around() -> None:
+    def ask() -> None:
+        with at_most_operations(500):
+            work(400)
+
+    with at_most_operations(1000):
+        ask()
+        ask()
+        with pytest.raises(GaveUp):
+            ask()
+
+
+def test_a_question_that_is_given_up_leaves_what_is_left_of_the_bound_around() -> None:
+    with at_most_operations(2000):
+        with pytest.raises(GaveUp), at_most_operations(500):
+            work(600)
+        work(1000)
+
+
+def test_a_bound_inside_is_never_wider_than_the_one_around() -> None:
+    with pytest.raises(GaveUp), at_most_operations(500), at_most_operations(5000):
+        work(600)
+
+
+def test_what_is_not_known_in_bounded_work_has_another_answer() -> None:
+    assert answered(lambda: isl.Set(TRIANGLE).is_empty(), None) is False
+    with at_most_operations(100):
+        assert answered(lambda: isl.Set(TRIANGLE).is_empty(), None) is None
+
+
+def test_threads_do_not_take_from_each_other() -> None:
+    failed: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            for _ in range(20):
+                with at_most_operations(1100):
+                    work(1000)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failed
