@@ -2,7 +2,7 @@
 
 `fast_entry_ir` writes a function with CPython's METH_FASTCALL | METH_KEYWORDS signature: it reads
 the arrays, solves the sizes from their shapes, checks every fact of the signature, finds or
-allocates the result, and calls the kernel. It accepts exactly the good, plain calls. Whatever it
+allocates the results, and calls the kernel. It accepts exactly the good, plain calls. Whatever it
 does not like, it hands with the same arguments to a Python callable, the slow path, which is
 complete by itself and the only author of error messages: so a check here needs to be safe, never
 exact, and the two cannot disagree about a message.
@@ -39,6 +39,7 @@ _FIELDS = (
     "out_name",
     "ndarray",
     "true",
+    "tuple",
     "exchange",
     "empty",
     "PyObject_Vectorcall",
@@ -52,6 +53,8 @@ _FIELDS = (
     "PyMem_RawFree",
     "PyTuple_Size",
     "PyTuple_GetItem",
+    "PyTuple_New",
+    "PyTuple_SetItem",
 )
 _TYPE_OF = 8  # offset of ob_type in every object
 _BYTES_OF = 32  # offset of the contents of a bytes object
@@ -298,11 +301,11 @@ def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = Fals
     work        whether the module also defines ``i64 @offcut_work(ptr %sizes)``, the flop of a
                 call; otherwise the number of elements read and written stands in for it
 
-    Signatures with several outputs, or sizes that no shape determines, go the slow way always.
+    Signatures with sizes that no shape determines go the slow way always.
     """
     order = solving_order(signature)
     text = _Text()
-    fast = len(signature.outputs) == 1 and len(order) == len(signature.sizes)
+    fast = len(order) == len(signature.sizes)
     if fast:
         _fast_body(text, signature, order, constants, work)
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
@@ -338,6 +341,7 @@ def fast_callable(
         "out_name": id(out_name),
         "ndarray": id(np.ndarray),
         "true": id(True),
+        "tuple": id(tuple),
         "exchange": arrays.exchange_table(),
         "empty": _numpy_function(_EMPTY),
     }
@@ -406,6 +410,7 @@ class _Text:
         self.lines: list[str] = []
         self.count = 0
         self.block = "entry"
+        self.otherwise = "slow"
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
@@ -423,13 +428,13 @@ class _Text:
         self.block = name
 
     def require(self, kind: str, type_: str, one: str, other: str | int) -> None:
-        """Go on where the comparison holds, else to the slow path."""
+        """Go on where the comparison holds, else to the block `otherwise`."""
         holds = self.let(f"icmp {kind} {type_} {one}, {other}")
         self.require_true(holds)
 
     def require_true(self, holds: str) -> None:
         self.count += 1
-        self.do(f"br i1 {holds}, label %on{self.count}, label %slow")
+        self.do(f"br i1 {holds}, label %on{self.count}, label %{self.otherwise}")
         self.label(f"on{self.count}")
 
     def word(self, index: int, type_: str = "ptr", base: str = "%table") -> str:
@@ -469,8 +474,8 @@ def _fast_body(
     work: bool,
 ) -> None:
     """Everything from the first check to the return; falls off the end into the slow path."""
-    inputs, output = signature.inputs, signature.outputs[0]
-    arguments = (*inputs, output)
+    inputs, outputs = signature.inputs, signature.outputs
+    arguments = (*inputs, *outputs)
     first = [sum(len(a.shape) for a in arguments[:n]) for n in range(len(arguments) + 1)]
     for name, words in (
         ("pointers", len(arguments) + constants),
@@ -478,7 +483,7 @@ def _fast_body(
         ("shapes", first[-1]),
         ("strides", first[-1]),
         ("prototype", 6),
-        ("result", 1),
+        ("results", len(outputs)),
         ("managed", 1),
     ):
         text.do(f"%{name} = alloca [{max(words, 1)} x i64]")
@@ -532,29 +537,55 @@ def _fast_body(
         if relation.kind == "mod":
             value = text.let(f"srem i64 {value}, {relation.modulus}")
         text.require("sge" if relation.kind == ">=" else "eq", "i64", value, 0)
-    extents = [text.extent(extent, sizes) for extent in output.shape]
+    shapes = [[text.extent(extent, sizes) for extent in output.shape] for output in outputs]
+    numbered = list(enumerate(zip(outputs, shapes, strict=True), len(inputs)))
     text.do("%fresh = icmp eq ptr %out, null")
     text.do("br i1 %fresh, label %allocate, label %given")
 
-    last = len(inputs)
     text.label("given")
-    _read(text, output, last, "%out", first[last], _ALIGNED | _WRITEABLE)
-    for axis, extent_ in enumerate(extents):
-        text.require("eq", "i64", text.word(first[last] + axis, "i64", "%shapes"), extent_)
-    _require_disjoint(text, arguments, first, {number for number, _ in signature.updated})
-    text.do("store ptr %out, ptr %result")
+    for (number, (output, extents)), array in zip(
+        numbered, _given(text, len(outputs)), strict=True
+    ):
+        _read(text, output, number, array, first[number], _ALIGNED | _WRITEABLE)
+        for axis, extent_ in enumerate(extents):
+            text.require("eq", "i64", text.word(first[number] + axis, "i64", "%shapes"), extent_)
+    _require_disjoint(text, signature, first)
     text.do("br label %run")
 
     text.label("allocate")
-    _allocate(text, output, last, extents, first[last], rows[0] if rows else "%table")
+    for position in range(len(outputs)):
+        text.do(f"store ptr null, ptr {text.at('%results', position)}")
+    text.otherwise = "undo"
+    like = rows[0] if rows else "%table"
+    for position, (number, (output, extents)) in enumerate(numbered):
+        result = text.at("%results", position)
+        _allocate(text, output, number, extents, first[number], like, result)
+    text.do("br label %run")
     text.label("run")
-    _run(text, signature, constants, work, first[-1])
+    _run(text, signature, constants, work)
+    text.label("clear")
+    text.do(f"call void {text.load('PyErr_Clear')}()")
+    text.do("br label %undo")
     text.label("undo")
     text.do("br i1 %fresh, label %drop, label %slow")
     text.label("drop")
-    text.do(f"call void {text.load('Py_DecRef')}(ptr {text.word(0, base='%result')})")
+    for position in range(len(outputs)):
+        result = text.word(position, base="%results")
+        text.do(f"call void {text.load('Py_DecRef')}(ptr {result})")
     text.do("br label %slow")
     text.label("slow")
+
+
+def _given(text: _Text, count: int) -> list[str]:
+    """The arrays of ``out=``: the object itself, or the items of a plain tuple where there are several."""
+    if count == 1:
+        return ["%out"]
+    type_ = text.word(_TYPE_OF // 8, base="%out")
+    text.require("eq", "ptr", type_, text.load("tuple"))
+    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %out)")
+    text.require("eq", "i64", size, count)
+    item = text.load("PyTuple_GetItem")
+    return [text.let(f"call ptr {item}(ptr %out, i64 {position})") for position in range(count)]
 
 
 def _read(text: _Text, argument: Argument, number: int, array: str, first: int, flags: int) -> str:
@@ -575,23 +606,21 @@ def _code(dtype: str) -> int:
     return code | bits << 8 | 1 << 16
 
 
-def _require_disjoint(
-    text: _Text, arguments: tuple[Argument, ...], first: list[int], updated: Collection[int]
-) -> None:
-    """No element of the output twice in memory, none within the reach of an input.
+def _require_disjoint(text: _Text, signature: Signature, first: list[int]) -> None:
+    """No element of an output twice in memory, none within the reach of an input or another output.
 
-    updated   inputs that may be the output itself: equal in address and in strides
-
+    An input that an output updates may be that output itself: equal in address and in strides.
     ``stride > sum of (extent - 1) * stride over the inner axes`` suffices for the first. Of an
     array without elements the reach is nonsense, and harmless: it only asks the slow path.
     """
-    ends = []
-    for number, argument in enumerate(arguments):
+    inputs = len(signature.inputs)
+    ends: list[tuple[str, str]] = []
+    for number, argument in enumerate((*signature.inputs, *signature.outputs)):
         reach = "0"
         for axis in reversed(range(len(argument.shape))):
             extent = text.word(first[number] + axis, "i64", "%shapes")
             stride = text.word(first[number] + axis, "i64", "%strides")
-            if number == len(arguments) - 1:
+            if number >= inputs:
                 beyond = text.let(f"icmp sgt i64 {stride}, {reach}")
                 single = text.let(f"icmp sle i64 {extent}, 1")
                 text.require_true(text.let(f"or i1 {beyond}, {single}"))
@@ -600,28 +629,32 @@ def _require_disjoint(
         elements = text.let(f"add i64 {reach}, 1")
         width = numpy_dtype(argument.dtype).itemsize
         start = text.word(number, "i64", "%pointers")
-        ends.append(
-            (start, text.let(f"add i64 {start}, {text.let(f'mul i64 {elements}, {width}')}"))
-        )
-    *others, (start, end) = ends
-    for number, (other_start, other_end) in enumerate(others):
-        before = text.let(f"icmp ule i64 {end}, {other_start}")
-        after = text.let(f"icmp ule i64 {other_end}, {start}")
-        legal = text.let(f"or i1 {before}, {after}")
-        if number in updated:
-            same = text.let(f"icmp eq i64 {start}, {other_start}")
-            for axis in range(len(arguments[number].shape)):
-                mine = text.word(first[-2] + axis, "i64", "%strides")
-                theirs = text.word(first[number] + axis, "i64", "%strides")
-                same = text.let(f"and i1 {same}, {text.let(f'icmp eq i64 {mine}, {theirs}')}")
-            legal = text.let(f"or i1 {legal}, {same}")
-        text.require_true(legal)
+        end = text.let(f"add i64 {start}, {text.let(f'mul i64 {elements}, {width}')}")
+        for other, (other_start, other_end) in enumerate(ends if number >= inputs else ()):
+            before = text.let(f"icmp ule i64 {end}, {other_start}")
+            after = text.let(f"icmp ule i64 {other_end}, {start}")
+            legal = text.let(f"or i1 {before}, {after}")
+            if (other, number - inputs) in signature.updated:
+                same = text.let(f"icmp eq i64 {start}, {other_start}")
+                for axis in range(len(argument.shape)):
+                    mine = text.word(first[number] + axis, "i64", "%strides")
+                    theirs = text.word(first[other] + axis, "i64", "%strides")
+                    same = text.let(f"and i1 {same}, {text.let(f'icmp eq i64 {mine}, {theirs}')}")
+                legal = text.let(f"or i1 {legal}, {same}")
+            text.require_true(legal)
+        ends.append((start, end))
 
 
 def _allocate(
-    text: _Text, output: Argument, number: int, extents: list[str], first: int, row: str
+    text: _Text,
+    output: Argument,
+    number: int,
+    extents: list[str],
+    first: int,
+    row: str,
+    result: str,
 ) -> None:
-    """A new result: numpy's, or by the DLPack allocator of the first input's type."""
+    """A new array at `result`: numpy's, or by the DLPack allocator of the first input's type."""
     rank = len(extents)
     shape, strides = text.at("%shapes", first), text.at("%strides", first)
     for axis, extent in enumerate(extents):
@@ -632,24 +665,22 @@ def _allocate(
         text.do(f"store i64 {step}, ptr {text.at(strides, axis)}")
         step = text.let(f"mul i64 {step}, {extents[axis]}")
     numpy = text.let(f"icmp eq ptr {row}, %table")
-    text.do(f"br i1 {numpy}, label %numpy, label %exchange")
+    text.do(f"br i1 {numpy}, label %numpy{number}, label %exchange{number}")
 
-    text.label("numpy")
+    text.label(f"numpy{number}")
     descr = text.word(len(_FIELDS) + number)
     text.do(f"call void {text.load('Py_IncRef')}(ptr {descr})")
     made = text.let(f"call ptr {text.load('empty')}(i32 {rank}, ptr {shape}, ptr {descr}, i32 0)")
     failed = text.let(f"icmp eq ptr {made}, null")
-    text.do(f"br i1 {failed}, label %raise, label %made")
-    text.label("raise")
-    text.do("ret ptr null")
-    text.label("made")
-    text.do(f"store ptr {made}, ptr %result")
+    text.do(f"br i1 {failed}, label %failed{number}, label %made{number}")
+    text.label(f"made{number}")
+    text.do(f"store ptr {made}, ptr {result}")
     data = text.let(f"getelementptr i8, ptr {made}, i64 {_DATA}")
     address = text.let(f"load ptr, ptr {data}")
     text.do(f"store ptr {address}, ptr {text.at('%pointers', number)}")
-    text.do("br label %run")
+    text.do(f"br label %allocated{number}")
 
-    text.label("exchange")
+    text.label(f"exchange{number}")
     allocate, convert = text.word(2, base=row), text.word(3, base=row)
     text.require("ne", "ptr", allocate, "null")
     words = (0, 1, rank | _code(output.dtype) << 32, shape, 0, 0)  # data, CPU, …, offset
@@ -674,19 +705,20 @@ def _allocate(
             text.do(f"store i64 {stride}, ptr {text.at(strides, axis)}")
         dense, single = f"icmp eq i64 {stride}, 1", f"icmp sle i64 {extents[-1]}, 1"
         unit = text.let(f"or i1 {text.let(dense)}, {text.let(single)}")
-    status = text.let(f"call i32 {convert}(ptr {managed}, ptr %result)")
+    status = text.let(f"call i32 {convert}(ptr {managed}, ptr {result})")
     converted = text.let(f"icmp eq i32 {status}, 0")
-    text.do(f"br i1 {converted}, label %converted, label %unconverted")
-    text.label("converted")
-    text.do(f"br i1 {unit}, label %run, label %undo")
-    text.label("unconverted")
-    text.do(f"call void {text.load('PyErr_Clear')}()")
-    text.do("br label %slow")
+    text.do(f"br i1 {converted}, label %converted{number}, label %failed{number}")
+    text.label(f"converted{number}")
+    text.do(f"br i1 {unit}, label %allocated{number}, label %undo")
+    text.label(f"failed{number}")
+    text.do(f"store ptr null, ptr {result}")
+    text.do("br label %clear")
+    text.label(f"allocated{number}")
 
 
-def _run(text: _Text, signature: Signature, constants: int, work: bool, axes: int) -> None:
+def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:
     """The kernel itself, with its workspace, and without the interpreter's lock where it is long."""
-    arguments = len(signature.inputs) + 1
+    arguments = len(signature.inputs) + len(signature.outputs)
     for constant in range(constants):
         address = text.word(len(_FIELDS) + arguments + constant)
         text.do(f"store ptr {address}, ptr {text.at('%pointers', arguments + constant)}")
@@ -711,7 +743,7 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool, axes: in
     else:
         amount = "0"
         axis = 0
-        for argument in (*signature.inputs, signature.outputs[0]):
+        for argument in (*signature.inputs, *signature.outputs):
             elements = "1"
             for _ in argument.shape:
                 extent = text.word(axis, "i64", "%shapes")
@@ -739,13 +771,26 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool, axes: in
     ok = text.let("icmp eq i32 %status, 0")
     text.do(f"br i1 {ok}, label %succeed, label %undo")
     text.label("succeed")
-    result = text.word(0, base="%result")
     text.do("br i1 %fresh, label %return, label %share")
     text.label("share")
-    text.do(f"call void {text.load('Py_IncRef')}(ptr {result})")
-    text.do("br label %return")
+    text.do(f"call void {text.load('Py_IncRef')}(ptr %out)")
+    text.do("ret ptr %out")
     text.label("return")
-    text.do(f"ret ptr {result}")
+    text.do(f"ret ptr {_result(text, len(signature.outputs))}")
+
+
+def _result(text: _Text, count: int) -> str:
+    """What a call gives back that was given no ``out=``: the new array, or a tuple of them."""
+    if count == 1:
+        return text.word(0, base="%results")
+    made = text.let(f"call ptr {text.load('PyTuple_New')}(i64 {count})")
+    text.otherwise = "clear"
+    text.require("ne", "ptr", made, "null")
+    put = text.load("PyTuple_SetItem")
+    for position in range(count):
+        result = text.word(position, base="%results")
+        text.let(f"call i32 {put}(ptr {made}, i64 {position}, ptr {result})")
+    return made
 
 
 def _is_laid_out(array: np.ndarray[Any, Any]) -> bool:
