@@ -14,7 +14,8 @@ dependence that a loop carries leads from a statement to one further down, or is
 by the next term of it. Then each statement writes a whole array, and what reads it reads that.
 
 A sum that begins with more than its neutral element is summed by itself first and added to it, which
-is another order of the same terms. A factor of a sum that is no element of an array, and does not
+is another order of the same terms; it starts from what changes nothing, -0.0, so that a sum of no terms
+leaves a -0.0 that is there. A factor of a sum that is no element of an array, and does not
 need all of the axes, becomes an array of its own.
 """
 
@@ -180,7 +181,7 @@ class _Raising:
             self.stage(stmt.buffer, axes, rest, body)
             return True
         total = self.array(f"{stmt.buffer}_sum", dtype, tuple(axis.extent for axis in axes))
-        self.stages.append(Stage(total, total, axes, rest, body))
+        self.stages.append(Stage(total, total, axes, rest, body, added=True))
         op = {"sum": "+"}.get(stmt.reduce, stmt.reduce)
         self.stage(stmt.buffer, axes, (), Binary(op, start, Load(total, point, dtype)))
         return True

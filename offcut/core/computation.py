@@ -13,7 +13,18 @@ from functools import reduce
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Reduce, Var, rewrite, substitute, walk
+from offcut.core.dtypes import identity, neutral
+from offcut.core.expr import (
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Var,
+    dtype_of,
+    rewrite,
+    substitute,
+    walk,
+)
 from offcut.core.program import Buffer, Kind, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
 from offcut.core.tensor import Axis, Tensor, size_var, sizes_of, tensors_of
@@ -63,13 +74,18 @@ class StageAxis:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """``buffer[axes] = body``, reduced over `reduce_axes` where `body` is a `Reduce`."""
+    """``buffer[axes] = body``, reduced over `reduce_axes` where `body` is a `Reduce`.
+
+    added   whether a reduction is added to a value by the stages that follow: it starts from what
+            changes nothing then, so of no terms, or of terms -0.0, nothing is left of it
+    """
 
     buffer: str
     label: str
     axes: tuple[StageAxis, ...]
     reduce_axes: tuple[StageAxis, ...]
     body: Expr
+    added: bool = False
 
     @property
     def value(self) -> Expr:
@@ -80,6 +96,13 @@ class Stage:
     def reducer(self) -> str | None:
         """``sum``, ``max``, ``min``, or None."""
         return self.body.op if isinstance(self.body, Reduce) else None
+
+    @property
+    def start(self) -> Const:
+        """What a reduction starts from."""
+        assert isinstance(self.body, Reduce)
+        dtype = dtype_of(self.body)
+        return Const((identity if self.added else neutral)(self.body.op, dtype), dtype)
 
     @property
     def instances(self) -> Expr:

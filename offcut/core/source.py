@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage, StageAxis
-from offcut.core.dtypes import neutral
-from offcut.core.expr import Const, Var, dtype_of
+from offcut.core.expr import Var
 from offcut.core.program import For, Program, Stmt, Store
 
 # (the reduction axis, the one update of its terms, what is inside it) -> its loops
@@ -50,10 +49,8 @@ def instance(
         if stage.reducer is None:
             body += (Store(stage.buffer, point, stage.value),)
             continue
-        dtype = dtype_of(stage.value)
-        start = Const(neutral(stage.reducer, dtype), dtype)
         terms: tuple[Stmt, ...] = (Store(stage.buffer, point, stage.value, stage.reducer),)
         for axis in reversed(stage.reduce_axes):
             terms = around(axis, terms)
-        body += (Store(stage.buffer, point, start), *terms)
+        body += (Store(stage.buffer, point, stage.start), *terms)
     return body

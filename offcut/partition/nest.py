@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.computation import Names, Stage, StageAxis
 from offcut.core.conditions import all_of
-from offcut.core.dtypes import identity, neutral
+from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import InternalError
@@ -262,10 +262,11 @@ class _Builder:
             if stage.reducer is None:
                 body += (Store(stage.buffer, point, stage.value),)
                 continue
-            dtype = dtype_of(stage.value)
-            start = Const(neutral(stage.reducer, dtype), dtype)
             update = Store(stage.buffer, point, stage.value, stage.reducer)
-            body += (Store(stage.buffer, point, start), *self.reduction(stage.reduce_axes, update))
+            body += (
+                Store(stage.buffer, point, stage.start),
+                *self.reduction(stage.reduce_axes, update),
+            )
         return body
 
     def reduction(self, axes: Sequence[StageAxis], update: Store) -> tuple[Stmt, ...]:

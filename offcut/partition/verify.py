@@ -13,7 +13,7 @@ from math import prod
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
-from offcut.core.dtypes import is_identity, neutral
+from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Cast,
     Const,
@@ -21,7 +21,6 @@ from offcut.core.expr import (
     Load,
     Select,
     Var,
-    dtype_of,
     rewrite,
     substitute,
     variables,
@@ -378,8 +377,7 @@ class _Check:
         point = tuple(Var(name) for name in self.points)
         conditions: list[Expr] = []
         if stage.reducer is not None and store.reduce is None:
-            dtype = dtype_of(stage.value)
-            same = value == Const(neutral(stage.reducer, dtype), dtype)
+            same = value == stage.start
         else:
             while value != described and isinstance(value, Select) and store.reduce is not None:
                 if not self.is_neutral(value.other):
