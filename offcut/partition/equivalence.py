@@ -284,7 +284,7 @@ class _Comparison(Sides):
                 iters, equations, statement.iters, lambda: self.guesses(statement)
             ):
                 named = {f"{name}'": value for name, value in at.items()}
-                match = Match(other, named, found.pairs)
+                match = Match(other, named, found.pairs, guessed)
                 if self.agrees(statement, match, found) and self.meets(statement, match):
                     if not guessed or self.is_bijective(statement, match):
                         return match
@@ -376,7 +376,7 @@ class _Comparison(Sides):
             elif statement.name in self.emitted.copies:
                 choices.append([[Part(statement, None)]])
             else:
-                raise refused(self.of, f"{text_of(statement)} is no statement of the source")
+                raise refused(self.of, f"{text_of(statement)} matches no statement of the source")
         for choice in product(*choices):
             yield [part for parts in choice for part in parts]
 
@@ -397,8 +397,12 @@ class _Comparison(Sides):
         found = self.flows.smallest(left)
         if found is not None:
             sizes, point = found
-            what = self.instance(statement, sizes, point)
-            raise refused(self.of, f"{self.flows.given(sizes)}{what} is no instance of the source")
+            what = f"{self.flows.given(sizes)}{self.instance(statement, sizes, point)}"
+            if any(match.guessed for match in matches):
+                raise refused(
+                    self.of, f"{what} is in no iteration of the source that its indices tell"
+                )
+            raise refused(self.of, f"{what} is no instance of the source")
         return parts
 
     def check_source_bounds(self) -> None:

@@ -37,10 +37,10 @@ from offcut.core.expr import (
 )
 from offcut.core.program import Size
 from offcut.partition.adjacent import Span, is_shared_out, joined
-from offcut.polyhedral import Map, Set, Space, coefficient, over_sizes, smallest
+from offcut.polyhedral import INDEX_LIMIT, Map, Set, Space, coefficient, over_sizes, smallest
 
 X = Var("#x")  # the coordinate; no program can name it so
-_LEAST = -(2**62)  # of a quotient whose numerator may be negative
+_LEAST = -INDEX_LIMIT  # of a quotient whose numerator may be negative
 _KEPT = 4096  # theorems
 
 

@@ -50,12 +50,14 @@ class Side:
 class Match:
     """Instances of an emitted statement as instances of a source statement.
 
-    at   the source's iterators (primed) over the emitted ones
+    at       the source's iterators (primed) over the emitted ones
+    guessed  whether one of them is in no index, so that it could be another one
     """
 
     source: Statement
     at: Mapping[str, Expr]
     pairs: tuple[Pair, ...]
+    guessed: bool = False
 
     def of(self, expr: Expr) -> Expr:
         """A source expression over the emitted iterators."""

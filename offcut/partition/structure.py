@@ -62,7 +62,7 @@ from offcut.core.program import walk as statements
 from offcut.partition.alike import alike, idle, reads_memory, same_store, settled
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
-from offcut.polyhedral import Facts, Space, accesses_outside, dependences
+from offcut.polyhedral import INDEX_LIMIT, Facts, Space, accesses_outside, dependences
 
 _MOST_STEPS = 8
 
@@ -209,10 +209,32 @@ class _Steps:
         """Where `stepped` may start: with the loop, after another part of it, or before one."""
         found: dict[Expr, None] = {self.loop.lo: None}
         length = ix.mul(count, stepped.hi)
-        for stmt in statements(tuple(self.emitted)):
-            if isinstance(stmt, For) and stmt.iter == self.loop.iter:
-                found |= {ix.sub(stmt.lo, length): None, stmt.hi: None}
+        for first, end in _ranges(self.emitted, self.loop.iter, {}, {}):
+            found |= {ix.sub(first, length): None, end: None}
         return tuple(found)
+
+
+def _ranges(
+    body: Sequence[Stmt], name: str, first: Mapping[str, Expr], last: Mapping[str, Expr]
+) -> Iterator[tuple[Expr, Expr]]:
+    """Where loops and tiles over `name` start and end, with the loops around at `first` and `last`."""
+    for stmt in body:
+        match stmt:
+            case For(one, lo, hi) if one == name:
+                yield ix.folded(substitute(lo, first)), ix.folded(substitute(hi, last))
+            case For(one, lo, hi, inner):
+                low = ix.folded(substitute(lo, first))
+                high = ix.folded(substitute(ix.sub(hi, 1), last))
+                yield from _ranges(inner, name, {**first, one: low}, {**last, one: high})
+            case Tile(axes):
+                for axis in axes:
+                    if axis.iter == name:
+                        end = ix.add(axis.start, axis.extent)
+                        start = ix.folded(substitute(axis.start, first))
+                        yield start, ix.folded(substitute(end, last))
+            case _:
+                for inside in blocks(stmt):
+                    yield from _ranges(inside, name, first, last)
 
 
 class _SideBySide:
@@ -612,8 +634,7 @@ def _space_at(at: Facts) -> Space:
     """The sizes, and the iterators around as if they were sizes."""
     sizes = list(at.space.sizes)
     for name in at.names:
-        if not at.holds(Compare(">=", Var(name), ix.const(0))):
-            raise NotStructural(f"{name} may be negative")
-        sizes.append(Size(name))
+        natural = at.holds(Compare(">=", Var(name), ix.const(0)))
+        sizes.append(Size(name, 0 if natural else -INDEX_LIMIT))
     known = tuple(c for c in at.conditions if at.expresses(c))
     return Space(tuple(sizes), (*at.space.assumptions, *known))

@@ -107,6 +107,9 @@ def unify(
         case Const(), Const():
             if source == emitted:
                 yield Unified()
+        case Logic("and" | "or" as op, args), _:
+            mine = emitted.args if isinstance(emitted, Logic) and emitted.op == op else (emitted,)
+            yield from _joined(op, args, mine, same, path, own)
         case _:
             if _label(source) != _label(emitted):
                 return
@@ -160,6 +163,29 @@ def _selects(
         yield sum(choice, Unified())
 
 
+def _joined(
+    op: str,
+    source: Sequence[Expr],
+    emitted: Sequence[Expr],
+    same: Collection[str],
+    path: tuple[Expr, ...],
+    own: tuple[Expr, ...],
+) -> Iterator[Unified]:
+    """Conditions joined by `op`, in order, without those of the source that are decided."""
+    if not source:
+        if not emitted:
+            yield Unified()
+        return
+    if emitted:
+        for first in unify(source[0], emitted[0], same, path, own):
+            for rest in _joined(op, source[1:], emitted[1:], same, path, own):
+                yield first + rest
+    if len(source) > len(emitted):
+        for known in _deciders(source[0], op == "and"):
+            for rest in _joined(op, source[1:], emitted, same, path, own):
+                yield Unified(holds=((known, path),)) + rest
+
+
 def _resolved(
     condition: Expr,
     then: Expr,
@@ -170,12 +196,25 @@ def _resolved(
     own: tuple[Expr, ...],
 ) -> Iterator[Unified]:
     """A select of the source whose condition is decided wherever the emitted statement runs."""
-    if any(isinstance(node, Load) for node in walk(condition)):
+    for branch, value in ((then, True), (other, False)):
+        for known in _deciders(condition, value):
+            for found in unify(branch, emitted, same, path, own):
+                yield Unified(holds=((known, path),)) + found
+
+
+def _deciders(condition: Expr, value: bool) -> Iterator[Expr]:
+    """Conditions that read no memory, each of which makes `condition` true, or false if not `value`."""
+    if not any(isinstance(node, Load) for node in walk(condition)):
+        yield condition if value else Logic("not", (condition,))
         return
-    for found in unify(then, emitted, same, path, own):
-        yield Unified(holds=((condition, path),)) + found
-    for found in unify(other, emitted, same, path, own):
-        yield Unified(holds=((Logic("not", (condition,)), path),)) + found
+    match condition:
+        case Logic("not", (inner,)):
+            yield from _deciders(inner, not value)
+        case Logic("and" | "or" as op, args) if value == (op == "or"):
+            for arg in args:
+                yield from _deciders(arg, value)
+        case _:
+            pass
 
 
 def solutions(

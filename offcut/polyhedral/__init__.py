@@ -1,6 +1,7 @@
 """Set mathematics, and the only importer of islpy."""
 
 from offcut.polyhedral.access import (
+    INDEX_LIMIT,
     Access,
     StageSets,
     check_extents,
@@ -29,6 +30,7 @@ from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operation
 from offcut.polyhedral.witness import smallest
 
 __all__ = [
+    "INDEX_LIMIT",
     "REQUEST",
     "Access",
     "Dependence",

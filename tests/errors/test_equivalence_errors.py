@@ -73,13 +73,13 @@ CASES = [
         "another operator",
         CUT,
         CUT.replace("* x[k]", "+ x[k]"),
-        "C[i] += A[i, k] + x[k] is no statement of the source",
+        "C[i] += A[i, k] + x[k] matches no statement of the source",
     ),
     (
         "an assignment for an update",
         CUT,
         CUT.replace("+=", "="),
-        "C[i] = A[i, k] * x[k] is no statement of the source",
+        "C[i] = A[i, k] * x[k] matches no statement of the source",
     ),
     (
         "a window too small",

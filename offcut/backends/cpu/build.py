@@ -32,6 +32,7 @@ from offcut.core.expr import Expr, Load
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
     Buffer,
+    Choose,
     Execution,
     For,
     Kind,
@@ -198,7 +199,7 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
         inside = kept_inside(program)
     with debug.timed("separate"):
         whole = Separated(inside, ())
-        apart = whole if _reads_bounds(inside) else separate(inside, COPIES)
+        apart = whole if _reads_bounds(inside) else separate(inside, _copies(inside))
     with debug.timed("covers"):
         covers = covers_of(apart.program, host, reassociate)
         plain = tuple(dict.fromkeys(_plain_notes(apart.program, covers)))
@@ -209,6 +210,14 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
     debug.note(3, str(made.program))
     said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
     return replace(made, notes=(*said, *made.notes, *settled.notes, *plain))
+
+
+def _copies(program: Program) -> int:
+    """How many copies of a store separation may make: tiles and options are copies already."""
+    found = list(walk(program.body))
+    if not any(isinstance(stmt, Tile | Choose) for stmt in found):
+        return COPIES
+    return max(1, COPIES // sum(isinstance(stmt, Store) for stmt in found))
 
 
 def contraction_in(

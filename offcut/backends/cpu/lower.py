@@ -137,8 +137,8 @@ class Lowering(Vectors):
         for position, size in enumerate(self.program.sizes):
             address = f.let(f"getelementptr i64, ptr %sizes, i64 {position}")
             self.values[size.name] = f.let(f"load i64, ptr {address}", "size")
-            self.bounds[Var(size.name)] = size.min, size.max
-        self.fixed = {size.name for size in self.program.sizes}
+        self.of_sizes = {Var(size.name): (size.min, size.max) for size in self.program.sizes}
+        self.bounds |= self.of_sizes
         f.early = len(f.lines)
 
     def buffers(self) -> None:
@@ -368,12 +368,12 @@ class Lowering(Vectors):
         self.f.block(end)
 
     def choose(self, options: Sequence[Option]) -> None:
-        """Run the first of the cheapest; costs are of sizes alone, so they are compared once a call."""
-        if self.f.early is None:
-            best = self.cheapest(options)
-        else:
-            with self.f.ahead():
+        """Run the first of the cheapest; where costs are of sizes alone, they are compared once a call."""
+        if all(self.can_go_ahead(option.cost) for option in options):
+            with self.ahead():
                 best = self.cheapest(options)
+        else:
+            best = self.cheapest(options)
         end = self.f.name("end")
         labels = [self.f.name("option") for _ in options]
         cases = " ".join(f"i64 {k}, label {label}" for k, label in enumerate(labels[1:], 1))
@@ -398,7 +398,7 @@ class Lowering(Vectors):
         return best
 
     def cost(self, expr: Expr) -> str:
-        """A float64 expression over sizes, as a scalar."""
+        """A float64 expression over sizes and coordinates, as a scalar."""
         lanes = Lanes(1, None)
         vector = self.value(expr, lanes, {})
         return self.f.let(f"extractelement <1 x double> {vector}, i32 0")

@@ -30,16 +30,16 @@ from offcut.errors import InternalError
 class Scalars:
     """Names with their values, written into `f`.
 
-    values   i64 operand of every size, coordinate and bounded value in scope
-    bounds   what conditions around say of an expression, inclusive
-    fixed    the names of the sizes
+    values    i64 operand of every size, coordinate and bounded value in scope
+    bounds    what conditions around say of an expression, inclusive
+    of_sizes  what holds of the sizes in every call, inclusive
     """
 
     def __init__(self) -> None:
         self.f = Function()
         self.values: dict[str, str] = {}
         self.bounds: dict[Expr, tuple[int, int]] = {}
-        self.fixed: set[str] = set()
+        self.of_sizes: dict[Expr, tuple[int, int]] = {}
 
     @contextmanager
     def bound(self, name: str, value: str) -> Iterator[None]:
@@ -113,7 +113,7 @@ class Scalars:
                 return self.values[name]
             case Binary() if self.is_fixed(expr):
                 if expr not in f.known:
-                    with f.ahead():
+                    with self.ahead():
                         f.known[expr] = self.scalar(expr)
                 return f.known[expr]
             case Binary("//" | "%" as op, a, b):
@@ -143,9 +143,22 @@ class Scalars:
             case _:
                 raise InternalError(f"{format_expr(expr)} is no index")
 
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Inside, what is written is computed ahead of all else: no condition around holds there."""
+        kept, self.bounds = self.bounds, dict(self.of_sizes)
+        with self.f.ahead():
+            yield
+        self.bounds = kept
+
+    def can_go_ahead(self, expr: Expr) -> bool:
+        """Whether there is a place ahead of all else, and `expr` is of what is known there."""
+        names = {Var(name) for name in variables(expr)}
+        return self.f.early is not None and names <= self.of_sizes.keys()
+
     def is_fixed(self, expr: Expr) -> bool:
         """Whether an index is computed ahead of all else: of sizes alone, and dividing by literals."""
-        if self.f.early is None or not self.fixed.issuperset(variables(expr)):
+        if not self.can_go_ahead(expr):
             return False
         nodes = [node for node in walk(expr) if isinstance(node, Binary | Unary)]
         return len(nodes) == sum(1 for node in walk(expr) if children(node)) and all(

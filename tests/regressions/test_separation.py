@@ -1,0 +1,116 @@
+"""Programs whose conditions were separated, compared or lowered wrongly, and what they are now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core.program import Choose, Program, walk
+from offcut.partition import equivalence
+from offcut.partition.equivalence import check_equal
+
+
+def program(file: str) -> Program:
+    """The program in that file beside this one."""
+    return oc.parse(Path(__file__).with_name(f"{file}.offcut").read_text())
+
+
+def same_values(cut: Program, source: Program, inputs: dict[str, Any], **sizes: int) -> bool:
+    """Whether the interpreter gets one result from both."""
+    return np.array_equal(cut.run(inputs, **sizes), source.run(inputs, **sizes))
+
+
+@pytest.mark.parametrize("file", ["separated_wrongly_1", "separated_wrongly_2"])
+def test_loops_that_start_below_zero_are_proved_side_by_side(file: str) -> None:
+    source = program(file)
+    cut = oc.partition(source)
+    for n, m in ((0, 0), (1, 4), (6, 0), (9, 2)):
+        given = {"G": np.arange(n, dtype=np.int32)}
+        assert same_values(cut.loops, source, given, n=n, m=m)
+
+
+def test_a_select_by_an_index_and_by_data_is_cut() -> None:
+    source = program("clamped_and_data")
+    cut = oc.partition(source, tile={"i": 4})
+    for n in (1, 2, 3, 8, 13):
+        given = {"A": np.arange(n, dtype=np.int32) % 3 - 1}
+        assert same_values(cut.loops, source, given)
+
+
+SELECT = """\
+program f
+size n in 1:4097
+input A: int32[n]
+output B: int32[n]
+for i in 0:n
+  B[i] = where({condition}, A[max(0, i - 1)], A[min(n - 1, i + 1)] * 2)
+"""
+HALVES = """\
+program f
+size n in 1:4097
+input A: int32[n]
+output B: int32[n]
+for i in 0:n//2
+  B[2*i + 1] = {odd}
+for i in 0:(n + 1)//2
+  B[2*i] = {even}
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "odd", "even"),
+    [
+        (
+            "i % 2 == 0 and A[i] > 0",
+            "A[min(n - 1, 2*i + 2)] * 2",
+            "where(A[2*i] > 0, A[max(0, 2*i - 1)], A[min(n - 1, 2*i + 1)] * 2)",
+        ),
+        (
+            "i % 2 == 0 or A[i] > 0",
+            "where(A[2*i + 1] > 0, A[2*i], A[min(n - 1, 2*i + 2)] * 2)",
+            "A[max(0, 2*i - 1)]",
+        ),
+    ],
+)
+def test_conditions_that_a_loop_decides_are_left_out_of_those_that_data_decides(
+    condition: str, odd: str, even: str
+) -> None:
+    source = oc.parse(SELECT.format(condition=condition))
+    assert check_equal(source, oc.parse(HALVES.format(odd=odd, even=even)))
+    with pytest.raises(oc.PartitionError, match="matches no statement of the source"):
+        check_equal(source, oc.parse(HALVES.format(odd=even, even=odd)))
+
+
+def test_an_iteration_that_no_index_tells_is_not_said_to_be_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = program("separated_wrongly_1")
+    emitted = oc.partition(source).loops
+    monkeypatch.setattr(equivalence, "is_same_shape", lambda *_: False)
+    equivalence._proved.cache_clear()
+    with pytest.raises(oc.PartitionError) as refused:
+        check_equal(source, emitted)
+    assert str(refused.value).endswith("is in no iteration of the source that its indices tell")
+
+
+def test_options_whose_costs_depend_on_a_loop_are_compared_in_it() -> None:
+    source = program("contraction_601")
+    cut = oc.partition(source, tile={"j": 2}, tail="mix").loops
+    assert any(isinstance(stmt, Choose) for stmt in walk(cut.body))
+    random = np.random.default_rng(0)
+    for m, n, k in ((0, 1, 2), (5, 4, 3), (9, 7, 5)):
+        given = {
+            "T": random.integers(-4, 5, (m, k)).astype("float64"),
+            "C": random.integers(-4, 5, (k, n)).astype("float64"),
+            "R": random.integers(-4, 5, n).astype("float64"),
+        }
+        out = np.zeros((m, n))
+        oc.compile(cut)(*given.values(), out=out)
+        rows = slice(0, max(0, m - 2))
+        wanted = source.run(given)
+        for i in range(m)[rows]:
+            assert np.array_equal(out[i, min(i, n) :], wanted[i, min(i, n) :])
