@@ -109,11 +109,14 @@ def _check_tiles(space: Space, program: Program) -> None:
         assert found is not None
         let, pairs = broken.let, zip(program.sizes, found[0], strict=True)
         sizes = ", ".join(f"{size.name} = {value}" for size, value in pairs)
+        because = f"with {sizes}, it is not in {let.lo}:{let.hi}"
+        if broken.open:
+            because = f"sets do not show that it is in {let.lo}:{let.hi}, nor express all around it"
         raise PartitionError(
             "compile",
             f"cannot take the value {let.name}",
             at=f"let {let.name} in {let.lo}:{let.hi} = {format_expr(let.value)}",
-            because=f"with {sizes}, it is not in {let.lo}:{let.hi}",
+            because=because,
             help=("a range that holds it at every size",),
         )
     for one in accesses_outside(program):

@@ -256,7 +256,9 @@ def _check_bounded(computation: Computation, space: Space, body: tuple[Stmt, ...
             "prove",
             f"the value of {let.name} is not in {let.lo}:{let.hi}",
             at=of,
-            because=f"{format_expr(let.value)} leaves it{_given(computation, found[0])}",
+            because=f"sets do not show that {format_expr(let.value)} is, nor express all around it"
+            if broken.open
+            else f"{format_expr(let.value)} leaves it{_given(computation, found[0])}",
         )
 
 

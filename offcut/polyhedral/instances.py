@@ -14,7 +14,8 @@ from typing import assert_never
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, substitute
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, substitute
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import Alloc, Choose, For, Form, If, Let, Stmt, Store, Tile
 from offcut.errors import PartitionError
@@ -43,10 +44,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """Sizes at which a bounded value leaves its range, or divides by what is not positive."""
+    """Sizes at which a bounded value leaves its range, or divides by what is not positive.
+
+    open   whether a condition around it is no set, and may keep it from that
+    """
 
     let: Let
     sizes: isl.Set
+    open: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class _Scope:
     case: tuple[tuple[Expr, int], ...] = ()
     tile: Tile | None = None
     outer: int = 0
+    open: bool = False
 
 
 def runs(
@@ -79,7 +85,10 @@ def runs(
 
 
 def unbounded(space: Space, body: Sequence[Stmt]) -> list[Unbounded]:
-    """Every `Let` of `body` whose value can leave its range, where the statement is reached."""
+    """Every `Let` of `body` whose value can leave its range, where the statement is reached.
+
+    Raises PartitionError for a value that is not quasi-affine.
+    """
     reader = _Reader(space, lambda _: (), 0, lambda _: ())
     return [broken for broken in reader.lets(body, _Scope()) if not broken.sizes.is_empty()]
 
@@ -104,14 +113,19 @@ class _Reader:
     def lets(self, body: Sequence[Stmt], scope: _Scope) -> Iterator[Unbounded]:
         for stmt in body:
             match stmt:
-                case For():
-                    yield from self.lets(stmt.body, self.inside(stmt, scope))
-                case Tile():
+                case For(name, lo, hi, inner):
+                    yield from self.lets(inner, self.over(scope, (name, lo, hi)))
+                case Tile(axes, inner, where, form):
+                    bounds = ((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes)
+                    within = self.over(scope, *bounds)
+                    if where is not None and form is not Form.PAD:
+                        within = self.given(within, where)
+                    yield from self.lets(inner, within)
+                case Alloc():
                     yield from self.lets(stmt.body, scope)
                 case If(condition, then, other):
-                    text = self.condition(condition, scope)
-                    yield from self.lets(then, self.where(scope, text, 0))
-                    yield from self.lets(other, self.where(scope, f"not ({text})", 1))
+                    yield from self.lets(then, self.given(scope, condition))
+                    yield from self.lets(other, self.given(scope, Logic("not", (condition,))))
                 case Choose(options):
                     for option in options:
                         yield from self.lets(option.body, scope)
@@ -125,13 +139,30 @@ class _Reader:
                     exists = f"exists {loops} : " if loops else ""
                     head = f"{self.space.parameters}{{ [] : {exists}"
                     sizes = isl.Set(f"{head}{' and '.join(facts)} }}")
-                    yield Unbounded(stmt, sizes)
+                    yield Unbounded(stmt, sizes, scope.open)
                     for literal in range(lo, hi):
                         now = replace(scope, values=(*scope.values, (stmt.name, literal)))
                         fixed = (*scope.conditions, self.equals(value, literal, now))
                         yield from self.lets(inner, replace(now, conditions=fixed))
-                case _:
+                case Store():
                     pass
+
+    def over(self, scope: _Scope, *bounds: tuple[str, Expr, Expr]) -> _Scope:
+        """Inside loops with these bounds."""
+        for name, lo, hi in bounds:
+            within = self.bind(scope, name)
+            inside = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
+            scope = self.given(within, *inside)
+        return scope
+
+    def given(self, scope: _Scope, *conditions: Expr) -> _Scope:
+        """Where all of `conditions` hold; one that is no set is left out, and makes it `open`."""
+        names = dict(scope.names)
+        for part in (part for condition in conditions for part in conjuncts(condition)):
+            text = self.space.condition(self.closed(part, scope), names)
+            kept = scope.conditions if text is None else (*scope.conditions, text)
+            scope = replace(scope, conditions=kept, open=scope.open or text is None)
+        return scope
 
     def outside(self, value: Expr, lo: int, hi: int, scope: _Scope) -> str:
         """``value < lo or value >= hi``, or its divisor is not positive."""

@@ -114,3 +114,16 @@ def test_options_whose_costs_depend_on_a_loop_are_compared_in_it() -> None:
         wanted = source.run(given)
         for i in range(m)[rows]:
             assert np.array_equal(out[i, min(i, n) :], wanted[i, min(i, n) :])
+
+
+def test_values_inside_of_tiles_are_read_with_the_axes_of_the_tiles() -> None:
+    source = program("contraction_410")
+    tails = {"j2": "mix", "i": "version"}
+    kernel = oc.compile(oc.partition(source, tile={"j2": (1, 1), "i": 14}, tail=tails).loops)
+    random = np.random.default_rng(0)
+    for m, n in ((0, 0), (3, 5), (17, 9)):
+        t = random.integers(-4, 5, (m, 1)).astype("float32")
+        c = random.integers(-4, 5, (1, n)).astype("float32")
+        found, wanted = kernel(t, c, K=0), source.run({"T": t, "C": c}, K=0)
+        for i in range(m):
+            assert np.array_equal(found[i, min(i, n) :], wanted[i, min(i, n) :])
