@@ -41,6 +41,7 @@ from offcut.polyhedral import (
     accesses_outside,
     answered,
     bounded,
+    bounds,
     in_pass,
     smallest,
     statements,
@@ -56,17 +57,27 @@ Path = tuple[int, ...]
 def kept_inside(program: Program) -> Program:
     """`program` with a question before each statement that is not proved to stay inside its arrays.
 
-    Statements in tiles, choices and bounded values are proved or refused, not asked.
+    In tiles, choices and bounded values only what an array decides is asked; the rest is proved or
+    refused.
 
     Raises PartitionError, with the smallest witness, where a statement does leave an array.
     """
     space = Space(program.sizes, program.assumptions)
+    undecided: frozenset[str] = frozenset()
     if any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body)):
-        _check_tiles(space, program)
+        undecided = _check_tiles(space, program)
     with in_pass():
-        asked = _questions(space, program)
+        asked = _questions(space, program, undecided)
     if not asked:
         return program
+    for stmt in walk(program.body):
+        if isinstance(stmt, Tile) and stmt.where in asked:
+            raise PartitionError(
+                "compile",
+                f"cannot ask {format_expr(stmt.where)} before a tile runs",
+                because="it reads an element that may lie outside of its array",
+                help=("an if inside the tile",),
+            )
     taken = {buffer.name for buffer in program.buffers}
     name = next(n for k in range(len(taken) + 1) if (n := f"outside{k or ''}") not in taken)
     status = Buffer(name, "int32", (), Kind.LOCAL, scope=STATUS)
@@ -75,22 +86,30 @@ def kept_inside(program: Program) -> Program:
     return replace(program, buffers=(*program.buffers, status), body=(none, *body))
 
 
-def _questions(space: Space, program: Program) -> dict[Path | Expr, Expr]:
-    """What is not proved, by the statement, or by the condition, that asks it."""
+def _questions(
+    space: Space, program: Program, undecided: frozenset[str]
+) -> dict[Path | Expr, Expr]:
+    """What is not proved, by the statement, or by the condition, that asks it.
+
+    undecided   the buffers that a statement in a tile, a choice or a bounded value may leave
+    """
     asked: dict[Path | Expr, Expr] = {}
     for statement in statements(program):
+        cut = _in_tile(program.body, statement.path)
+
+        def is_open(access: _Access, at: Statement = statement, cut: bool = cut) -> bool:
+            if cut and access.buffer not in undecided:
+                return False
+            return not _known_inside(space, program, at, access)
+
         for position, condition in enumerate(statement.conditions):
             before = replace(statement, conditions=statement.conditions[:position])
             reads = [_Access(load.buffer, load.index, path) for load, path in loads(condition)]
-            open_ = [read for read in reads if not _known_inside(space, program, before, read)]
+            open_ = [read for read in reads if is_open(read, before)]
             if open_:
                 plain = condition.args[0] if _is_negated(condition) else condition
                 asked[plain] = _question(program, open_)
-        unproved = [
-            access
-            for access in _accesses(statement)
-            if not _known_inside(space, program, statement, access)
-        ]
+        unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
             asked[statement.path] = _question(program, unproved)
     return asked
@@ -102,8 +121,11 @@ def _known_inside(space: Space, program: Program, statement: Statement, access: 
 
 
 @bounded("compile", "cannot run a program that is cut", help=("the program before it was cut",))
-def _check_tiles(space: Space, program: Program) -> None:
-    """Refuse a program that was cut, by whomever, and leaves an array or the range of a value."""
+def _check_tiles(space: Space, program: Program) -> frozenset[str]:
+    """Refuse a program that was cut, by whomever, and leaves an array or the range of a value.
+
+    The buffers of which sets do not say it.
+    """
     for broken in unbounded(space, program.body):
         found = smallest(broken.sizes)
         assert found is not None
@@ -119,10 +141,12 @@ def _check_tiles(space: Space, program: Program) -> None:
             because=because,
             help=("a range that holds it at every size",),
         )
+    undecided: set[str] = set()
     for one in accesses_outside(program):
-        if one.sizes is None:
-            continue
         buffer = one.access.partition("[")[0]
+        if one.sizes is None:
+            undecided.add(buffer)
+            continue
         names = [*(size.name for size in program.sizes), *one.statement.iterators]
         values = (*one.sizes, *one.point)
         given = ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=False))
@@ -135,6 +159,7 @@ def _check_tiles(space: Space, program: Program) -> None:
             because=f"with {given} it is {buffer}[{element}], of shape ({shape})",
             help=("an if around the statement, or where(condition, …) around the access",),
         )
+    return frozenset(undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +282,18 @@ def _with_questions(
                 inner = If(condition, yes, no)
                 question = asked.get(condition)
                 made.append(inner if question is None else If(question, (inner,), (some,)))
-            case For() | Alloc():
+            case For() | Tile() | Alloc() | Let():
                 made.append(replace(stmt, body=_with_questions(stmt.body, here, asked, some)))
+                known = bounds(stmt) if isinstance(stmt, For | Tile) else ()
+                if before := [asked[bound] for bound in known if bound in asked]:
+                    made.append(If(all_of(before), (made.pop(),), (some,)))
+            case Choose(options):
+                bodies = (
+                    _with_questions(option.body, (*here, number), asked, some)
+                    for number, option in enumerate(options)
+                )
+                parts = zip(options, bodies, strict=True)
+                made.append(Choose(tuple(replace(o, body=body) for o, body in parts)))
             case _:
                 made.append(stmt)
     return tuple(made)

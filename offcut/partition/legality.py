@@ -216,10 +216,11 @@ def not_equal(
         help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
     if "shift" in tails:
         help = (*help, 'another tail than "shift" runs no instance twice')
+    what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
     return PartitionError(
         "partition",
         f"cannot cut {', '.join(wanted) or 'the program'} so",
         at=refused.at,
-        because=refused.because,
+        because=what + refused.because,
         help=help,
     )

@@ -151,6 +151,10 @@ class _Place:
         where = all_of(self.where) if self.where else None
         return Leaf(self.path, Tile(axes, self.body, where, self.form), ())
 
+    def is_loop(self, loop: For) -> bool:
+        """Whether it is `loop` itself, all that the bounds say."""
+        return not (self.path or self.where) and self.axes == ((loop.iter, loop.lo, loop.hi),)
+
     @property
     def lets(self) -> tuple[Let, ...]:
         """The bounded values around it."""
@@ -249,7 +253,7 @@ class _SideBySide:
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
         """Whether `emitted` runs what `source` does, in its order."""
-        if at.empty:
+        if tuple(source) == tuple(emitted) or at.empty:
             return
         left = list(emitted)
         for position, stmt in enumerate(source):
@@ -421,7 +425,9 @@ class _SideBySide:
         if ordered and _entwined(places):
             raise NotStructural("nests of one loop over tiles, which run in turn")
         plain = all(not any(isinstance(e, For | Let) for e in p.path) for p in places)
-        if plain and not any(place.form is Form.SHIFT for place in places):
+        if len(places) == 1 and places[0].is_loop(loop):
+            pass  # whatever its bounds are
+        elif plain and not any(place.form is Form.SHIFT for place in places):
             self.parts(loop, places, at)
         else:
             products = [product_of(place.leaf, (alone,), space) for place in places]

@@ -14,7 +14,14 @@ from offcut.polyhedral.access import (
 )
 from offcut.polyhedral.affine import Map, Set, Space
 from offcut.polyhedral.bounds import Outside, accesses_outside, check_program_fits
-from offcut.polyhedral.dependences import Dependence, Statement, carried_by, dependences, statements
+from offcut.polyhedral.dependences import (
+    Dependence,
+    Statement,
+    bounds,
+    carried_by,
+    dependences,
+    statements,
+)
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import (
     Run,
@@ -48,6 +55,7 @@ __all__ = [
     "answered",
     "at_most_operations",
     "bounded",
+    "bounds",
     "carried_by",
     "check_extents",
     "check_fits",

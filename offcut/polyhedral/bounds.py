@@ -46,7 +46,8 @@ class Outside:
     """An access that may lie outside of its buffer.
 
     access    its text
-    sizes     the smallest at which it does; None where its index is not quasi-affine
+    sizes     the smallest at which it does; None where its index, or a condition on the way to it,
+              is not quasi-affine, so that this is open
     point     the coordinates of the instance, then those of the element
     """
 
@@ -61,7 +62,7 @@ def accesses_outside(program: Program) -> tuple[Outside, ...]:
     """The accesses of `program` that sets cannot show to lie inside their buffers, for all sizes.
 
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
-    is empty. A condition that is not quasi-affine is taken as true.
+    is empty, a condition that is not quasi-affine taken as true.
     """
     space = Space(program.sizes, program.assumptions)
     fixed = replace(program, body=_without_lets(program.body))
@@ -131,7 +132,8 @@ def _outside(
     if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
         return None
     elements = [f"x{len(one.loops) + k}" for k in range(len(index))]
-    conditions = [text for part in known if (text := space.condition(part, at)) is not None]
+    said = [space.condition(part, at) for part in known]
+    conditions = [text for text in said if text is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
     shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
     wrong = [
@@ -141,6 +143,8 @@ def _outside(
     if not wrong:
         return None
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
+    if None in said:
+        return None if broken.is_empty() else Outside(one, access, None, ())
     found = smallest(broken)
     return None if found is None else Outside(one, access, *found)
 

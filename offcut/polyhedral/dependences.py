@@ -86,17 +86,13 @@ def _statements(body: Sequence[Stmt], at: Statement) -> Iterator[Statement]:
     for position, stmt in enumerate(body):
         here = replace(at, path=(*at.path, position))
         match stmt:
-            case For(name, lo, hi, inner):
-                yield from _statements(inner, _inside(here, name, lo, hi))
-            case Tile():
-                inside = here
-                for axis in stmt.axes:
-                    end = Var(axis.iter)
-                    inside = replace(inside, loops=(*inside.loops, (axis.iter, here.path)))
-                    bounds = _between(axis.start, end, Binary("+", axis.start, axis.extent))
-                    inside = replace(inside, conditions=(*inside.conditions, *bounds))
-                if stmt.where is not None:
-                    inside = replace(inside, conditions=(*inside.conditions, stmt.where))
+            case For() | Tile():
+                names = [stmt.iter] if isinstance(stmt, For) else [a.iter for a in stmt.axes]
+                known = bounds(stmt)
+                if isinstance(stmt, Tile) and stmt.where is not None:
+                    known = (*known, stmt.where)
+                loops = (*here.loops, *((name, here.path) for name in names))
+                inside = replace(here, loops=loops, conditions=(*here.conditions, *known))
                 yield from _statements(stmt.body, inside)
             case If(condition, then, other):
                 yes = replace(here, conditions=(*here.conditions, condition))
@@ -113,12 +109,12 @@ def _statements(body: Sequence[Stmt], at: Statement) -> Iterator[Statement]:
                 yield replace(here, store=stmt)
 
 
-def _inside(at: Statement, name: str, lo: Expr, hi: Expr) -> Statement:
-    return replace(
-        at,
-        loops=(*at.loops, (name, at.path)),
-        conditions=(*at.conditions, *_between(lo, Var(name), hi)),
-    )
+def bounds(stmt: For | Tile) -> tuple[Expr, ...]:
+    """What the bounds of a loop, or of the axes of a tile, say of the statements inside."""
+    if isinstance(stmt, For):
+        return _between(stmt.lo, Var(stmt.iter), stmt.hi)
+    axes = ((a.start, Var(a.iter), Binary("+", a.start, a.extent)) for a in stmt.axes)
+    return tuple(bound for axis in axes for bound in _between(*axis))
 
 
 def _between(lo: Expr, x: Expr, hi: Expr) -> tuple[Expr, Expr]:

@@ -27,7 +27,11 @@ _seen = 0  # operations that isl is known to have taken
 
 
 class GaveUp(Exception):
-    """isl reached the bound."""
+    """isl has no answer: it reached the bound."""
+
+
+class Failed(GaveUp):
+    """isl has no answer: it failed, by a fault of its own."""
 
 
 @contextmanager
@@ -43,7 +47,7 @@ def at_most_operations(count: int) -> Iterator[None]:
         _CONTEXT.set_max_operations(bound)
         try:
             yield
-        except isl.Error as error:
+        except (isl.Error, Failed) as error:
             # By what is left, not by the words: isl's parser calls this a syntax error.
             if not _reaches(bound):
                 raise
@@ -75,8 +79,10 @@ def bounded(op: str, refused: str, *, at: str = "", help: tuple[str, ...] = ()) 
     try:
         with at_most_operations(REQUEST):
             yield
-    except GaveUp:
+    except GaveUp as why:
         because = f"that question takes isl more than {REQUEST:,} operations"
+        if isinstance(why, Failed):
+            because = "isl fails to answer that question"
         raise PartitionError(op, refused, at=at, because=because, help=help) from None
 
 

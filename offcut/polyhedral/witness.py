@@ -11,7 +11,8 @@ def smallest(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Sizes and coordinates of the smallest point of `broken`; None when it is empty.
 
     Smallest: the least sum of the sizes, then the sizes, then the coordinates, lexicographically.
-    Every parameter must be bounded below, as sizes are.
+    Every parameter must be bounded below, as sizes are; of a coordinate that is not, the least that
+    is not negative, or else the greatest.
     """
     if broken.is_empty():
         return None
@@ -36,6 +37,9 @@ def _least(points: isl.Set) -> tuple[int, ...]:
     values: list[int] = []
     for k in range(points.dim(_SET)):
         value = points.dim_min_val(k)
+        if not value.is_int():
+            up = points.lower_bound_val(_SET, k, 0)
+            value = points.dim_max_val(k) if up.is_empty() else up.dim_min_val(k)
         points = points.fix_val(_SET, k, value)
         values.append(int(value.to_python()))
     return tuple(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -646,6 +647,42 @@ def test_an_index_from_an_array_is_asked_at_the_call() -> None:
     assert np.array_equal(kernel(p, a), a[p])
     for wrong in (40, -1):
         p[33] = wrong
+        with pytest.raises(oc.CallError, match="leads outside of an array"):
+            kernel(p, a)
+
+
+READ_BY_INDEX = """\
+size n in 1:5000
+size m in 1:99
+input P: int32[n]
+input A: int32[m]
+output C: int32[n]
+for k in 0:n
+  C[k] = 0
+for i in 0:n
+  {}"""
+BY_INDEX = {
+    "value": "C[i] = A[index(P[i])]",
+    "target": "C[index(P[i])] += 1",
+    "condition": "if A[index(P[i])] > 0\n    C[i] = 1",
+    "bound": "for j in 0:index(A[index(P[i])])\n    C[i] += 1",
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "tail"),
+    [*product(BY_INDEX, (None, "cut", "mask")), ("value", "balance"), ("condition", "mix")],
+)
+def test_what_is_read_from_an_array_is_asked_wherever_it_stands(
+    place: str, tail: str | None
+) -> None:
+    source = oc.parse(READ_BY_INDEX.format(BY_INDEX[place]))
+    program = source if tail is None else oc.partition(source, {"i": 4}, tail).loops
+    kernel = oc.compile(program)
+    p, a = np.arange(9, dtype=np.int32), np.arange(9, dtype=np.int32)
+    assert np.array_equal(kernel(p, a), source.run({"P": p, "A": a}))
+    for wrong in (9, -1, 10**9):
+        p[5] = wrong
         with pytest.raises(oc.CallError, match="leads outside of an array"):
             kernel(p, a)
 

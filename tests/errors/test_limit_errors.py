@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import islpy as isl
 import numpy as np
 import pytest
 
@@ -119,6 +120,23 @@ def test_a_program_compiles_whatever_isl_gives_up(little: Callable[[int, int], N
     assert "loop i sequential: its dependences are not known" in made.plan(n=7).notes
     values = np.arange(7, dtype="int32")
     assert (made(values, values) == 2 * values).all()
+
+
+def test_a_fault_of_isl_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: isl.UnionAccessInfo) -> None:
+        raise isl.Error("affine expression involves some of the domain dimensions")
+
+    source = program(IN_ORDER, 108)
+    staged = "local T: int32[n]\nfor i in 0:n\n  T[i] = S[i]\nfor i in 0:n\n  A[i] = A[i] + T[i]\n"
+    emitted = oc.parse(str(source).partition("for")[0] + staged)
+    monkeypatch.setattr(isl.UnionAccessInfo, "compute_flow", fails)
+    assert (
+        refused(lambda: oc.prove_equal(source, emitted))
+        == """\
+prove: cannot tell whether the emitted program computes what the source does
+  at       gather
+  because  isl fails to answer that question"""
+    )
 
 
 def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
