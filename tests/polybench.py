@@ -39,13 +39,14 @@ class Carries(Enum):
     ORDER = "order"  # one reads what another overwrites: never twice, in this order
 
 
+ASCENDING = ("guard", "cut", "mask", "ladder", "balance", "even", "residue", "version", "mix")
 LEGAL = {
-    Carries.NOTHING: ("guard", "cut", "mask", "pad", "shift"),
-    Carries.ITSELF: ("guard", "cut", "mask", "pad"),
-    Carries.SUM: ("guard", "cut", "mask", "pad"),
-    Carries.MIXED: ("guard", "cut", "mask"),
-    Carries.CHAIN: ("guard", "cut"),
-    Carries.ORDER: ("guard", "cut"),
+    Carries.NOTHING: (*ASCENDING, "pad", "shift"),
+    Carries.ITSELF: (*ASCENDING, "pad"),
+    Carries.SUM: (*ASCENDING, "pad"),
+    Carries.MIXED: ASCENDING,
+    Carries.CHAIN: ASCENDING,
+    Carries.ORDER: ASCENDING,
 }
 ILLEGAL = {
     Carries.NOTHING: ("exact",),

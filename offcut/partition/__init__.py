@@ -16,7 +16,7 @@ from offcut.partition.cut import (
 )
 from offcut.partition.equivalence import check_equal
 from offcut.partition.fusion import Shared, fused, window, windowed
-from offcut.partition.legality import check_marks
+from offcut.partition.legality import MOST_VERSIONS, check_marks
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
@@ -37,6 +37,7 @@ from offcut.partition.verify import check_program
 
 __all__ = [
     "COPIES",
+    "MOST_VERSIONS",
     "SEQUENCES",
     "AxisCut",
     "Certificate",

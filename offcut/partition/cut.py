@@ -13,7 +13,7 @@ from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
 from offcut.core.source import source
 from offcut.errors import PartitionError
-from offcut.partition.legality import check_keeps_reduction
+from offcut.partition.legality import check_keeps_reduction, check_versions
 from offcut.partition.loops import LoopCut, Price, tiles_alike
 from offcut.partition.match import Match, cover, matches
 from offcut.partition.nest import AxisCut, Cover, nest
@@ -234,6 +234,7 @@ def _prove_axis(
 ) -> list[Theorem]:
     at = f"axis {lead.label}.{axis.label}"
     check_keeps_reduction(at, asked.strategy, lead.reducer if reduced else None)
+    check_versions(at, asked.strategy, asked.tile)
     by_height = [(tile, heights) for _, tile, heights in asked.by_height]
     alone = [(asked.tile, asked.heights)]
     found: list[Theorem] = []

@@ -21,11 +21,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, product
+from math import prod
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Logic, Var, loads, substitute, walk
 from offcut.core.printer import format_expr
-from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile, mapped
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    mapped,
+)
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
@@ -96,17 +109,15 @@ def _theorems(
     source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str]
 ) -> tuple[Theorem, ...]:
     _check_declarations(source, emitted)
-    options = list(islice(_options(source.body), 2))
-    if len(options) > 1:
+    if _combinations(source.body) > 1:
         raise refused(source.name, "the source leaves a choice, and a proof is of one program")
-    plain = replace(source, body=options[0][1])
+    plain = replace(source, body=next(_options(source.body))[1])
     theorems: list[Theorem] = []
-    found = list(islice(_options(emitted.body), _MOST_ALTERNATIVES + 1))
-    if len(found) > _MOST_ALTERNATIVES:
+    if _combinations(emitted.body) > _MOST_ALTERNATIVES:
         raise refused(
             emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options"
         )
-    for label, body in found:
+    for label, body in _options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
         theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
         if is_same_shape(plain, replace(emitted, body=body)):
@@ -190,6 +201,13 @@ def _check_declarations(source: Program, emitted: Program) -> None:
     if mine:
         name, buffer = next(iter(mine.items()))
         raise refused(emitted.name, f"the source has no {buffer.kind.value} {name}")
+
+
+def _combinations(body: tuple[Stmt, ...]) -> int:
+    """How many combinations of options there are."""
+    inside = ([_combinations(block) for block in blocks(stmt)] for stmt in body)
+    pairs = zip(body, inside, strict=True)
+    return prod(sum(ways) if isinstance(stmt, Choose) else prod(ways) for stmt, ways in pairs)
 
 
 def _options(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:

@@ -24,32 +24,24 @@ from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
 from offcut.polyhedral import Dependence, Facts, bounded, dependences
 
-# A reduction keeps its order, so its tiles may neither repeat (but for max and min) nor regroup.
-ON_REDUCTIONS = (Strategy.EXACT, Strategy.CUT, Strategy.GUARD, Strategy.MASK, Strategy.PAD)
 MOST_VERSIONS = 64  # of the rest that `residue` makes
 
 
 def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
-    """Refuse a strategy that would change a reduction.
+    """Refuse a strategy that would meet a term of a reduction again.
 
-    Theorem: the tiles of a loop that adds up run every term once, in ascending order; only for max
-    and min, which are idempotent, may a term be met again (``shift``).
+    Theorem: the tiles of every strategy but ``shift`` are disjoint and ascend, so a loop that adds
+    up meets each term once, in its order; ``shift`` meets some again, which changes no max and no
+    min.
     """
-    if reduction is None or strategy in ON_REDUCTIONS:
+    if strategy is not Strategy.SHIFT or reduction in (None, "max", "min"):
         return
-    idempotent = reduction in ("max", "min")
-    if strategy is Strategy.SHIFT and idempotent:
-        return
-    because = "tiles of a reduction are added in order, and all of one height but the last"
-    if strategy is Strategy.SHIFT:
-        because = f"the last tile would add terms again: {reduction} is not idempotent"
-    allowed = [s.value for s in ON_REDUCTIONS] + (["shift"] if idempotent else [])
     raise PartitionError(
         "partition",
         f'cannot take tail="{strategy.value}" on a reduction',
         at=at,
-        because=because,
-        help=(f"a reduction axis takes {', '.join(allowed)}",),
+        because=f"the last tile would add terms again: {reduction} is not idempotent",
+        help=("any tail but shift meets each term once, in its order",),
     )
 
 
@@ -109,13 +101,13 @@ def check_crossed(loop: For, strategy: Strategy, last: bool) -> None:
     )
 
 
-def check_versions(loop: For, tile: int) -> None:
+def check_versions(at: str, strategy: Strategy, tile: int) -> None:
     """Refuse ``residue`` where each of many rests would be code of its own."""
-    if tile > MOST_VERSIONS:
+    if strategy is Strategy.RESIDUE and tile > MOST_VERSIONS:
         raise PartitionError(
             "partition",
             'cannot take tail="residue"',
-            at=f"loop {loop.iter}",
+            at=at,
             because=f"a tile of {tile} has {tile - 1} rests, each of them code of its own",
             help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
         )

@@ -21,7 +21,8 @@ the tiles that lie wholly inside are separated from those that the bounds cross:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -56,6 +57,7 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
+    walk,
 )
 from offcut.errors import PartitionError
 from offcut.partition.alike import reads_memory
@@ -139,6 +141,23 @@ class LoopCutter:
         self.made: list[Made] = []
         self.axes: dict[tuple[Strategy, int, bool], None] = {}
         self.notes: dict[str, None] = {}
+        self.sequences: dict[tuple[str, Expr, Expr], Strategy] = {}
+
+    def cut_of(self, loop: For) -> LoopCut | None:
+        """How `loop` is cut, in the option that is being made; None: it is not."""
+        cut = self.choice(loop)
+        one = self.sequences.get((loop.iter, loop.lo, loop.hi))
+        return cut if cut is None or one is None else replace(cut, strategy=one)
+
+    @contextmanager
+    def decided(self, mixed: Sequence[For], one: Strategy) -> Iterator[None]:
+        """Take the loops in `mixed` in this sequence meanwhile."""
+        kept = self.sequences
+        self.sequences = kept | {(loop.iter, loop.lo, loop.hi): one for loop in mixed}
+        try:
+            yield
+        finally:
+            self.sequences = kept
 
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
         """`body` with the loops in it cut."""
@@ -164,7 +183,7 @@ class LoopCutter:
     def nest(self, loop: For, at: Facts) -> tuple[Stmt, ...]:
         """`loop` and the loops that it alone holds: from the first that is cut on, a band."""
         chain = _chain(loop)
-        cuts = [self.choice(one) for one in chain]
+        cuts = [self.cut_of(one) for one in chain]
         chosen = [k for k, cut in enumerate(cuts) if cut is not None]
         if not chosen:
             inner = at
@@ -184,8 +203,7 @@ class LoopCutter:
             band = (*band, chain[end])
             end += 1
         body = _wrapped(chain[end:], chain[-1].body) if end < len(chain) else chain[-1].body
-        mine = tuple(cuts[k] if k < len(cuts) else None for k in range(first, end))
-        return _wrapped(chain[:first], _Band(self, band, mine, body).emitted(at))
+        return _wrapped(chain[:first], _Band(self, band, body).emitted(at))
 
     def distributes(self, band: Sequence[For]) -> bool:
         """Whether parallel loops are repeated around each of several loops inside: the parts into
@@ -241,39 +259,47 @@ class _Band:
         self,
         cutter: LoopCutter,
         band: Sequence[For],
-        cuts: Sequence[LoopCut | None],
         body: tuple[Stmt, ...],
     ) -> None:
-        self.cutter, self.band, self.cuts, self.body = cutter, band, cuts, body
+        self.cutter, self.band, self.body = cutter, band, body
         self.names = cutter.names
         self.iters = [loop.iter for loop in band]
 
     def emitted(self, at: Facts) -> tuple[Stmt, ...]:
-        mixed = [k for k, cut in enumerate(self.cuts) if cut and cut.strategy is Strategy.MIX]
+        mixed = self.mixed()
         if not mixed:
-            return self.with_cuts(self.cuts, at)
-        for k in mixed:
-            loop = self.band[k]
-            reduction = self.cutter.carried.reductions.get(loop.iter)
-            check_keeps_reduction(f"loop {loop.iter}", Strategy.MIX, reduction)
+            return self.with_cuts(at)
         options = []
         for one in SEQUENCES:
-            cuts = list(self.cuts)
             cost: Expr = Const(1.0, "float64")
-            for k in mixed:
-                cut, loop = cuts[k], self.band[k]
-                assert cut is not None
-                cuts[k] = replace(cut, strategy=one)
-                cost = Binary("*", cost, self.cost(loop, one, cut.tiles[-1]))
-            options.append(Option(one.value, cost, self.with_cuts(cuts, at)))
+            for loop, cut in mixed:
+                extent = ix.maximum(ix.sub(loop.hi, loop.lo), 0)
+                tile = cut.tiles[-1]
+                price = self.cutter.price(sequence(one, extent, tile), tile)
+                cost = Binary("*", cost, price)
+            with self.cutter.decided([loop for loop, _ in mixed], one):
+                options.append(Option(one.value, cost, self.with_cuts(at)))
         return (Choose(tuple(options)),)
 
-    def cost(self, loop: For, strategy: Strategy, tile: int) -> Expr:
-        """Predicted seconds of the tiles of one loop in a sequence of heights."""
-        extent = ix.maximum(ix.sub(loop.hi, loop.lo), 0)
-        return self.cutter.price(sequence(strategy, extent, tile), tile)
+    def mixed(self) -> list[tuple[For, LoopCut]]:
+        """The loops whose sequence is one choice, out here: those of the band, and those inside that
+        run equally often in every tile.
+        """
+        inside = list(walk(self.body))
+        bound = {*self.iters, *(s.iter for s in inside if isinstance(s, For))}
+        bound |= {s.name for s in inside if isinstance(s, Let)}
+        fixed = [
+            stmt
+            for stmt in inside
+            if isinstance(stmt, For)
+            and not bound & (variables(stmt.lo) | variables(stmt.hi))
+            and not (reads_memory(stmt.lo) or reads_memory(stmt.hi))
+        ]
+        cuts = ((loop, self.cutter.cut_of(loop)) for loop in (*self.band, *fixed))
+        return [(loop, cut) for loop, cut in cuts if cut and cut.strategy is Strategy.MIX]
 
-    def with_cuts(self, cuts: Sequence[LoopCut | None], at: Facts) -> tuple[Stmt, ...]:
+    def with_cuts(self, at: Facts) -> tuple[Stmt, ...]:
+        cuts = [self.cutter.cut_of(loop) for loop in self.band]
         depth = max(len(cut.tiles) for cut in cuts if cut is not None)
         steps: list[_Step] = []
         for level in range(depth):
@@ -346,8 +372,9 @@ class _Band:
                 mine = _Range(start, hi_here, (start, height), where, segment)
                 return self.level(rest, {**ranges, step.loop: mine}, here)
 
-            single = segment.heights == (1, 1) and not (segment.guarded or segment.lets)
-            if sequential and single and not rest:
+            single = segment.heights == (1, 1) and segment.count is not None
+            bare = segment.guarded is None and segment.when is None and not segment.lets
+            if sequential and single and bare and not rest:
                 # Instances that keep their order are one loop, not a tile each.
                 own = (ix.add(lo, segment.owned[0]), ix.add(lo, segment.owned[1]))
                 mine = _Range(*own, (own[0], ix.sub(own[1], own[0])), None, segment)
@@ -367,8 +394,7 @@ class _Band:
             check_repeats(loop)
         if step.strategy is Strategy.PAD and sequential and reduction is None:
             raise not_together(loop)
-        if step.strategy is Strategy.RESIDUE:
-            check_versions(loop, step.tile)
+        check_versions(f"loop {loop.iter}", step.strategy, step.tile)
         if step.strategy is Strategy.EXACT:
             check_exact(loop, step.tile, ix.sub(hi, lo), at)
 

@@ -468,11 +468,11 @@ def _check_terms(
     idempotent = stage.reducer in ("max", "min")
     named = {axis.name for axis in (*stage.axes, *stage.reduce_axes)}
     named |= {size.name for size in space.sizes}
-    counters = [
-        one.iter for stmt in block[1:] for one in statements((stmt,)) if isinstance(one, For)
-    ]
-    if (set(counters) - {axis.name for axis in stage.reduce_axes}) & named:
-        raise NotSeparable("a counter with the name of something else")
+    inside = list(statements(block[1:]))
+    bound = {one.iter for one in inside if isinstance(one, For)}
+    bound -= {axis.name for axis in stage.reduce_axes}
+    if (bound | {one.name for one in inside if isinstance(one, Let)}) & named:
+        raise NotSeparable("a counter or a value with the name of something else")
     levels, left = _levels(block[1:], stage.reduce_axes, kept_where)
     if left:
         raise NotSeparable("a term that is masked by more than its own axes")
@@ -484,6 +484,34 @@ def _check_terms(
         if broken is not None:
             return Wrong(stage, axis, broken)
     return None
+
+
+def _strip_of(
+    path: tuple[For | Let | Expr, ...],
+    loop: For,
+    masks: Sequence[Expr],
+    repeats: bool,
+) -> Strip:
+    """What a loop over a reduction axis says about it, inside the loops, values and conditions of
+    `path` and where `masks` hold.
+    """
+    counters = [entry for entry in path if isinstance(entry, For)]
+    lets = [entry for entry in path if isinstance(entry, Let)]
+    conditions = [entry for entry in path if not isinstance(entry, For | Let)]
+    taken = [*(one.iter for one in counters), *(let.name for let in lets)]
+    # Counters are of this axis alone: others' loops lie inside.
+    if len({*taken, loop.iter}) <= len(taken):
+        raise NotSeparable("a name that is bound twice")
+    values = tuple(_value(let, path, {*taken, loop.iter}, conditions) for let in lets)
+    mine = Strip(
+        loop.lo,
+        loop.hi,
+        tuple((one.iter, one.lo, one.hi) for one in counters),
+        tuple(substitute(condition, {loop.iter: X}) for condition in (*conditions, *masks)),
+        values,
+        repeats,
+    )
+    return _canonical({loop.iter: mine}, {loop.iter})[loop.iter]
 
 
 def _levels(
@@ -507,25 +535,7 @@ def _levels(
         deeper, conditions = _levels(loop.body, rest, kept_where)
         mine = sorted((c for c in conditions if axis.name in variables(c)), key=lambda c: repr(c))
         inner.add((deeper, conditions - set(mine)))
-        at: dict[str, Expr] = {axis.name: X}
-        counters = [entry for entry in path if isinstance(entry, For)]
-        taken = [one.iter for one in counters]  # of this axis alone: others' loops lie inside
-        if len({*taken, axis.name}) <= len(taken):
-            raise NotSeparable("a name that is bound twice")
-        new: dict[str, Expr] = {name: Var(f"#{k}") for k, name in enumerate(taken)}
-        holds = [entry for entry in path if not isinstance(entry, For)]
-        strips.append(
-            Strip(
-                substitute(loop.lo, new),
-                substitute(loop.hi, new),
-                tuple(
-                    (f"#{k}", substitute(one.lo, new), substitute(one.hi, new))
-                    for k, one in enumerate(counters)
-                ),
-                tuple(substitute(condition, new | at) for condition in (*holds, *mine)),
-                repeats=shared,
-            )
-        )
+        strips.append(_strip_of(path, loop, mine, shared))
     if len(inner) > 1:
         raise NotSeparable("terms that differ by where they are")
     if not inner:
@@ -535,8 +545,8 @@ def _levels(
 
 
 def _holes(
-    body: tuple[Stmt, ...], axis: str, path: tuple[For | Expr, ...], shared: bool
-) -> Iterator[tuple[tuple[For | Expr, ...], For, bool]]:
+    body: tuple[Stmt, ...], axis: str, path: tuple[For | Let | Expr, ...], shared: bool
+) -> Iterator[tuple[tuple[For | Let | Expr, ...], For, bool]]:
     """(what encloses it, the loop over `axis`, whether a loop encloses another one too)."""
     for stmt in body:
         match stmt:
@@ -546,6 +556,8 @@ def _holes(
                 inside = [one for one in statements(stmt.body) if isinstance(one, For)]
                 several = shared or sum(one.iter == axis for one in inside) > 1
                 yield from _holes(stmt.body, axis, (*path, stmt), several)
+            case Let():
+                yield from _holes(stmt.body, axis, (*path, stmt), shared)
             case If(condition, then, other):
                 yield from _holes(then, axis, (*path, *conjuncts(condition)), shared)
                 yield from _holes(other, axis, (*path, *conjuncts(condition, False)), shared)

@@ -451,17 +451,17 @@ class _Check:
     def check_order(self, starts: Sequence[Run], updates: Sequence[Run]) -> None:
         """Inside a tile: the start, then every term once, ascending (max and min take any order)."""
         idempotent = self.stage.reducer in ("max", "min")
-        groups: dict[tuple[int, tuple[tuple[Expr, int], ...]], Map] = {}
+        groups: dict[int, Map] = {}
         for run in updates:
-            key = (id(run.tile), run.case)
+            tile = id(run.tile)
             times = run.times.intersect_domain(run.owned)
-            groups[key] = groups[key] | times if key in groups else times
-        for key, times in groups.items():
+            groups[tile] = groups[tile] | times if tile in groups else times
+        for tile, times in groups.items():
             if not idempotent:
                 self.refuse((times - times.lexmin()).domain(), "%s is added twice")
                 late = times.lex_gt_map(times) & self.ascending()
                 self.refuse(late.domain(), "%s meets a later term first")
-            mine = [run.times for run in starts if (id(run.tile), run.case) == key]
+            mine = [run.times for run in starts if id(run.tile) == tile]
             begun = self.nowhere()
             for start in mine:
                 begun = begun | start.domain()

@@ -316,7 +316,7 @@ partition: cannot take tail="exact"
 partition: cannot take tail="shift" on a reduction
   at       axis C.k
   because  the last tile would add terms again: sum is not idempotent
-  help     a reduction axis takes exact, cut, guard, mask, pad""",
+  help     any tail but shift meets each term once, in its order""",
     ),
     "an access out of bounds": (
         lambda: oc.compile(oc.compute((n,), lambda i: A[i + 1, 0], name="Y")),

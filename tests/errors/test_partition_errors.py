@@ -97,32 +97,36 @@ def test_a_constant_extent_is_ragged_without_a_size() -> None:
     assert cut_of(row(lambda i: B[i], 8), {"i": 4}, "exact").prove()
 
 
-@pytest.mark.parametrize("tail", ["shift", "ladder", "balance"])
-def test_a_sum_takes_no_strategy_that_repeats_or_regroups_its_terms(tail: str) -> None:
-    because = "tiles of a reduction are added in order, and all of one height but the last"
-    if tail == "shift":
-        because = "the last tile would add terms again: sum is not idempotent"
+def test_a_sum_takes_no_strategy_that_repeats_its_terms() -> None:
     refused(
-        lambda: cut_of(tile={"k": 5}, tail=tail),
-        f"""\
-partition: cannot take tail="{tail}" on a reduction
-  at       axis C.k
-  because  {because}
-  help     a reduction axis takes exact, cut, guard, mask, pad""",
-    )
-    assert cut_of(tile={"k": 5}, tail="pad").prove()
-
-
-def test_a_maximum_may_repeat_terms_and_not_regroup_them() -> None:
-    refused(
-        lambda: cut_of(total(oc.max), {"k": 5}, "balance"),
+        lambda: cut_of(tile={"k": 5}, tail="shift"),
         """\
-partition: cannot take tail="balance" on a reduction
+partition: cannot take tail="shift" on a reduction
   at       axis C.k
-  because  tiles of a reduction are added in order, and all of one height but the last
-  help     a reduction axis takes exact, cut, guard, mask, pad, shift""",
+  because  the last tile would add terms again: sum is not idempotent
+  help     any tail but shift meets each term once, in its order""",
     )
-    assert cut_of(total(oc.max), {"k": 5}, "shift").pieces
+    for tail in ("cut", "guard", "mask", "pad", "ladder", "balance", "even", "residue", "version"):
+        proved = cut_of(tile={"k": 5}, tail=tail).prove().theorems
+        assert {"disjoint", "covering", "ascending"} <= {
+            one.name for one in proved if one.of == f"{tail} by 5"
+        }
+    assert "repetition safe" in {
+        t.name for t in cut_of(total(oc.max), {"k": 5}, "shift").prove().theorems
+    }
+
+
+def test_residue_with_many_rests_is_refused() -> None:
+    refused(
+        lambda: cut_of(tile={"i": 65}, tail="residue"),
+        """\
+partition: cannot take tail="residue"
+  at       axis C.i
+  because  a tile of 65 has 64 rests, each of them code of its own
+  help     a tile of at most 64
+  help     tail="ladder\"""",
+    )
+    assert len(cut_of(tile={"i": 64}, tail="residue").pieces) == 64
 
 
 def test_an_axis_that_is_not_there_is_answered_with_those_that_are() -> None:

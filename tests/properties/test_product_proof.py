@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from offcut.core.computation import Computation, computation
 from offcut.core.expr import Compare, Const, Expr, Var, substitute
 from offcut.core.interpreter import run
 from offcut.core.parser import parse
-from offcut.core.program import Program, Size
+from offcut.core.program import For, If, Program, Size, Stmt, Tile, walk
 from offcut.core.sizes import dim
 from offcut.errors import OffcutError, PartitionError
 from offcut.partition import Strategy, check_program, cut, verify
@@ -74,6 +74,8 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
     "balance, terms cut": partial(tailed, i="balance", k="cut"),
     "balance and mask": partial(tailed, i="balance", j="mask"),
     "mask and pad, terms padded": partial(tailed, i="mask", j="pad", k="pad"),
+    "terms even": partial(tailed, i="ladder", k="even"),
+    "terms in a version of their own": partial(tailed, i="mask", k="version"),
     "shift": partial(tailed, i="shift", j="shift"),
     "shift and cut, terms masked": partial(tailed, i="shift", j="cut", k="mask"),
     "ladder, fused": partial(tailed, True, i="ladder", j="mask"),
@@ -109,6 +111,57 @@ def test_what_is_cut_is_proved_by_axis_alone(
     verify._checked.cache_clear()
     monkeypatch.setattr(verify, "_check_together", unreachable)
     assert check_program(case.computation, case.program)
+
+
+def deep() -> Computation:
+    n, depth = dim("n", max=64), dim("K", max=64)
+    A, B = oc.placeholder((n, depth), "float64", "A"), oc.placeholder((depth,), "float64", "B")
+    k = oc.reduce_axis(depth, "k")
+    return computation([oc.compute((n,), lambda i: oc.sum(A[i, k] * B[k], axis=k), name="C")])
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["by axis", "all axes at once"])
+def test_the_terms_of_a_sum_in_balanced_tiles_run_once_and_ascend(
+    together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_by_axis(*_: Any) -> None:
+        raise NotSeparable("asked for all axes at once")
+
+    verify._checked.cache_clear()
+    if together:
+        monkeypatch.setattr(verify, "check_product", not_by_axis)
+    else:
+        monkeypatch.setattr(verify, "_literals", lambda _: verify._FEW + 1)
+    c = deep()
+    loops = cut(c, {"i": 2, "k": 3}, {"i": "mask", "k": "balance"}, []).loops
+    assert [theorem.name for theorem in check_program(c, loops)] == ["emitted"]
+    whole = next(stmt for stmt in walk(cut(c, {}, "cut", []).loops.body) if isinstance(stmt, Tile))
+    wrong: dict[str, Callable[[Stmt, Stmt, Stmt], tuple[Stmt, ...]]] = {
+        "a piece that is not there": lambda start, high, low: (start, high),
+        "a piece twice": lambda start, high, low: (start, high, low, low),
+        "all terms once more": lambda start, high, low: (start, high, low, whole.body[1]),
+        "the lower tiles first": lambda start, high, low: (start, low, high),
+        "a start between": lambda start, high, low: (start, high, start, low),
+    }
+    for what, order in wrong.items():
+        with pytest.raises(PartitionError) as refused:
+            check_program(c, replace(loops, body=reordered(loops.body, order)))
+        assert refused.value.op == "prove", what
+    verify._checked.cache_clear()
+
+
+def reordered(body: tuple[Stmt, ...], order: Callable[..., tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+    """`body` with the statements of its tiles in another order."""
+    made: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Tile):
+            made.append(replace(stmt, body=order(*stmt.body)))
+        elif isinstance(stmt, If):
+            made.append(replace(stmt, then=reordered(stmt.then, order)))
+        else:
+            assert isinstance(stmt, For)
+            made.append(replace(stmt, body=reordered(stmt.body, order)))
+    return tuple(made)
 
 
 def results(program: Program) -> list[Any]:

@@ -71,10 +71,18 @@ PROGRAMS: dict[str, tuple[str, dict[str, int], str]] = {
             *("even", "residue", "version"),
         )
     },
-    **{f"gemm k {tail}": (GEMM, {"k": 3}, tail) for tail in ("cut", "guard", "mask", "pad")},
+    **{
+        f"gemm k {tail}": (GEMM, {"k": 3}, tail)
+        for tail in (
+            *("cut", "guard", "mask", "pad", "ladder", "balance"),
+            *("even", "residue", "version"),
+        )
+    },
     "convolution": (CONVOLUTION, {"i": 3, "j": 4}, "mask"),
     "convolution uncut": (CONVOLUTION, {}, "cut"),
     "sweep": (SWEEP, {"B.i": 3, "A.i": 4}, "balance"),
+    "sweep by time": (SWEEP, {"t": 2}, "version"),
+    "sweep by time and rest": (SWEEP, {"t": 3}, "residue"),
     "prefix": (PREFIX, {"i": 4}, "ladder"),
 }
 

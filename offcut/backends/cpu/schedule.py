@@ -35,6 +35,7 @@ from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
 from offcut.costmodel import Hardware, lanes_seconds
 from offcut.errors import PartitionError
 from offcut.partition import (
+    MOST_VERSIONS,
     SEQUENCES,
     AxisCut,
     GroupCut,
@@ -233,9 +234,9 @@ class _Planner:
         lead = group[0]
         shared = tuple(axis.name for axis in around)
         reduce_cuts = tuple(
-            AxisCut(axis.name, self.by_axis[position, axis.name], REDUCE_TILE)
+            AxisCut(axis.name, asked, MOST_VERSIONS if asked is Strategy.RESIDUE else REDUCE_TILE)
             for axis in lead.reduce_axes
-            if (position, axis.name) in self.by_axis
+            if (asked := self.by_axis.get((position, axis.name))) is not None
         )
         reduce_cuts = tuple(self.divided(lead, cut) for cut in reduce_cuts)
         operands = self.operands.best(lead)
