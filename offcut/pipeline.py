@@ -52,7 +52,7 @@ from offcut.core.computation import Computation, computation
 from offcut.core.expr import Expr
 from offcut.core.intrinsic import is_declared
 from offcut.core.microkernel import Microkernel
-from offcut.core.program import Program, Store, Tile
+from offcut.core.program import Program, Store, Tile, canonical
 from offcut.core.program import walk as statements
 from offcut.core.request import (
     Array,
@@ -461,7 +461,8 @@ def _kernel_of_program(
     threads: int = 1,
 ) -> Kernel:
     """The passes of a loop program, one after the other."""
-    bound, arrays = bind_constants(program, constants, "compile")
+    given, arrays = bind_constants(program, constants, "compile")
+    bound = canonical(given)
     signature = signature_of(bound)
     host = replace(isa.host(), external=external, threads=threads)
     described, why = contraction_in(bound, host, reassociate)

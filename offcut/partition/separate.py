@@ -65,6 +65,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    canonical,
     expressions,
     starts_of,
     substituted,
@@ -117,7 +118,8 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 
 @lru_cache(maxsize=32)
-def _separated(program: Program, copies: int) -> Separated:
+def _separated(given: Program, copies: int) -> Separated:
+    program = canonical(given)
     worker = _Separation(Space(program.sizes, program.assumptions), program)
     limit = copies * max(1, _stores(program.body))
     body = worker.block(program.body, Facts(worker.space), limit)
@@ -272,15 +274,15 @@ class _Separation:
         for one in asked:
             for node in walk(one.atom):
                 match node:
-                    case Binary("%" | "//", dividend, Const(value, _)) if loop.iter in variables(
-                        dividend
-                    ):
+                    case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
+                        known = self.decided(dividend, _within(one, inner))
+                        step = dict(ix.linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
-                        if divisor > UNROLLED or inner.holds(short):
+                        if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
                             continue
                         loops = ((loop.iter, loop.lo, loop.hi), *one.loops)
-                        if _remainder_is_known(dividend, divisor, loops):
+                        if _remainder_is_known(known, divisor, loops):
                             return divisor
                         text = format_expr(one.atom)
                         self.note(
@@ -350,11 +352,7 @@ class _Separation:
 
     def open(self, asked: _Inside, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here = inner
-        for name, lo, hi in asked.loops:
-            here = here.loop(name, lo, hi)
-        for condition in asked.conditions:
-            here = here.where(condition)
+        here = _within(asked, inner)
         if here.empty:
             return False
         because = ""
@@ -495,6 +493,15 @@ def _stores(body: Sequence[Stmt]) -> int:
 def _is_index(atom: Compare) -> bool:
     no_loads = not any(isinstance(node, Load) for node in walk(atom))
     return no_loads and dtype_of(atom.a) == "index"
+
+
+def _within(asked: _Inside, inner: Facts) -> Facts:
+    """What is known where a comparison is asked, inside of a loop."""
+    for name, lo, hi in asked.loops:
+        inner = inner.loop(name, lo, hi)
+    for condition in asked.conditions:
+        inner = inner.where(condition)
+    return inner
 
 
 def _remainder_is_known(

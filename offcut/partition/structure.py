@@ -53,6 +53,7 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
+    canonical,
     expressions,
     mapped,
     starts_of,
@@ -73,6 +74,7 @@ class NotStructural(Exception):
 
 def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
+    source, emitted = canonical(source), canonical(emitted)
     alike = (source.sizes, source.assumptions, source.buffers)
     if alike != (emitted.sizes, emitted.assumptions, emitted.buffers):
         raise NotStructural("other declarations")
@@ -210,11 +212,13 @@ class _Steps:
         return tuple(found)
 
     def starts(self, stepped: For, count: int) -> tuple[Expr, ...]:
-        """Where `stepped` may start: with the loop, after another part of it, or before one."""
+        """The coordinate where the counter of `stepped` is 0, if it runs from the start of the loop on,
+        after another part of it, or before one.
+        """
         found: dict[Expr, None] = {self.loop.lo: None}
-        length = ix.mul(count, stepped.hi)
+        before, length = ix.mul(count, stepped.lo), ix.mul(count, stepped.hi)
         for first, end in _ranges(self.emitted, self.loop.iter, {}, {}):
-            found |= {ix.sub(first, length): None, end: None}
+            found |= dict.fromkeys((end, ix.sub(end, before), ix.sub(first, length)))
         return tuple(found)
 
 
@@ -389,12 +393,11 @@ class _SideBySide:
     def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: _Steps) -> _Place:
         """A loop that runs several coordinates in each iteration, one after the other in its text."""
         loop = steps.loop
-        if stmt.lo != ix.const(0):
-            raise NotStructural(f"{stmt.iter} does not start at 0")
         for count in steps.counts():
             for start in steps.starts(stmt, count):
                 first = ix.add(start, ix.mul(count, Var(stmt.iter)))
-                whole = ((loop.iter, start, ix.add(start, ix.mul(count, stmt.hi))),)
+                lo, hi = (ix.add(start, ix.mul(count, end)) for end in (stmt.lo, stmt.hi))
+                whole = ((loop.iter, lo, hi),)
                 place = _Place(path, whole, (), stmt.body, Form.FULL, False, True)
                 at = replace(place, path=(*path, stmt), axes=()).inside(steps.at, {})
                 at = at.where(Compare("<=", loop.lo, first))

@@ -12,6 +12,7 @@ import offcut as oc
 from offcut.core.program import Choose, Program, walk
 from offcut.partition import equivalence
 from offcut.partition.equivalence import check_equal
+from offcut.partition.structure import NotStructural, check_structure
 
 
 def program(file: str) -> Program:
@@ -127,3 +128,52 @@ def test_values_inside_of_tiles_are_read_with_the_axes_of_the_tiles() -> None:
         found, wanted = kernel(t, c, K=0), source.run({"T": t, "C": c}, K=0)
         for i in range(m):
             assert np.array_equal(found[i, min(i, n) :], wanted[i, min(i, n) :])
+
+
+@pytest.mark.parametrize("file", ["index_i_minus_i", "index_j_minus_j"])
+def test_an_index_that_mentions_no_loop_once_it_is_folded_is_of_no_loop(file: str) -> None:
+    source = program(file)
+    assert oc.partition(source).explain()
+    kernel = oc.compile(source)
+    for n, m in ((1, 1), (2, 5), (7, 7)):
+        shape = (n,) if file == "index_i_minus_i" else (n, m)
+        given = np.arange(n * m, dtype=np.int32)[: np.prod(shape)].reshape(shape)
+        wanted = source.run({source.buffers[0].name: given}, n=n, m=m)
+        assert np.array_equal(kernel(given.copy(), n=n, m=m), wanted)
+
+
+STEPS = """\
+program f
+size n in 1:40
+size m in 1:40
+input X: int32[400]
+inout G: int32[400]
+for i in 0:m
+  for j in 0:n
+    G[i] = X[{index}] + int32(i)
+"""
+
+
+def test_a_loop_in_steps_that_is_cut_again_is_proved() -> None:
+    head = "program f\nsize n in 1:40\ninput X: int32[n]\ninout G: int32[n]\n"
+    source = oc.parse(f"{head}for i in 0:n\n  G[0] = X[i//2]\n")
+    emitted = f"""\
+{head}for i_2 in 0:min(3, n//2)
+  G[0] = X[i_2]
+  G[0] = X[i_2]
+for i_2 in 3:n//2
+  G[0] = X[i_2]
+  G[0] = X[i_2]
+for i in 2*(n//2):n
+  G[0] = X[i//2]
+"""
+    check_structure(source, oc.parse(emitted))
+    with pytest.raises(NotStructural):
+        check_structure(source, oc.parse(emitted.replace("in 3:n//2", "in 4:n//2")))
+
+
+def test_what_steps_do_not_decide_is_not_cut_into_steps_again() -> None:
+    source = oc.parse(
+        STEPS.format(index="0").replace("G[i] =", "if max(j, i - 30)//2 > 0\n      G[i] =")
+    )
+    assert len(str(oc.partition(source).loops).splitlines()) < 40

@@ -41,6 +41,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    canonical,
     walk,
 )
 from offcut.costmodel import Hardware, load, with_caches
@@ -301,7 +302,7 @@ def _is_parallel(stmt: Stmt) -> bool:
 
 def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
-    made = vectorized(marked(program, reassociate=True), host.isa)
+    made = vectorized(marked(canonical(program), reassociate=True), host.isa)
     low = lower(made.program, host.isa, families(host), ix.const(0), CHAINS)
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=True))
 
