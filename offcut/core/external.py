@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
-from offcut.core.dtypes import DTYPES
+from offcut.core.dtypes import DTYPES, ITEM_BYTES
 from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import MAX_SIZE, Dim
@@ -39,7 +39,10 @@ CONVENTIONS: Mapping[str, frozenset[str]] = {
 }
 """The element types that each convention has."""
 
-MOST_CYCLES = 1e12  # of a multiply–add, or of a call
+COPYING: Mapping[str, float] = {"tile": 0.0, "blas_gemm": 0.2}
+"""Cycles per byte of B that a call takes besides: a gemm copies B into an order of its own."""
+
+MOST_CYCLES = 1e12  # of a multiply–add, of an element's copy, or of a call
 ROWS, COLUMNS = 256, 4096  # of a tile, at most, whatever the sizes of a declaration allow
 _PANEL = 16  # columns: what cuts of columns are a multiple of
 _OP = "external_microkernel"
@@ -88,6 +91,7 @@ def external_microkernel(
     *,
     cycles: float,
     startup: float = 100.0,
+    copying: float | None = None,
     convention: str = "tile",
 ) -> Microkernel:
     """A microkernel that calls a C function, for ``microkernels=`` of `compile` and `partition`.
@@ -97,10 +101,12 @@ def external_microkernel(
     address     of the function: an int, a ctypes function, or `blas`
     cycles      predicted cycles of one multiply–add in a large tile, above 0, at most 1e12
     startup     predicted cycles of a call, 0…1e12
+    copying     predicted cycles of a call for each element of its B, 0…1e12, which the fewer rows
+                share, the more they cost; None: 0 of "tile", 0.2 a byte of "blas_gemm"
     convention  "tile" or "blas_gemm", as this module says
 
-    A kernel takes the cheapest by ``cycles`` of all microkernels that compute a sum, of A with its
-    terms and B with its columns next to each other. The function is called by the thread that calls
+    A kernel takes the cheapest by these numbers of all microkernels that compute a sum, of A with its
+    terms and B with its columns next to each other, in tiles as large as a call has. The function is called by the thread that calls
     the kernel, whatever its `threads`; one that is written in Python takes the interpreter's lock.
 
     Raises DescribeError for what is no such declaration.
@@ -114,13 +120,18 @@ def external_microkernel(
             because="there is no such convention",
             help=tuple(f'convention="{known}"' for known in CONVENTIONS),
         )
-    for label, value, least in (("cycles", cycles, "above 0"), ("startup", startup, "at least 0")):
+    claims = {"cycles": (cycles, "above 0"), "startup": (startup, "at least 0")}
+    if copying is not None:
+        claims["copying"] = copying, "at least 0"
+    for label, (value, least) in claims.items():
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number or not 0 <= value <= MOST_CYCLES or (value == 0 and label == "cycles"):
             why = f"it is a number {least} and at most {MOST_CYCLES:g}"
             raise _refused(f"cannot take {label}={value!r}", why, name)
-    cycles, startup = float(cycles), float(startup)
     rows, columns, types = _shape(name, computes)
+    if copying is None:
+        copying = COPYING[convention] * ITEM_BYTES[types[1]]
+    cycles, startup, copying = float(cycles), float(startup), float(copying)
     unknown = sorted(set(types) - CONVENTIONS[convention])
     if unknown or (convention == "blas_gemm" and len(set(types)) > 1):
         raise DescribeError(
@@ -140,7 +151,7 @@ def external_microkernel(
         rows=axes[0].name,
         columns=axes[1].name,
         tiles=tuple(
-            TileShape(height, columns, cycles * height * columns, startup)
+            TileShape(height, columns, (cycles * height + copying) * columns, startup)
             for height in range(1, rows + 1)
         ),
         predicates=frozenset(axis.name for axis in (*axes, *reduced)),

@@ -9,7 +9,10 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut.backends.cpu import isa
+from offcut.backends.cpu.family import families
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Var
+from offcut.core.program import Kind, Store, walk
 
 EXACT = {"int8": "int32", "uint8": "int32", "float32": "float64", "bfloat16": "float32"}
 """An element type, and a wider one in which its products are summed."""
@@ -101,3 +104,69 @@ def test_partition_takes_a_unit_whose_tiles_are_as_tall_as_what_is_asked_for() -
     for height, taken in ((4, f"fma_float32_{isa.host().isa.name}"), (32, "own")):
         made = oc.partition(c, tile={"i": height, "j": 8}, tail="mask", microkernels=[tall])
         assert {piece.microkernel for piece in made.pieces} == {taken}
+
+
+def gemm(most: int, **claims: float) -> oc.Microkernel:
+    """A gemm of up to `most` rows, never called, that claims the most that a core can do."""
+    sizes = oc.dim("m", min=1, max=most), oc.dim("n", min=1), oc.dim("p")
+    computes = product(*sizes, ("float32", "float32", "float32"))[1]
+    how = {"cycles": peak() * 0.75, "convention": "blas_gemm", **claims}
+    return oc.external_microkernel("gemm", computes, 1, **how)
+
+
+def peak() -> float:
+    """Cycles of a multiply–add in the best tile of offcut's own."""
+    return min(
+        family.microkernel.cycles
+        for family in families(isa.host())
+        if family.microkernel.name.startswith("fma_float32")
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "claims", "taken"),
+    [
+        (oc.dim("m"), 12, {}, "fma"),  # each call copies B for twelve rows
+        (oc.dim("m"), 256, {}, "gemm"),
+        (oc.dim("m", max=12), 256, {}, "fma"),  # no call has more
+        (12, 256, {}, "fma"),
+        (12, 256, {"copying": 0.0}, "gemm"),
+        (oc.dim("m"), 256, {"startup": 1e7}, "fma"),
+        (oc.dim("m"), 12, {"copying": 0.0}, "gemm"),
+    ],
+)
+def test_a_function_is_priced_at_the_rows_that_a_call_has(
+    rows: oc.Dim | int, most: int, claims: dict[str, float], taken: str
+) -> None:
+    inputs, c = product(rows, 192, 768, ("float32", "float32", "float32"))
+    kernel = oc.compile(c, inputs=inputs, microkernels=[gemm(most, **claims)])
+    sizes = {size.name: 12 for size in kernel.signature.sizes}
+    assert {name.partition("_")[0] for name in microkernels(kernel, **sizes)} == {taken}
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_constant_on_the_left_is_the_columns_and_all_that_follows_runs_in_their_order(
+    stages: int,
+) -> None:
+    n, rows, depth = oc.dim("n", max=64), 48, 256
+    w, x = oc.placeholder((rows, depth), name="W"), oc.placeholder((depth, n), name="X")
+    k = oc.reduce_axis(depth, "k")
+    y = oc.compute((rows, n), lambda i, j: oc.sum(w[i, k] * x[k, j], axis=k), name="S")
+    for number in range(1, stages):
+        y = oc.compute((rows, n), lambda i, j, y=y: oc.maximum(y[i, j], 0.5), name=f"Y{number}")
+    left = np.random.default_rng(0).standard_normal((rows, depth), dtype=np.float32)
+    kernel = oc.compile(y, inputs=[w, x], constants={"W": left})
+
+    in_memory = [b.name for b in kernel.loops.buffers if b.kind in (Kind.LOCAL, Kind.OUTPUT)]
+    stored = [stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Store)]
+    assert in_memory == [y.name, f"{y.name}_turned"]
+    assert {s.buffer: s.index for s in stored}[f"{y.name}_turned"] == (Var("j"), Var("i"))
+    *tiles, copy = kernel.plan(n=32).pieces
+    assert {piece.microkernel for piece in tiles} == {f"fma_float32_{isa.host().isa.name}"}
+    assert (copy.stage, copy.microkernel) == (f"{y.name} in order", "vector loops")
+    assert copy.seconds > 0
+    for size in edge_sizes(14):
+        right = np.random.default_rng(size).standard_normal((depth, size), dtype=np.float32)
+        exact = left.astype("float64") @ right
+        wanted = exact if stages == 1 else np.maximum(exact, 0.5)
+        np.testing.assert_allclose(kernel(right), wanted, rtol=1e-3, atol=1e-3)

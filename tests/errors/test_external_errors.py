@@ -164,6 +164,13 @@ external_microkernel: cannot take startup={np.True_!r}
   at       own
   because  it is a number at least 0 and at most 1e+12""",
     ),
+    "a copy that gives time back": (
+        lambda: _declare(copying=-0.5),
+        """\
+external_microkernel: cannot take copying=-0.5
+  at       own
+  because  it is a number at least 0 and at most 1e+12""",
+    ),
     "no cost": (
         lambda: _declare(cycles=0),
         """\

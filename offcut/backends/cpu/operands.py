@@ -16,9 +16,10 @@ from offcut.backends.cpu.rows import along_rows
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Cast, Load, Var, variables
+from offcut.core.expr import Cast, Expr, Load, Var, variables
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Kind, Panels
+from offcut.core.sizes import MAX_SIZE
 from offcut.costmodel import Hardware
 from offcut.partition import Match, all_matches, conversions, is_read_once, reading
 from offcut.polyhedral import coefficient
@@ -151,8 +152,7 @@ class Operands:
             if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
                 continue
             last = lead.axes[-1].name if lead.axes else None
-            private = self.computation.buffer(lead.buffer).kind is Kind.PRIVATE
-            if found.columns is not None and found.columns != last and not private:
+            if found.columns not in (None, last) and self.is_stored(lead):
                 continue
             how = self.how(lead, found)
             if how is None:
@@ -168,15 +168,29 @@ class Operands:
             ranked.append(((form, self.price(lead, found, how)), Operand(found, how)))
         return ranked
 
+    def is_stored(self, lead: Stage) -> bool:
+        """Whether a stage of the group that `lead` is in writes an array, along its last axis."""
+        group = next(g for g in self.computation.groups if g[0].buffer == lead.buffer)
+        kinds = (self.computation.buffer(stage.buffer).kind for stage in group)
+        return any(kind is not Kind.PRIVATE for kind in kinds)
+
     def price(self, lead: Stage, found: Match, how: str) -> float:
-        """Predicted cycles of a multiply–add, by which ways that read the operands alike compete."""
+        """Predicted cycles of a multiply–add, by which ways that read the operands alike compete.
+
+        In the largest tile that a call has: the fewer rows it has, the more each pays for reading the
+        columns' operand, and the smaller it is, the more for the tile's start.
+        """
         kernel = found.microkernel
-        extents = {a.name: ix.literal(a.extent) for a in (*lead.axes, *lead.reduce_axes)}
-        rows, columns = (extents.get(name or "", 1) for name in (found.rows, found.columns))
-        depth = extents[found.depth]
-        height = kernel.max_rows if rows is None else max(min(rows, kernel.max_rows), 1)
+        axes = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
+        extents = {name: ix.literal(extent) for name, extent in axes.items()}
+        columns, depth = extents.get(found.columns or "", 1), extents[found.depth]
+        rows = 1 if found.rows is None else self.at_most(axes[found.rows])
+        height = max(min(rows, kernel.max_rows), 1)
         shape = kernel.tile(height, kernel.columns_for(height))
-        cycles = shape.cycles / (shape.rows * shape.columns)
+        near = ITEM_BYTES[found.by_columns.dtype] / self.hardware.near_bytes_per_cycle
+        cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
+        width = max(min(columns or shape.columns, shape.columns), 1)
+        cycles += shape.startup / (height * width * max(depth or MANY, 1))
         if columns and kernel.panel:
             cycles *= -(-columns // kernel.panel) * kernel.panel / columns
         if depth is not None:
@@ -184,6 +198,13 @@ class Operands:
         if how == "direct" and kernel.packed and not is_narrow(self.computation, found):
             cycles *= self.hardware.unpacked_near
         return cycles if beside(found.by_rows, found.depth) else cycles * STRIDED
+
+    def at_most(self, extent: Expr) -> int:
+        """What an extent is at most."""
+        known = ix.literal(extent)
+        if known is not None:
+            return known
+        return next((s.max for s in self.computation.sizes if Var(s.name) == extent), MAX_SIZE)
 
     def how(self, lead: Stage, found: Match) -> str | None:
         """How the columns' operand can be read; None where the operands do not lie as they must."""
