@@ -79,7 +79,7 @@ from offcut.partition import (
     settled,
     strategy_named,
 )
-from offcut.polyhedral import bounded
+from offcut.polyhedral import bounded, check_divisors
 
 Strategies = str | Mapping[str, str]
 
@@ -462,6 +462,8 @@ def _kernel_of_program(
 ) -> Kernel:
     """The passes of a loop program, one after the other."""
     given, arrays = bind_constants(program, constants, "compile")
+    with bounded("compile", f"cannot compile {program.name}"):
+        check_divisors(given, "compile")
     bound = canonical(given)
     signature = signature_of(bound)
     host = replace(isa.host(), external=external, threads=threads)

@@ -108,7 +108,7 @@ def mul(a: Expr | int, b: Expr | int) -> Expr:
 def floordiv(a: Expr | int, b: Expr | int) -> Expr:
     """``floor(a / b)`` for positive `b`; multiples of a constant `b` leave the quotient."""
     a, b = index(a), index(b)
-    if not isinstance(b, Const):
+    if not isinstance(b, Const) or b.value <= 0:
         return Binary("//", a, b)
     divisor, form = int(b.value), linear(a)
     if divisor == 1:
@@ -127,7 +127,7 @@ def floordiv(a: Expr | int, b: Expr | int) -> Expr:
 def mod(a: Expr | int, b: Expr | int) -> Expr:
     """``a - b*floor(a / b)`` for positive `b`."""
     a, b = index(a), index(b)
-    if not isinstance(b, Const):
+    if not isinstance(b, Const) or b.value <= 0:
         return Binary("%", a, b)
     divisor, form = int(b.value), linear(a)
     inside = tuple((atom, coef) for atom, coef in form.terms if coef % divisor)

@@ -104,6 +104,20 @@ _COMPARE: dict[str, Callable[..., Any]] = {
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
+class Fault(InternalError):
+    """A program that leaves a buffer or breaks a promise: a bug, where offcut wrote the program.
+
+    what, at, because   what it does, the statement, and the coordinates
+    """
+
+    def __init__(self, name: str, what: str, at: str, because: str) -> None:
+        super().__init__(f"program {name}: {what}\n  at       {at}\n  because  {because}")
+        self.what, self.at, self.because = what, at, because
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InternalError, self.args
+
+
 def run(
     program: Program,
     inputs: Mapping[str, npt.ArrayLike],
@@ -121,8 +135,8 @@ def run(
 
     Values are computed in their element type, `sum` in the order of the loops.
 
-    Raises CallError for arguments that do not fit the program, InternalError where the program
-    itself leaves a buffer or breaks a promise.
+    Raises CallError for arguments that do not fit the program, Fault where the program itself leaves
+    a buffer or breaks a promise.
     """
     arrays = _arrays(program, inputs)
     known = _sizes(program, arrays, dict(sizes or {}))
@@ -396,13 +410,10 @@ class _Machine:
                 )
         return _poisoned(tuple(shape), buffer.dtype)
 
-    def broken(self, what: str, lanes: _Lanes, lane: tuple[int, ...]) -> InternalError:
+    def broken(self, what: str, lanes: _Lanes, lane: tuple[int, ...]) -> Fault:
         line = "" if self.running is None else format_stmt(self.running).partition("\n")[0]
-        return InternalError(
-            f"program {self.program.name}: {what}\n"
-            f"  at       {line}\n"
-            f"  because  it runs at {lanes.describe(lane) or 'no coordinates'}"
-        )
+        because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
+        return Fault(self.program.name, what, line, because)
 
     def block(self, body: tuple[Stmt, ...], lanes: _Lanes) -> None:
         for stmt in body:

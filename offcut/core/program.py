@@ -234,9 +234,10 @@ class Program:
         inputs   an array for each input, constant and inout buffer; none of them is changed
         sizes    those that no shape determines
 
-        Raises CallError where an input or a size does not fit.
+        Raises CallError where an input or a size does not fit, and where the program leaves a buffer
+        or breaks a promise.
         """
-        from offcut.core.interpreter import run
+        from offcut.core.interpreter import Fault, run
 
         if not isinstance(inputs, Mapping):
             raise CallError(
@@ -245,7 +246,11 @@ class Program:
                 because="inputs are arrays by the names of their buffers",
                 help=('run({"A": a}, n=12)',),
             )
-        found = run(self, inputs, sizes)
+        try:
+            found = run(self, inputs, sizes)
+        except Fault as stopped:
+            what = f"cannot run {self.name}: {stopped.what}"
+            raise CallError("run", what, at=stopped.at, because=stopped.because) from None
         results = tuple(found[buffer.name] for buffer in self.results)
         return results[0] if len(results) == 1 else results
 

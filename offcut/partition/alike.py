@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
@@ -17,6 +18,7 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    rewrite,
     walk,
 )
 from offcut.core.program import For, If, Stmt, Store
@@ -52,7 +54,7 @@ def alike(a: Expr, b: Expr, at: Facts) -> bool:
                 for condition, value in cases
             )
     if dtype_of(a) == "index" and dtype_of(b) == "index":
-        return at.holds(Compare("==", a, b))
+        return at.holds(Compare("==", a, b)) or _extremes(a, at) == _extremes(b, at)
     if type(a) is not type(b) or _label(a) != _label(b):
         return False
     mine, theirs = children(a), children(b)
@@ -143,6 +145,21 @@ def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
             return [(Compare(">=", a, b), a), (Compare("<", a, b), b)]
         case _:
             return []
+
+
+def _extremes(expr: Expr, at: Facts) -> Expr:
+    """An index expression in the canonical form, with each ``min`` and ``max`` that `at` decides as
+    what it is: so expressions that are no sets are compared.
+    """
+
+    def known(node: Expr) -> Expr | None:
+        match node:
+            case Binary("min" | "max" as op, a, b):
+                return at.extreme(op, a, b)
+            case _:
+                return None
+
+    return ix.simplify(rewrite(expr, known))
 
 
 def reads_memory(expr: Expr) -> bool:

@@ -69,13 +69,17 @@ def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
     at = at.where(Compare(">", extent, ix.const(0)))
     if at.holds(Compare("==", left, ix.const(0))):
         return
-    found = at.witness(Compare("!=", left, ix.const(0)))
-    given = f"with {found}, " if found else ""
+    found = at.example(Compare("!=", left, ix.const(0)))
+    because = f"{tile} does not divide the extent {format_expr(extent)}"
+    if found is None:
+        because = f"nothing shows that {tile} divides the extent {format_expr(extent)}"
+    elif found:
+        because = f"with {', '.join(f'{n} = {v}' for n, v in found.items())}, {because}"
     raise PartitionError(
         "partition",
         'cannot take tail="exact"',
         at=f"loop {loop.iter}",
-        because=f"{given}{tile} does not divide the extent {format_expr(extent)}",
+        because=because,
         help=(
             f'tail="cut" separates the last {format_expr(left)} iterations',
             f"assume({format_expr(left)} == 0) if every caller guarantees it",

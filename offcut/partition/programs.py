@@ -29,7 +29,14 @@ from offcut.partition.pieces import LoopPiece, Partition, Users
 from offcut.partition.prove import Certificate, Theorem, check_axis
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.strategies import SEQUENCES, Strategy
-from offcut.polyhedral import Facts, Space, accesses_outside, check_program_fits, dependences
+from offcut.polyhedral import (
+    Facts,
+    Space,
+    accesses_outside,
+    check_divisors,
+    check_program_fits,
+    dependences,
+)
 
 
 def cut_program(
@@ -48,6 +55,7 @@ def cut_program(
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     users = users or Users.of(source)
+    check_divisors(source, "partition")
     check_marks(source, users.of_sizes)
     check_program_fits(source)
     homes = {name: _loops_named(source, name) for name in wanted}

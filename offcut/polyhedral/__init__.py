@@ -22,6 +22,7 @@ from offcut.polyhedral.dependences import (
     dependences,
     statements,
 )
+from offcut.polyhedral.divisors import check_divisors
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import (
     Run,
@@ -57,6 +58,7 @@ __all__ = [
     "bounded",
     "bounds",
     "carried_by",
+    "check_divisors",
     "check_extents",
     "check_fits",
     "check_in_bounds",

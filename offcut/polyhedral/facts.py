@@ -15,7 +15,9 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.expr import Compare, Const, Expr, Var, variables
+from offcut.core.expr import Compare, Const, Expr, Load, Var, variables, walk
+from offcut.core.interpreter import evaluate
+from offcut.errors import InternalError
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.witness import smallest
 
@@ -117,16 +119,20 @@ class Facts:
             self._kept[key] = _holds(self.space, self._about(condition), condition)
         return bool(self._kept[key])
 
-    def witness(self, condition: Expr) -> str | None:
-        """The smallest sizes and iterators at which `condition` holds; None where it never does."""
+    def example(self, condition: Expr) -> dict[str, int] | None:
+        """The smallest sizes and iterators at which `condition` holds, as far as sets tell; None where
+        sets cannot say it, where it never holds, and where one of the conditions here that sets
+        cannot say reads memory or fails at these.
+        """
         if not self.expresses(condition):
             return None
         found = smallest(_known(self.space, self.names, (*self.conditions, condition)))
         if found is None:
             return None
         names = [*(size.name for size in self.space.sizes), *self.names]
-        values = [*found[0], *found[1]]
-        return ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=True))
+        point = dict(zip(names, [*found[0], *found[1]], strict=True))
+        others = (one for one in self.conditions if not self.expresses(one))
+        return point if all(_holds_at(one, point) for one in others) else None
 
     def decide(self, condition: Compare) -> bool | None:
         """Whether a comparison always holds here, or never; None where that depends."""
@@ -149,6 +155,16 @@ class Facts:
         if self.holds(Compare(">=", a, b)):
             return b if op == "min" else a
         return made
+
+
+def _holds_at(condition: Expr, point: dict[str, int]) -> bool:
+    """Whether a condition has a value at these sizes and iterators, and holds."""
+    if any(isinstance(node, Load) for node in walk(condition)):
+        return False
+    try:
+        return bool(evaluate(condition, point))
+    except InternalError:  # it divides by what is not positive
+        return False
 
 
 @lru_cache(maxsize=_KEPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import offcut as oc
@@ -14,6 +15,97 @@ input A: int32[n]
 output B: int32[n]
 local L: int32[n]
 """
+
+DIVISORS = {
+    "a loop that starts at 0": (
+        "for i in 0:n\n  B[i] = int32(3//i)\n",
+        """\
+cannot divide by i
+  at       B[i] = int32(3//i)
+  because  with n = 1, m = 0, i = 0, it is 0
+  help     max(i, 1)
+  help     an if, or where(…), around the division""",
+    ),
+    "a difference that is negative, in a bound": (
+        "for i in 0:n % (1 - 3)\n  B[i] = 1\n",
+        """\
+cannot divide by 1 - 3
+  at       for i in 0:n % (1 - 3)
+  because  with n = 1, m = 0, it is -2
+  help     max(1 - 3, 1)
+  help     an if, or where(…), around the division""",
+    ),
+    "a size that may be 0, as a value": (
+        "for i in 0:n\n  B[i] = A[i] // int32(m)\n",
+        """\
+cannot divide by int32(m)
+  at       B[i] = A[i]//int32(m)
+  because  with n = 1, m = 0, i = 0, it is 0
+  help     max(int32(m), 1)
+  help     an if, or where(…), around the division""",
+    ),
+    "an element": (
+        "for i in 0:n\n  B[i] = 3 // A[i]\n",
+        """\
+cannot divide by A[i]
+  at       B[i] = 3//A[i]
+  because  nothing shows that it is positive wherever it divides
+  help     max(A[i], 1)
+  help     an if, or where(…), around the division""",
+    ),
+    "a size in a loop that does not run where it is 0, which no set says": (
+        "for i in 0:n*m\n  B[0] = int32(i % m)\n",
+        """\
+cannot divide by m
+  at       B[0] = int32(i % m)
+  because  nothing shows that it is positive wherever it divides
+  help     max(m, 1)
+  help     an if, or where(…), around the division""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DIVISORS)
+def test_a_divisor_that_may_be_zero_or_negative_is_refused(what: str) -> None:
+    body, text = DIVISORS[what]
+    program = oc.parse(HEAD + body)
+    for op, call in (("partition", oc.partition), ("compile", oc.compile)):
+        with pytest.raises(oc.PartitionError) as refused:
+            call(program)
+        assert str(refused.value) == f"{op}: {text}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "int32(5//(i + 1))",
+        "where(i > 0, int32(5 // i), 7)",
+        "int32(i // max(m, 1))",
+        "A[i] // max(A[i], 1)",
+        "int32(i // ((m + 1)*(i + 1)))",
+        "A[i] // int32(n)",
+    ],
+)
+def test_a_divisor_that_is_positive_is_taken(value: str) -> None:
+    program = oc.parse(f"{HEAD}for i in 0:n\n  B[i] = {value}\n")
+    given = np.arange(-2, 5, dtype=np.int32)
+    wanted = program.run({"A": given}, m=0)
+    assert np.array_equal(oc.compile(program)(given, m=0), wanted)
+    assert np.array_equal(oc.partition(program).run({"A": given}, m=0), wanted)
+
+
+def test_a_program_that_divides_by_zero_stops_with_where_it_does() -> None:
+    program = oc.parse(HEAD + "for i in 0:n\n  B[i] = A[i] // int32(m)\n")
+    with pytest.raises(oc.CallError) as refused:
+        program.run({"A": np.ones(2, np.int32)}, m=0)
+    assert (
+        str(refused.value)
+        == """\
+run: cannot run f: // by 0, which is not positive
+  at       B[i] = A[i]//int32(m)
+  because  it runs at m = 0, n = 2, i = 0"""
+    )
+
 
 VALUES = {
     "a value that leaves its range inside a window": (

@@ -1,0 +1,140 @@
+"""Divisors of a loop program, which must be positive wherever something is divided by them.
+
+``//`` and ``%`` floor, for positive divisors: what they are for others is left open, so that no code
+need ask. A literal is seen to be positive when it is read; any other divisor is shown to be, by what
+is known where it stands, or the program is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    Select,
+    children,
+    dtype_of,
+)
+from offcut.core.interpreter import evaluate
+from offcut.core.printer import format_expr, format_stmt
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Tile,
+    expressions,
+)
+from offcut.errors import PartitionError
+from offcut.polyhedral.affine import Space
+from offcut.polyhedral.facts import Facts
+
+_ZERO = ix.const(0)
+
+
+def check_divisors(program: Program, op: str) -> None:
+    """Refuse `program` unless every divisor in it is positive wherever it divides, for all sizes.
+
+    op   what was asked for, in the words of the refusal
+
+    Raises PartitionError with the smallest sizes and coordinates at which one is not.
+    """
+    at = Facts(Space(program.sizes, program.assumptions))
+    for stmt, divisor, here in _block(program.body, at):
+        if not _is_positive(divisor, here):
+            raise PartitionError(
+                op,
+                f"cannot divide by {format_expr(divisor)}",
+                at=format_stmt(stmt).partition("\n")[0],
+                because=_because(divisor, here),
+                help=(f"max({format_expr(divisor)}, 1)", "an if, or where(…), around the division"),
+            )
+
+
+def _because(divisor: Expr, at: Facts) -> str:
+    """Why a divisor is not known to be positive: the smallest point at which it is not, if any is known."""
+    if isinstance(divisor, Cast) and dtype_of(divisor.a) == "index":
+        divisor = divisor.a
+    indexed = dtype_of(divisor) == "index"
+    point = at.example(Compare("<=", divisor, _ZERO)) if indexed else None
+    if point is None:
+        return "nothing shows that it is positive wherever it divides"
+    given = ", ".join(f"{name} = {value}" for name, value in point.items())
+    return f"{f'with {given}, ' if given else ''}it is {evaluate(divisor, point)}"
+
+
+def _is_positive(divisor: Expr, at: Facts) -> bool:
+    """Whether a divisor is shown to be positive."""
+    match divisor:
+        case Const(value, _):
+            return value > 0
+        case Binary("max", a, b):
+            return _is_positive(a, at) or _is_positive(b, at)
+        case Binary("min", a, b):
+            return _is_positive(a, at) and _is_positive(b, at)
+        case Cast(a, dtype) if dtype_of(a) == "index" and numpy_dtype(dtype).kind in "iu":
+            most = 2 ** (8 * numpy_dtype(dtype).itemsize - 1) - 1
+            return _is_positive(a, at) and at.holds(Compare("<=", a, ix.const(most)))
+        case _ if dtype_of(divisor) != "index":
+            return False
+        case Binary("*", a, b) if _is_positive(a, at) and _is_positive(b, at):
+            return True
+        case _:
+            return at.holds(Compare(">", divisor, _ZERO))
+
+
+def _block(body: Sequence[Stmt], at: Facts) -> Iterator[tuple[Stmt, Expr, Facts]]:
+    """Every divisor that is no positive literal, with its statement and what is known there."""
+    for stmt in body:
+        inner = at
+        if isinstance(stmt, Tile):
+            for axis in stmt.axes:
+                inner = inner.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
+        for expr in expressions(stmt):
+            asked = inner if isinstance(stmt, Tile) and expr is stmt.where else at
+            yield from ((stmt, divisor, here) for divisor, here in _divisors(expr, asked))
+        match stmt:
+            case For(name, lo, hi):
+                yield from _block(stmt.body, at.loop(name, lo, hi))
+            case Let(name, first, end):
+                yield from _block(stmt.body, at.loop(name, ix.const(first), ix.const(end)))
+            case Tile():
+                if stmt.where is not None and stmt.form is not Form.PAD:
+                    inner = inner.where(stmt.where)
+                yield from _block(stmt.body, inner)
+            case Alloc():
+                yield from _block(stmt.body, at)
+            case If(condition, then, other):
+                yield from _block(then, at.where(condition))
+                yield from _block(other, at.where(Logic("not", (condition,))))
+            case Choose(options):
+                for option in options:
+                    yield from _block(option.body, at)
+            case _:
+                pass
+
+
+def _divisors(expr: Expr, at: Facts) -> Iterator[tuple[Expr, Facts]]:
+    match expr:
+        case Select(condition, then, other):
+            yield from _divisors(condition, at)
+            yield from _divisors(then, at.where(condition))
+            yield from _divisors(other, at.where(Logic("not", (condition,))))
+            return
+        case Binary("//" | "%", _, b) if not (isinstance(b, Const) and b.value > 0):
+            yield b, at
+        case _:
+            pass
+    for child in children(expr):
+        yield from _divisors(child, at)
