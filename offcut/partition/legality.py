@@ -199,6 +199,7 @@ def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     says = {"flow": "writes what", "anti": "reads what", "output": "writes what"}[one.kind]
     then = {"flow": "reads", "anti": "overwrites", "output": "overwrites"}[one.kind]
     text = f"{format_stmt(one.source.store)} at {pair[0]} {says} the instance {pair[1]} {then}"
+    text = text if one.certain else f"as far as sets tell, {text}"
     return f"with {given}, {text}" if given else text
 
 

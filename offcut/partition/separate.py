@@ -123,9 +123,8 @@ def _separated(given: Program, copies: int) -> Separated:
     worker = _Separation(Space(program.sizes, program.assumptions), program)
     limit = copies * max(1, _stores(program.body))
     body = worker.block(program.body, Facts(worker.space), limit)
-    if body == program.body:
-        return Separated(program, tuple(worker.notes))
-    return Separated(replace(program, body=body), tuple(worker.notes))
+    made = program if body == program.body else replace(program, body=body)
+    return Separated(made, tuple(worker.told(body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +140,19 @@ class _Inside:
     conditions: tuple[Expr, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Comparisons that a loop keeps, and why, as far as they are in the program that is made."""
+
+    loop: str
+    atoms: tuple[Compare, ...]
+    because: str
+
+
 class _Separation:
     def __init__(self, space: Space, program: Program) -> None:
         self.space = space
-        self.notes: dict[Note, None] = {}
+        self.notes: dict[Note | _Kept, None] = {}
         self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
         self.starts = starts_of(program)
 
@@ -213,7 +221,9 @@ class _Separation:
         if inner.empty:
             return ()
         own = _stores(loop.body)
-        if (unrolled := self.unrolled(loop)) and own * len(unrolled) <= limit:
+        if (unrolled := _unrolled(loop)) and own * len(unrolled) <= limit:
+            text = "written out: it is multiplied by what is no literal, which sets cannot express"
+            self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
         asked = [a for a in _atoms(loop.body, _Inside(_NOTHING)) if self.open(a, inner)]
         outside = next((a.atom for a in asked if not self.moves(a, loop)), None)
@@ -228,6 +238,8 @@ class _Separation:
         if modulus := self.modulus(loop, asked, inner):
             made = self.strided(loop, modulus, at)
             if own * len(made) <= limit:
+                text = f"in steps of {modulus}, which a condition inside distinguishes"
+                self.note(loop.iter, text)
                 return self.block(made, at, limit)
             self.too_many(loop, asked, own * len(made), limit)
         body = self.block(loop.body, inner, limit)
@@ -235,9 +247,9 @@ class _Separation:
 
     def too_many(self, loop: For, asked: Sequence[_Inside], copies: int, limit: int) -> None:
         """Remember a cut that is not made."""
-        shown = ", ".join(dict.fromkeys(format_expr(a.atom) for a in asked))
+        atoms = dict.fromkeys(a.atom for a in asked if loop.iter in variables(a.atom))
         text = f"cutting it would take {copies} copies of its statements, {limit} are left"
-        self.note(loop.iter, f"keeps {shown}: {text}")
+        self.notes[_Kept(loop.iter, tuple(atoms), text)] = None
 
     def cut_at(self, loop: For, place: Expr, at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`loop` as the part below `place` and the part from there on, each cut on."""
@@ -246,7 +258,6 @@ class _Separation:
         high = replace(loop, lo=at.extreme("max", loop.lo, place))
         before = self.loop(self.pinned(low, at), at, limit - own)
         after = self.loop(self.pinned(high, at), at, limit - max(own, _stores(before)))
-        self.note(loop.iter, f"cut at {format_expr(place)}, where a condition inside changes")
         match before, after:
             case (*first, For() as one), (For() as other, *last) if (
                 one.iter == other.iter == loop.iter
@@ -256,6 +267,7 @@ class _Separation:
                 and (other.hi == high.hi or at.holds(Compare("<=", other.lo, other.hi)))
             ):
                 return (*first, replace(one, hi=other.hi), *last)
+        self.note(loop.iter, f"cut at {format_expr(place)}, where a condition inside changes")
         return (*before, *after)
 
     def pinned(self, loop: For, at: Facts) -> For:
@@ -284,10 +296,7 @@ class _Separation:
                         loops = ((loop.iter, loop.lo, loop.hi), *one.loops)
                         if _remainder_is_known(known, divisor, loops):
                             return divisor
-                        text = format_expr(one.atom)
-                        self.note(
-                            loop.iter, f"keeps {text}: where it starts, no remainder is known"
-                        )
+                        self.keeps(loop.iter, one.atom, "where it starts, no remainder is known")
                     case _:
                         pass
         return 0
@@ -307,14 +316,14 @@ class _Separation:
             end = at.extreme("min", ix.add(last, 1), loop.hi)
             if remainder < modulus - 1:
                 rest += (replace(loop, lo=last, hi=end),)
-        self.note(loop.iter, f"in steps of {modulus}, which a condition inside distinguishes")
         return (For(counter, ix.const(0), steps, body), *rest)
 
     def asked_outside(self, loop: For, atom: Compare, at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`loop` under a condition that does not depend on it, asked once."""
         own = _stores(loop.body)
         if 2 * own > limit:
-            self.note(loop.iter, f"keeps {format_expr(atom)}: {limit} copies are left")
+            text = f"asking it outside would take {2 * own} copies of its statements"
+            self.keeps(loop.iter, atom, f"{text}, {limit} are left")
             return (loop,)
         fails = negated(atom)
         yes = self.statement(loop, at.where(atom), limit - own)
@@ -325,30 +334,6 @@ class _Separation:
         if yes:
             return (If(atom, yes, no),)
         return (If(fails, no),) if no else ()
-
-    def unrolled(self, loop: For) -> list[For]:
-        """The iterations of a short loop whose iterator is multiplied by a size: then it is affine."""
-        low, high = ix.literal(loop.lo), ix.literal(loop.hi)
-        if low is None or high is None or not 1 <= high - low <= UNROLLED:
-            return []
-        multiplied = any(
-            isinstance(node, Binary)
-            and node.op == "*"
-            and loop.iter in variables(node)
-            and dtype_of(node) == "index"
-            and not any(isinstance(side, Const) for side in (node.a, node.b))
-            for stmt in statements(loop.body)
-            for expr in expressions(stmt)
-            for node in walk(expr)
-        )
-        if not multiplied:
-            return []
-        self.note(loop.iter, "written out: it is multiplied by a size, which sets cannot express")
-        numbers = map(ix.const, range(low, high))
-        return [
-            replace(loop, lo=k, hi=ix.add(k, 1), body=substituted(loop.body, {loop.iter: k}))
-            for k in numbers
-        ]
 
     def open(self, asked: _Inside, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
@@ -361,7 +346,7 @@ class _Separation:
         elif not here.expresses(asked.atom):
             because = "it is not quasi-affine"
         if because:
-            self.note(here.names[-1], f"keeps {format_expr(asked.atom)}: {because}")
+            self.keeps(here.names[-1], asked.atom, because)
             return False
         return here.decide(asked.atom) is None
 
@@ -472,6 +457,18 @@ class _Separation:
     def note(self, loop: str, text: str) -> None:
         self.notes[Note(loop, text)] = None
 
+    def keeps(self, loop: str, atom: Compare, because: str) -> None:
+        self.notes[_Kept(loop, (atom,), because)] = None
+
+    def told(self, body: Sequence[Stmt]) -> Iterator[Note]:
+        """What was decided, of the program that came of it."""
+        left = {inside.atom for inside in _atoms(body, _Inside(_NOTHING))}
+        for note in self.notes:
+            if isinstance(note, Note):
+                yield note
+            elif kept := [format_expr(atom) for atom in note.atoms if atom in left]:
+                yield Note(note.loop, f"keeps {', '.join(kept)}: {note.because}")
+
 
 def _bound(program: Program) -> Iterator[str]:
     """Every name that is taken."""
@@ -493,6 +490,30 @@ def _stores(body: Sequence[Stmt]) -> int:
 def _is_index(atom: Compare) -> bool:
     no_loads = not any(isinstance(node, Load) for node in walk(atom))
     return no_loads and dtype_of(atom.a) == "index"
+
+
+def _unrolled(loop: For) -> list[For]:
+    """The iterations of a short loop whose iterator is multiplied by what is no literal: then it is."""
+    low, high = ix.literal(loop.lo), ix.literal(loop.hi)
+    if low is None or high is None or not 1 <= high - low <= UNROLLED:
+        return []
+    multiplied = any(
+        isinstance(node, Binary)
+        and node.op == "*"
+        and loop.iter in variables(node)
+        and dtype_of(node) == "index"
+        and not any(isinstance(side, Const) for side in (node.a, node.b))
+        for stmt in statements(loop.body)
+        for expr in expressions(stmt)
+        for node in walk(expr)
+    )
+    if not multiplied:
+        return []
+    numbers = map(ix.const, range(low, high))
+    return [
+        replace(loop, lo=k, hi=ix.add(k, 1), body=substituted(loop.body, {loop.iter: k}))
+        for k in numbers
+    ]
 
 
 def _within(asked: _Inside, inner: Facts) -> Facts:
@@ -532,9 +553,13 @@ def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
 
 
 def _atoms(body: Sequence[Stmt], at: _Inside) -> Iterator[_Inside]:
-    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around."""
+    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around.
+
+    What masks a tile is part of the tile, and stays.
+    """
     for stmt in body:
-        for expr in expressions(stmt):
+        masked = isinstance(stmt, Tile) and stmt.where is not None
+        for expr in expressions(stmt)[: -1 if masked else None]:
             yield from _compared(expr, at)
         match stmt:
             case For(name, lo, hi, inner):

@@ -53,6 +53,7 @@ class Dependence:
     kind       flow, anti or output
     reduction  whether both are updates of one declared reduction, which add up in any order
     relation   isl map from source to target instances, over the sizes
+    certain    whether sets say all indices and conditions; if not, it may be none
     """
 
     kind: str
@@ -61,6 +62,7 @@ class Dependence:
     path: tuple[int, ...]
     reduction: bool
     relation: isl.Map
+    certain: bool
 
     @property
     def loop(self) -> str:
@@ -138,7 +140,8 @@ def dependences(program: Program) -> Iterator[Dependence]:
                 ranks = len(one.loops), len(other.loops)
                 carried = same & _carried(space.parameters, ranks, level)
                 if not carried.is_empty():
-                    yield Dependence(kind, one, other, path, reduction, carried)
+                    certain = a.certain and b.certain
+                    yield Dependence(kind, one, other, path, reduction, carried, certain)
 
 
 def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
@@ -165,6 +168,7 @@ class _Access:
     buffer: str
     relation: isl.Map
     accumulates: bool
+    certain: bool
 
 
 def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
@@ -190,7 +194,10 @@ def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
     for (buffer, index, path, writes), accumulates in found.items():
         relation = _relation(space, len(one.loops), index, path, at).intersect_domain(domain)
         updates = accumulates and store.reduce is not None
-        accesses.append((_Access(buffer, relation, updates), writes))
+        texts = [space.expr(part, at) for part in index]
+        texts += [space.condition(condition, at) for condition in path]
+        certain = None not in known and None not in texts
+        accesses.append((_Access(buffer, relation, updates, certain), writes))
     return accesses
 
 

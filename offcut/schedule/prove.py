@@ -114,6 +114,7 @@ def _carried(
         f"cannot run the iterations of {loop.iter} together",
         at=f"for {loop.iter} in {format_expr(loop.lo)}:{format_expr(loop.hi)}  {_how(loop)}",
         because=(f"with {given}, " if given else "")
+        + ("" if dependence.certain else "as far as sets tell, ")
         + f"{format_stmt(source.store)} at {at[0]} {one} an element of {_buffer(dependence)} that "
         f"{again} {other} at {at[1]}",
         help=help_,

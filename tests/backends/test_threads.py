@@ -479,8 +479,16 @@ for i in 1:n
 """)
     made = on((1, 4), chain)
     assert same_bits(agree(made, np.ones(99, "float32")), np.arange(1, 100, dtype="float32"))
-    says = "one thread: no loop has iterations that may run side by side"
+    says = "one thread: no loop is known to have iterations that may run side by side"
     assert made[4].plan(n=9).notes[-1] == says
+
+
+def test_the_plan_says_what_was_not_found_out() -> None:
+    lines = "".join(f"  x[(i + {k})//2] += 1.0\n" for k in range(17))
+    text = f"program f\nsize n in 1:1000\ninout x: float32[n + 16]\nfor i in 0:n\n{lines}"
+    says = "one thread: no loop is known to have iterations that may run side by side"
+    why = "17 statements are too many to compare in pairs"
+    assert build(oc.parse(text), threads=2).plan(n=9).notes[-1] == f"{says}: {why}"
 
 
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,11 +54,13 @@ class Parallel:
 
     own     buffers that every thread has for itself
     loops   the iterators of the outermost marked loops, in the order of the text
+    open    what was not found out of loops that are not marked
     """
 
     program: Program
     own: frozenset[str]
     loops: tuple[str, ...]
+    open: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -133,6 +135,7 @@ class _Marker:
         self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
         self.own = set(self.tiled)
         self.loops: list[str] = []
+        self.open: dict[str, None] = {}
         taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
         for stmt in statements(program.body):
             taken += [stmt.iter] if isinstance(stmt, For) else []
@@ -144,10 +147,13 @@ class _Marker:
         with in_pass():
             body = self.together(self.program.body, (), False)
         made = replace(self.program, body=body)
-        if any(self.shared(body, name) for name in self.own - self.tiled):
+        both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
+        if both:
             plain = replace(self.program, body=_unmarked(self.program.body))
-            return Parallel(plain, self.tiled, ())
-        return Parallel(made, frozenset(self.own), tuple(dict.fromkeys(self.loops)))
+            text = f"threads that share a loop would share {both[0]}, of which each has its own"
+            return Parallel(plain, self.tiled, (), (text,))
+        loops = tuple(dict.fromkeys(self.loops))
+        return Parallel(made, frozenset(self.own), loops, tuple(self.open))
 
     def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
         """A block that all threads run, inside a loop they run in step where `serial`."""
@@ -268,8 +274,15 @@ class _Marker:
             inside = list(statements(alone.body))
             stores = sum(isinstance(stmt, Store) for stmt in inside)
             cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
-            few = stores <= MOST_STORES and not cut
-            self.carried[position] = answered(lambda: carried_by(alone), None) if few else None
+            if stores > MOST_STORES:
+                self.open[f"{stores} statements are too many to compare in pairs"] = None
+            elif cut:
+                self.open["tiles of microkernels are not compared in pairs"] = None
+            else:
+                self.carried[position] = answered(lambda: carried_by(alone), None)
+                if self.carried[position] is None:
+                    self.open["comparing statements in pairs takes isl too long"] = None
+            self.carried.setdefault(position, None)
         carried = self.carried[position]
         if carried is None:
             return False

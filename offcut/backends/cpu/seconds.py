@@ -57,7 +57,8 @@ def threads_note(
         runs = "runs" if len(foreign) == 1 else "run"
         return (f"one thread: {', '.join(foreign)} {runs} on the caller's thread",)
     if not made.loops:
-        return ("one thread: no loop has iterations that may run side by side",)
+        why = f": {'; '.join(made.open)}" if made.open else ""
+        return (f"one thread: no loop is known to have iterations that may run side by side{why}",)
     count = threads_at(seconds, most, sizes)
     if count == 1:
         return (f"one thread: less than {GRAIN * 1e6:.0f} µs of work for each of two",)

@@ -395,10 +395,11 @@ class _Nest:
 def _reason(carried: Sequence[Dependence] | None) -> str:
     if carried is None:
         return "its dependences are not known"
-    first = carried[0]
+    first = next((one for one in carried if one.certain), carried[0])
     arrow = f"{first.source.store.buffer} -> {first.target.store.buffer}"
     more = f", and {len(carried) - 1} more" if len(carried) > 1 else ""
-    return f"it carries {first.kind} {arrow}{more}"
+    carries = "carries" if any(one.certain for one in carried) else "may carry"
+    return f"it {carries} {first.kind} {arrow}{more}"
 
 
 def _takes_lanes(loop: For) -> bool:
