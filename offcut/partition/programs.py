@@ -55,6 +55,7 @@ def cut_program(
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     users = users or Users.of(source)
+    _check_assumptions(source)
     check_divisors(source, "partition")
     check_marks(source, users.of_sizes)
     check_program_fits(source)
@@ -102,6 +103,19 @@ def cut_program(
         users=users,
         notes=tuple(notes),
     )
+
+
+def _check_assumptions(source: Program) -> None:
+    """Refuse what sets cannot say of the sizes: the smallest sizes would be no witness."""
+    space = Space(source.sizes)
+    for fact in source.assumptions:
+        if space.condition(fact, {}) is None:
+            raise PartitionError(
+                "partition",
+                f"cannot assume {format_expr(fact)}",
+                because="isl decides quasi-affine facts only: no product of two sizes",
+                help=("a fact of sums and integer multiples of sizes",),
+            )
 
 
 def _fits(source: Program) -> Theorem:

@@ -28,7 +28,7 @@ from offcut.core.printer import format_expr
 from offcut.core.program import Buffer
 from offcut.errors import InternalError, PartitionError
 from offcut.polyhedral.affine import Map, Space, coordinates
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import holds_at, smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +144,17 @@ def _refuse_outside(computation: Computation, space: Space, sets: StageSets) -> 
         found = smallest(outside.wrap().flatten())
         if found is not None:
             sizes, point = found
-            rank = len(sets.names)
+            rank, known = len(sets.names), coordinates(sets.names)
+            names = (*(size.name for size in space.sizes), *sets.names)
+            values = dict(zip(names, (*sizes, *point), strict=False))
+            others = (c for c in access.path if space.condition(c, known) is None)
+            told = "" if all(holds_at(c, values) for c in others) else "as far as sets tell, "
             raise PartitionError(
                 "represent",
                 f"cannot read {text} out of bounds",
                 at=at,
-                because=_describe(computation, sets.names, sizes, point[:rank])
-                + f" reads {labels[load.buffer]}[{', '.join(map(str, point[rank:]))}] of a tensor "
+                because=f"{told}{_describe(computation, sets.names, sizes, point[:rank])}"
+                f" reads {labels[load.buffer]}[{', '.join(map(str, point[rank:]))}] of a tensor "
                 f"of shape ({', '.join(map(format_expr, buffers[load.buffer].shape))})",
                 help=("where(condition, …) accesses a branch only where its condition holds",),
             )

@@ -15,11 +15,9 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.expr import Compare, Const, Expr, Load, Var, variables, walk
-from offcut.core.interpreter import evaluate
-from offcut.errors import InternalError
+from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.polyhedral.affine import Set, Space, coordinates
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import holds_at, smallest
 
 _KEPT = 1 << 14  # answers
 
@@ -132,7 +130,7 @@ class Facts:
         names = [*(size.name for size in self.space.sizes), *self.names]
         point = dict(zip(names, [*found[0], *found[1]], strict=True))
         others = (one for one in self.conditions if not self.expresses(one))
-        return point if all(_holds_at(one, point) for one in others) else None
+        return point if all(holds_at(one, point) for one in others) else None
 
     def decide(self, condition: Compare) -> bool | None:
         """Whether a comparison always holds here, or never; None where that depends."""
@@ -155,16 +153,6 @@ class Facts:
         if self.holds(Compare(">=", a, b)):
             return b if op == "min" else a
         return made
-
-
-def _holds_at(condition: Expr, point: dict[str, int]) -> bool:
-    """Whether a condition has a value at these sizes and iterators, and holds."""
-    if any(isinstance(node, Load) for node in walk(condition)):
-        return False
-    try:
-        return bool(evaluate(condition, point))
-    except InternalError:  # it divides by what is not positive
-        return False
 
 
 @lru_cache(maxsize=_KEPT)

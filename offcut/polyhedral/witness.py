@@ -1,8 +1,14 @@
-"""The smallest counterexample in a set: what a refusal shows."""
+"""The smallest counterexample in a set: what a refusal shows, and whether it is one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import islpy as isl
+
+from offcut.core.expr import Expr, Load, walk
+from offcut.core.interpreter import evaluate
+from offcut.errors import InternalError
 
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
@@ -28,6 +34,16 @@ def smallest(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     parts = points.apply(by_sum).get_basic_sets()
     found = min(_least(isl.Set.from_basic_set(p)) for p in parts if not p.is_empty())
     return found[1 : 1 + sizes], found[1 + sizes :]
+
+
+def holds_at(condition: Expr, point: Mapping[str, int]) -> bool:
+    """Whether a condition has a value at these sizes and iterators, and holds."""
+    if any(isinstance(node, Load) for node in walk(condition)):
+        return False
+    try:
+        return bool(evaluate(condition, point))
+    except InternalError:  # it divides by what is not positive
+        return False
 
 
 def _least(points: isl.Set) -> tuple[int, ...]:

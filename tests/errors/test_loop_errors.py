@@ -231,3 +231,37 @@ def test_a_tail_is_refused_for_what_was_asked(
     assert str(refused_.value) == refusal
     accepted = oc.partition(oc.parse(text), tile={"i": (4, 2)}, tail="cut").prove()
     assert {"disjoint", "covering", "data flow"} <= {one.name for one in accepted.theorems}
+
+
+def test_an_assumption_that_no_set_says_is_refused() -> None:
+    text = """\
+size n in 0:60
+size m in 0:60
+assume n*m >= 3
+inout A: float32[n]
+for i in 0:n
+  A[i] = 1.0
+"""
+    assert (
+        refused(text, {"i": 4}, "cut")
+        == """\
+partition: cannot assume n * m >= 3
+  because  isl decides quasi-affine facts only: no product of two sizes
+  help     a fact of sums and integer multiples of sizes"""
+    )
+    assert oc.partition(oc.parse(text.replace("n*m", "n + m")), tile={"i": 4}).prove()
+
+
+def test_an_extent_that_is_not_shown_to_be_a_multiple_has_no_witness() -> None:
+    text = """\
+size n in 0:60
+inout A: float32[n]
+for i in 0:{extent}
+  if i < n
+    A[i] = 1.0
+"""
+    known = refused(text.format(extent="n"), {"i": 4}, "exact")
+    assert "because  with n = 1, 4 does not divide the extent n" in known
+    open_ = refused(text.format(extent="4*(n*n)"), {"i": 4}, "exact")
+    assert "because  " in open_
+    assert "with n" not in open_

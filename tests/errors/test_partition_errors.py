@@ -259,6 +259,18 @@ OUTSIDE = [
         "with n = 1, the instance i = 0, k = 1 reads F[1] of a tensor of shape (n)",
         lambda: row(lambda i: oc.sum(F[i + k], axis=k), n - 11),
     ),
+    (
+        lambda: row(lambda i: oc.where(F[i] > 0.0, F[i + 1], 0.0)),
+        "F[i + 1]",
+        "as far as sets tell, with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.where(F[i] > 0.0, F[i], 0.0)),
+    ),
+    (
+        lambda: row(lambda i: oc.where(i * n < 5, F[i + 1], 0.0)),
+        "F[i + 1]",
+        "with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
+        lambda: row(lambda i: oc.where(i * n < 5, F[i], 0.0)),
+    ),
 ]
 
 
