@@ -75,6 +75,7 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 _PACKAGES = ("ops",)  # each loaded alone, when first used
+_CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])
 __version__ = "0.1.0"
@@ -87,7 +88,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'offcut' has no attribute {name!r}")
     for module in _HOME:
         loaded = importlib.import_module(module)
-        globals().update({known: getattr(loaded, known) for known in _HOME[module]})
+        names = [known for known in _HOME[module] if known not in _CALLED]
+        globals().update({known: getattr(loaded, known) for known in names})
+    for package in _CALLED:
+        importlib.import_module(f"offcut.{package}")
     return globals()[name]
 
 
@@ -95,12 +99,31 @@ def __dir__() -> list[str]:
     return [*globals(), *_MODULE_OF, *_PACKAGES]
 
 
+class _Called(ModuleType):
+    """A package that is the function of its name as well: ``oc.partition(…)``, and
+    ``import offcut.partition.strategies``.
+    """
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The function, for those that ask for a signature."""
+        name = self.__name__.rpartition(".")[2]
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.__wrapped__(*args, **named)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+
 class _Face(ModuleType):
-    """This module; ``offcut.partition`` is the function, also once the package of that name is loaded."""
+    """This module, whose packages that are functions can be called as soon as they are loaded."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _MODULE_OF or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
+        if name in _CALLED and isinstance(value, ModuleType):
+            value.__class__ = _Called
+        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Face

@@ -1,4 +1,7 @@
-"""Cutting loops: strategies, pieces, microkernels matched to them, and proofs."""
+"""Cutting loops: strategies, pieces, microkernels matched to them, and proofs.
+
+``offcut.partition(…)`` is a call of `offcut.pipeline.partition`, which says what it takes.
+"""
 
 from offcut.partition.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.cut import (

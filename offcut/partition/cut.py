@@ -46,6 +46,7 @@ class GroupCut:
     match: Match | None = None
     around: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    bare: bool = False
 
 
 def cut(
@@ -78,7 +79,7 @@ def cut(
         first = next((k for k, a in enumerate(lead.axes) if a.name in mine), len(lead.axes))
         found = _covering(lead, spatial, microkernels)
         outer = tuple(a.name for a in lead.axes[:first])
-        cuts.append(GroupCut(group, spatial, reduced, outer, found))
+        cuts.append(GroupCut(group, spatial, reduced, outer, found, bare=True))
     names = computation.names()
     parts = [cut_group(computation, one, names) for one in cuts]
     theorems = prove(computation, cuts)
@@ -170,6 +171,7 @@ def cut_group(
         names,
         plan.around,
         plan.inner,
+        plan.bare,
     )
     space, lead = space_of(computation), plan.group[0]
     along: list[list[tuple[str, Segment]]] = []

@@ -24,7 +24,7 @@ from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Const, Expr, Load, Var, substitute, variables, walk
-from offcut.core.program import Alloc, For, Form, If, Kind, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, Choose, For, Form, If, Kind, Let, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.partition.line import Broken, NotSeparable, Strip, Value, X, check_line
 from offcut.polyhedral import Space
@@ -43,7 +43,8 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tile of the program: what encloses it, and where it stands.
+    """A tile of the program: what encloses it, and where it stands. Statements of one point that
+    stand in no tile are one of no axes.
 
     path     loops, values, and conditions that hold, outermost first
     place    its position in each block around it, outermost first
@@ -118,9 +119,11 @@ def strips_of(space: Space, body: tuple[Stmt, ...], axis: str) -> list[Strip]:
 
 def _leaves(body: Sequence[Stmt], at: Leaf) -> Iterator[Leaf]:
     """The tiles in a block, below what `at` says of what is around it."""
-    for position, stmt in enumerate(body):
-        place = (*at.place, position)
+    position = 0
+    while position < len(body):
+        stmt, place = body[position], (*at.place, position)
         here = replace(at, place=place)
+        position += 1
         match stmt:
             case For(body=inner):
                 loops = (*at.loops, (stmt.iter, len(place)))
@@ -135,8 +138,23 @@ def _leaves(body: Sequence[Stmt], at: Leaf) -> Iterator[Leaf]:
                 yield from _leaves(inner, replace(here, windows=(*at.windows, (stmt, place))))
             case Tile():
                 yield replace(here, tile=stmt)
+            case Store():
+                first = position - 1
+                while position < len(body) and _is_of_the_point(body[position]):
+                    position += 1
+                yield replace(here, tile=Tile((), tuple(body[first:position])))
             case _:
-                raise NotSeparable("a store outside of a tile, or a choice")
+                raise NotSeparable("a choice")
+
+
+def _is_of_the_point(stmt: Stmt) -> bool:
+    """Whether a statement behind a store runs at its point: a store, or loops of a reduction."""
+    if isinstance(stmt, Store):
+        return True
+    inside = list(statements((stmt,)))
+    stores = [one for one in inside if isinstance(one, Store)]
+    plain = not any(isinstance(one, Tile | Alloc | Choose) for one in inside)
+    return plain and bool(stores) and all(one.reduce is not None for one in stores)
 
 
 _NOTHING = Tile((), ())

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from offcut.core import tensor as oc
 from offcut.core.computation import computation
 from offcut.core.parser import parse
+from offcut.core.program import Tile, walk
 from offcut.core.sizes import dim
 from offcut.partition import cut
 
-SPATIAL = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]
-REDUCED = ["guard", "cut", "mask", "pad"]
+REDUCED = ["guard", "cut", "mask", "pad", "ladder", "balance", "even", "residue", "version"]
+SPATIAL = [*REDUCED, "shift"]
 SIZES = ("n", "m")
 
 
@@ -145,3 +146,18 @@ def test_the_points_owned_along_an_axis_follow_one_another(tail: str, tile: int,
     pieces = cut(computation([C]), {"i": tile}, tail, []).pieces
     listed = [at for piece in pieces for (at,) in sorted(points(piece.owned, n))]
     assert listed == list(range(n))
+
+
+def test_what_is_not_cut_is_the_source() -> None:
+    size = dim("n", max=64)
+    A, B = oc.placeholder((size, 7), name="A"), oc.placeholder((7, 3), name="B")
+    k = oc.reduce_axis(7, "k")
+    C = oc.compute((size, 3), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
+    D = oc.compute((size, 3), lambda i, j: oc.maximum(C[i, j], 0.0), name="D")
+    total = oc.compute((), lambda: oc.sum(B[k, 0], axis=k), name="total")
+    for outputs in ([C], [D], [total], [D, total]):
+        made = cut(computation(outputs), {}, {}, [])
+        assert made.loops == made.source
+        assert [theorem.name for theorem in made.prove().theorems].count("emitted") == 1
+    inner = cut(computation([C]), {"k": 3}, "cut", []).loops
+    assert not any(isinstance(stmt, Tile) for stmt in walk(inner.body))

@@ -74,6 +74,8 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
     "balance, terms cut": partial(tailed, i="balance", k="cut"),
     "balance and mask": partial(tailed, i="balance", j="mask"),
     "mask and pad, terms padded": partial(tailed, i="mask", j="pad", k="pad"),
+    "uncut": tailed,
+    "terms alone": partial(tailed, True, k="cut"),
     "terms even": partial(tailed, i="ladder", k="even"),
     "terms in a version of their own": partial(tailed, i="mask", k="version"),
     "shift": partial(tailed, i="shift", j="shift"),
@@ -135,11 +137,12 @@ def test_the_terms_of_a_sum_in_balanced_tiles_run_once_and_ascend(
     c = deep()
     loops = cut(c, {"i": 2, "k": 3}, {"i": "mask", "k": "balance"}, []).loops
     assert [theorem.name for theorem in check_program(c, loops)] == ["emitted"]
-    whole = next(stmt for stmt in walk(cut(c, {}, "cut", []).loops.body) if isinstance(stmt, Tile))
+    uncut = walk(cut(c, {}, "cut", []).loops.body)
+    whole = next(stmt for stmt in uncut if isinstance(stmt, For) and stmt.iter == "k")
     wrong: dict[str, Callable[[Stmt, Stmt, Stmt], tuple[Stmt, ...]]] = {
         "a piece that is not there": lambda start, high, low: (start, high),
         "a piece twice": lambda start, high, low: (start, high, low, low),
-        "all terms once more": lambda start, high, low: (start, high, low, whole.body[1]),
+        "all terms once more": lambda start, high, low: (start, high, low, whole),
         "the lower tiles first": lambda start, high, low: (start, low, high),
         "a start between": lambda start, high, low: (start, high, start, low),
     }
