@@ -8,8 +8,12 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from offcut.partition import Partition
 
 # Before offcut is imported: each pass is checked, and no cache of the user's is read or written.
 os.environ["OFFCUT_VERIFY"] = "1"
@@ -50,6 +54,17 @@ def edge_sizes(tile: int) -> list[int]:
 def slow(*values: object) -> object:
     """A parameter that `make test` leaves out: others of the test stand for it there."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+EQUAL = frozenset({"instances", "in bounds", "data flow", "results"})
+"""The theorems by which a loop program computes what another one does."""
+RUN = frozenset({"in bounds", "order kept", "emitted"})
+"""Those by which it runs what was described."""
+
+
+def proved(cut: Partition) -> set[str]:
+    """The names of the theorems of a partition, its emitted program read back."""
+    return {theorem.name for theorem in cut.prove().theorems}
 
 
 def points(found: isl.Set, *sizes: int) -> list[tuple[int, ...]]:

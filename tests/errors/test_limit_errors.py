@@ -8,6 +8,7 @@ from typing import Any
 import islpy as isl
 import numpy as np
 import pytest
+from conftest import EQUAL, proved
 
 import offcut as oc
 
@@ -144,4 +145,4 @@ def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr("offcut.polyhedral.limit.REQUEST", 500)
         refused(lambda: oc.partition(source, tile={"i": 4}))
-    assert oc.partition(source, tile={"i": 4}).prove()
+    assert proved(oc.partition(source, tile={"i": 4})) >= EQUAL

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import EQUAL, proved
 
 import offcut as oc
 
@@ -54,7 +55,7 @@ partition: cannot take tail="shift"
   because  the last tile would run A[i] += X[i] again
   help     mask, cut, ladder, balance run each instance once"""
     )
-    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="balance").prove()
+    assert proved(oc.partition(oc.parse(text), tile={"i": 4}, tail="balance")) >= EQUAL
 
 
 def test_a_padded_tile_of_a_loop_in_place_is_refused() -> None:
@@ -72,7 +73,7 @@ partition: cannot take tail="pad"
   because  a padded tile runs its instances together, and this loop carries dependences between them
   help     any tail but pad and shift keeps their order"""
     )
-    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="mask").prove()
+    assert proved(oc.partition(oc.parse(text), tile={"i": 4}, tail="mask")) >= EQUAL
 
 
 def test_a_tile_that_does_not_divide_a_loop_of_a_program_is_refused() -> None:
@@ -92,7 +93,7 @@ partition: cannot take tail="exact"
   help     tail="cut" separates the last n % 4 iterations
   help     assume(n % 4 == 0) if every caller guarantees it"""
     )
-    assert oc.partition(oc.parse(text), tile={"i": 4}, tail="cut").prove()
+    assert proved(oc.partition(oc.parse(text), tile={"i": 4}, tail="cut")) >= EQUAL
 
 
 def test_an_access_of_a_program_outside_its_buffer_is_refused() -> None:
@@ -166,7 +167,7 @@ partition: cannot take tail="pad"
   because  only the terms of a reduction can be masked to its neutral element
   help     tail="mask" runs no instance outside"""
     )
-    assert oc.partition(oc.parse(text), tile={"k": 4}, tail="mask").prove()
+    assert proved(oc.partition(oc.parse(text), tile={"k": 4}, tail="mask")) >= EQUAL
 
 
 SUM = """\

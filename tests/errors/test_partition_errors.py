@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import EQUAL, RUN, proved
 
 import offcut
 from offcut.core import tensor as oc
@@ -57,7 +58,7 @@ partition: cannot take tail="exact"
   help     assume(n % 8 == 0) if every caller guarantees it""",
     )
     with assume(n % 8 == 0):
-        assert cut_of(tile={"i": 8}, tail="exact").prove()
+        assert proved(cut_of(tile={"i": 8}, tail="exact")) >= RUN
 
 
 def test_the_witness_of_a_ragged_size_keeps_to_the_facts() -> None:
@@ -85,7 +86,7 @@ partition: cannot take tail="exact"
   help     assume((2*n + 1) % 2 == 0) if every caller guarantees it""",
     )
     B = oc.placeholder((2 * n + 4,), name="B")
-    assert cut_of(row(lambda i: B[i], 2 * n + 4), {"i": 2}, "exact").prove()
+    assert proved(cut_of(row(lambda i: B[i], 2 * n + 4), {"i": 2}, "exact")) >= RUN
 
 
 def test_a_constant_extent_is_ragged_without_a_size() -> None:
@@ -94,7 +95,7 @@ def test_a_constant_extent_is_ragged_without_a_size() -> None:
         cut_of(row(lambda i: B[i], 8), {"i": 3}, "exact")
     assert error.value.because == "an extent of 8 leaves 2 of 3 iterations over"
     assert all("assume" not in text for text in error.value.help)
-    assert cut_of(row(lambda i: B[i], 8), {"i": 4}, "exact").prove()
+    assert proved(cut_of(row(lambda i: B[i], 8), {"i": 4}, "exact")) >= RUN
 
 
 def test_a_sum_takes_no_strategy_that_repeats_its_terms() -> None:
@@ -138,7 +139,7 @@ partition: cannot find the axis {name!r}
   because  no axis has that name
   help     C.i, C.j, C.k""",
         )
-    assert cut_of(tile={"C.i": 4, "C.k": 5}).prove()
+    assert proved(cut_of(tile={"C.i": 4, "C.k": 5})) >= RUN
 
 
 def test_an_ambiguous_axis_is_answered_with_the_candidates() -> None:
@@ -152,7 +153,7 @@ partition: cannot find the axis 'i'
   because  several axes have that name
   help     E.i, G.i""",
     )
-    assert cut_of(second, {"G.i": 4, "r": 3}).prove()
+    assert proved(cut_of(second, {"G.i": 4, "r": 3})) >= RUN
 
 
 def test_one_axis_is_cut_once() -> None:
@@ -199,8 +200,8 @@ partition: cannot cut i by {tile!r}
   at       axis i
   because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
     )
-    assert cut_of(tile={"i": 1}).prove()
-    assert cut_of(tile={"i": 2**31 - 1}, tail="guard").prove()
+    assert proved(cut_of(tile={"i": 1})) >= RUN
+    assert proved(cut_of(tile={"i": 2**31 - 1}, tail="guard")) >= RUN
 
 
 @pytest.mark.parametrize("given", [{"tile": 8}, {"tile": "i"}, {"tail": 3}, {"tail": None}])
@@ -225,7 +226,7 @@ represent: cannot compute 2305843009213693952*i in int64
   help     give the sizes a smaller max
   help     use smaller factors""",
     )
-    assert cut_of(row(lambda i: oc.where(i * 2**56 < 3 * 2**56, A[i, 0], 0.0))).prove()
+    assert proved(cut_of(row(lambda i: oc.where(i * 2**56 < 3 * 2**56, A[i, 0], 0.0)))) >= EQUAL
 
 
 OUTSIDE = [
@@ -292,7 +293,7 @@ represent: cannot read {read} out of bounds
 
 def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
     with assume(m <= n):
-        assert cut_of(row(lambda i: F[i], m)).prove()
+        assert proved(cut_of(row(lambda i: F[i], m))) >= RUN
 
 
 def test_an_index_that_is_not_quasi_affine_is_refused() -> None:
@@ -304,7 +305,7 @@ represent: cannot bound the read F[i * i]
   because  its index is not quasi-affine: isl decides sums, integer multiples, and // and % by \
 positive constants""",
     )
-    assert cut_of(row(lambda i: F[i // 2 + i % 2])).prove()
+    assert proved(cut_of(row(lambda i: F[i // 2 + i % 2]))) >= RUN
 
 
 def test_a_picture_needs_a_value_for_every_size() -> None:

@@ -223,8 +223,10 @@ def test_terms_out_of_order_are_refused() -> None:
 
 def test_a_term_outside_the_loop_of_its_reduction_is_refused() -> None:
     p = partition(i="cut")
-    with pytest.raises(PartitionError):
+    with pytest.raises(PartitionError) as refused:
         check_program(p.computation, mutant(p, "C[i, j] = 0.0", "C[i, j] += A[i, 0] * B[0, j]"))
+    wrong = "C[i, j] += A[i, 0] * B[0, j] is not what C computes, A[i, k] * B[k, j]"
+    assert refused.value.because == wrong
 
 
 def refusal(c: Computation, program: Program) -> str:

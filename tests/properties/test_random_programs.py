@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import points
+from conftest import EQUAL, points, proved
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -25,8 +25,7 @@ ALL = (
     *("exact", "guard", "cut", "mask", "pad", "shift", "ladder"),
     *("balance", "even", "residue", "version", "mix"),
 )
-KEEP_ORDER = ("guard", "cut", "ladder", "balance", "even", "residue", "version")
-ON_SUMS = ("guard", "cut")
+KEEP_ORDER = ("guard", "cut", "mask", "ladder", "balance", "even", "residue", "version", "mix")
 SIZES = ((0, 0), (1, 0), (1, 3), (2, 5), (4, 1), (5, 4), (7, 6))
 MARGIN = 3  # every coordinate lies in -3 : n + m + 6
 EXTENT = "n + m + 12"
@@ -266,7 +265,7 @@ def check(one: Drawn) -> Partition | None:
 
 def checked(source: Program, cut: Partition, one: Drawn) -> Partition:
     """`cut`, which is proved, read back as it prints, and computes what `source` does."""
-    assert cut.prove()
+    assert proved(cut) >= EQUAL
     assert oc.parse(str(cut)) == cut.loops
     assert cut.explain().startswith(f"{source.name}: ")
     for n, m in SIZES:
@@ -282,7 +281,7 @@ def checked(source: Program, cut: Partition, one: Drawn) -> Partition:
 def is_always_legal(one: Drawn) -> bool:
     """Whether it keeps the order of all instances, and repeats and groups none."""
     alone = len(one.tile) <= 1
-    return alone and all(tail in ON_SUMS for tail in one.tail.values())
+    return alone and all(tail in KEEP_ORDER for tail in one.tail.values())
 
 
 FAST = settings(
@@ -291,17 +290,26 @@ FAST = settings(
 SLOW = settings(FAST, max_examples=400, derandomize=False)
 
 
-@given(drawn())
-@FAST
-def test_a_cut_program_is_refused_or_computes_the_same(one: Drawn) -> None:
-    event("refused" if check(one) is None else "cut")
+def share_that_is_cut(how: settings) -> float:
+    """Of the programs drawn, those that are not refused; each that is cut is checked."""
+    outcomes: list[bool] = []
+
+    @given(drawn())
+    @how
+    def each(one: Drawn) -> None:
+        outcomes.append(check(one) is not None)
+
+    each()
+    return sum(outcomes) / len(outcomes)
+
+
+def test_a_cut_program_is_refused_or_computes_the_same() -> None:
+    assert share_that_is_cut(FAST) >= 0.6
 
 
 @pytest.mark.slow
-@given(drawn())
-@SLOW
-def test_many_cut_programs_are_refused_or_compute_the_same(one: Drawn) -> None:
-    event("refused" if check(one) is None else "cut")
+def test_many_cut_programs_are_refused_or_compute_the_same() -> None:
+    assert share_that_is_cut(SLOW) >= 0.5
 
 
 @st.composite
