@@ -24,10 +24,10 @@ BLOCK = 14  # rows of the tallest register tile, on AVX-512
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 
 
-def build(output: Tensor | Sequence[Tensor], verify: bool = True, **request: Any) -> Kernel:
-    """`oc.compile`, for most tests without deriving the sets again from the emitted program."""
+def build(output: Tensor | Sequence[Tensor], **request: Any) -> Kernel:
+    """`oc.compile`, and the sets are derived again from the emitted program."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OFFCUT_VERIFY", "1" if verify else "0")
+        patch.setenv("OFFCUT_VERIFY", "1")
         return oc.compile(output, **request)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from compiled import Array, build, poisoned
 
-import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.tensor import Tensor
 from offcut.pipeline import Kernel
@@ -48,16 +47,15 @@ class Operator:
 
     def __init__(self, output: Tensor, inputs: Sequence[Tensor]) -> None:
         self.output, self.inputs = output, tuple(inputs)
-        self.kernel: Kernel = build(output, verify=False, inputs=self.inputs)
+        self.kernel: Kernel = build(output, inputs=self.inputs)
 
     def check(self, arrays: Sequence[Array], exact: Array, interpreted: bool = False) -> Array:
-        """The result of the kernel, written over poison, near `exact`; so is the interpreter's."""
+        """The kernel's result, written over poison, near `exact`; so is that of its loops, interpreted."""
         found = poisoned(self.kernel, exact.shape, *arrays)
         near(found, exact)
         if interpreted:
             named = {t.name: a for t, a in zip(self.inputs, arrays, strict=True)}
-            loops = oc.partition(self.output, inputs=self.inputs)
-            result = np.asarray(loops.run(named))
+            result = np.asarray(self.kernel.loops.run(named))
             assert result.dtype == numpy_dtype(self.output.dtype)
             near(result, exact)
         return found

@@ -43,7 +43,7 @@ print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, read and written, with no code kept in this process."""
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OFFCUT_VERIFY", "0")
+    monkeypatch.setenv("OFFCUT_VERIFY", "0")  # which plans again whatever the cache holds
     building._tile_object.cache_clear()
     yield tmp_path / "cache"
     building._tile_object.cache_clear()

@@ -77,9 +77,7 @@ def gram() -> Kernel:
           for j in 0:i + 1
             C[i, j] += x[i] * x[j]
     """)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OFFCUT_VERIFY", "0")
-        return oc.compile(program)
+    return oc.compile(program)
 
 
 def compiled(folder: Path, source: str, *arguments: str, suffix: str = "c") -> Path:
@@ -138,7 +136,7 @@ def doubled(tensor: str = "A", size: str = "n") -> Kernel:
     """Twice a vector."""
     n = oc.dim(size, max=99)
     x = oc.placeholder((n,), name=tensor)
-    return build(oc.compute((n,), lambda i: x[i] * 2.0, name="Y"), verify=False)
+    return build(oc.compute((n,), lambda i: x[i] * 2.0, name="Y"))
 
 
 @needs_c

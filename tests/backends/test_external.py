@@ -29,9 +29,7 @@ _COMPILER = shutil.which("cc")
 @pytest.mark.parametrize("strategy", ["auto", "cut", "mask", "shift", "balance"])
 def test_gemm_gives_the_product_at_every_size(strategy: str) -> None:
     case = contraction("mk,kn->mn")
-    kernel = build(
-        case.result, inputs=case.inputs, strategy=strategy, microkernels=[gemm()], verify=True
-    )
+    kernel = build(case.result, inputs=case.inputs, strategy=strategy, microkernels=[gemm()])
     for m in edge_sizes(ROWS):
         for k, n in [(0, 5), (1, 1), (7, 33), (64, 300)]:
             arrays = floats("a", m, k), floats("b", k, n)
@@ -103,7 +101,7 @@ def test_stages_after_the_product_run_on_its_tiles() -> None:
     b = oc.placeholder((50,), name="b")
     total = oc.compute((n, 50), lambda i, j: oc.sum(x[i, k] * w[k, j], axis=k), name="S")
     y = oc.compute((n, 50), lambda i, j: oc.maximum(total[i, j] + b[j], 0.0), name="Y")
-    kernel = build(y, inputs=[x, w, b], microkernels=[gemm()], verify=True)
+    kernel = build(y, inputs=[x, w, b], microkernels=[gemm()])
     for size in edge_sizes(ROWS):
         arrays = floats("x", size, 40), floats("w", 40, 50), floats("b", 50)
         wide = [array.astype("float64") for array in arrays]
@@ -242,7 +240,7 @@ def test_threads_that_compile_functions_of_one_name_each_get_their_own() -> None
         return results
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as callers:
-        patch.setenv("OFFCUT_VERIFY", "0")
+        patch.setenv("OFFCUT_VERIFY", "0")  # for 240 compiles of what other tests verify
         before = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
         try:
@@ -288,7 +286,7 @@ def test_a_call_for_several_threads_runs_an_external_function_on_its_own(
         monkeypatch.setattr(module, "GRAIN", 1e-15)
         monkeypatch.setattr(module, "SHORT", 0.0)
     case, own = contraction("mk,kn->mn"), Own()
-    request: dict[str, Any] = {"inputs": case.inputs, "threads": 2, "verify": False}
+    request: dict[str, Any] = {"inputs": case.inputs, "threads": 2}
     kernel = build(case.result, microkernels=[own.declared()], **request)
     arrays = floats("a", 200, 64), floats("b", 64, 300)
 

@@ -53,7 +53,7 @@ def every_call_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on(counts: Sequence[int], output: Tensor | oc.Program, **request: Any) -> dict[int, Kernel]:
-    return {count: build(output, verify=False, threads=count, **request) for count in counts}
+    return {count: build(output, threads=count, **request) for count in counts}
 
 
 def agree(kernels: dict[int, Kernel], *arrays: Array, **sizes: int) -> Array:
@@ -420,7 +420,6 @@ def test_a_process_with_parked_threads_exits(end: str) -> None:
             capture_output=True,
             timeout=60,
             check=False,
-            env={**os.environ, "OFFCUT_VERIFY": "0"},
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
