@@ -2,7 +2,7 @@
 #
 #   PYTHON   the interpreter that environments are made from, 3.11 or newer
 #   JOBS     test processes
-#   ARGS     options of the demo, of pytest, or of the first bench: make demo ARGS=--all
+#   ARGS     options of the demo, of pytest, of the net, or of the first bench: make demo ARGS=--all
 #   TORCH    one of the peers of the benches, the build without GPU libraries where the index has it
 
 PYTHON ?= python3
@@ -17,12 +17,13 @@ WEIGHTS := offcut/experiment/demo/weights.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint style types imports format bench clean
+.PHONY: help demo test test-all net lint style types imports format bench clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
 	@echo 'make test      the tests, but for the slow ones'
 	@echo 'make test-all  all tests'
+	@echo 'make net       random programs, cut and compiled; ARGS="--seeds :1000 --state net.jsonl"'
 	@echo 'make lint      style, types and imports; each is a target of its own'
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of bench/, on an idle machine'
@@ -36,6 +37,9 @@ test: .venv/installed
 
 test-all: .venv/installed
 	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
+
+net: .venv/installed
+	$(DEV) -m tests.differential --jobs $(JOBS) $(ARGS)
 
 lint: style types imports
 
