@@ -1,0 +1,146 @@
+"""Faults planted in modules as they are imported, and the cases that find them.
+
+    python -m tests.differential.planting               each fault, by the case that is noted for it
+    python -m tests.differential.planting --search 40   by the first 40 cases of every kind: new notes
+
+Each fault has a process of its own, forked before anything of offcut is imported. A process that
+crashes or takes too long has found the fault too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from .faults import FAULTS, Fault
+
+NOTES = Path(__file__).with_name("finders.json")
+SECONDS = 60  # of processor time, for one case
+
+Finder = tuple[str, int]  # a kind of program, and a seed
+
+
+class _Planted(importlib.machinery.SourceFileLoader):
+    """Loads a module from its source with a fault in it, whatever was compiled before."""
+
+    def __init__(self, fault: Fault, path: str) -> None:
+        super().__init__(fault.full, path)
+        self.fault = fault
+
+    def get_code(self, fullname: str) -> CodeType:
+        text = self.get_data(self.path).decode()
+        assert text.count(self.fault.before) == 1, f"{self.fault.name}: the text is not there once"
+        return compile(text.replace(self.fault.before, self.fault.after), self.path, "exec")
+
+
+class _Finds(importlib.abc.MetaPathFinder):
+    """Finds the module of a fault, and no other."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.fault.full:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        assert spec is not None
+        assert spec.origin is not None
+        spec.loader = _Planted(self.fault, spec.origin)
+        return spec
+
+
+def planted(fault: Fault) -> None:
+    """From here on, this process runs offcut with a fault."""
+    assert not any(name.split(".")[0] == "offcut" for name in sys.modules)
+    os.environ["OFFCUT_CACHE"] = "off"
+    sys.meta_path.insert(0, _Finds(fault))
+
+
+def found_by(fault: Fault, cases: Iterable[Finder]) -> Finder | None:
+    """The first of `cases` that fails with `fault` in the lowering, in a process of its own."""
+    cases = list(cases)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        _in_child(lambda: planted(fault), cases, writing)
+    os.close(writing)
+    with os.fdopen(reading) as answers:
+        begun = answers.read().split()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == _NOTHING:
+        return None
+    assert begun, f"{fault.name}: the process ended before it began, with {status}"
+    return cases[int(begun[-1])]
+
+
+_FOUND, _NOTHING, _BROKEN = 0, 1, 2
+
+
+def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) -> None:
+    """Run the cases until one fails; the number of each is written before it begins."""
+    status = _BROKEN
+    try:
+        silent = os.open(os.devnull, os.O_WRONLY)
+        plant()
+        from .checking import check
+        from .cuts import case_of
+
+        os.dup2(silent, 2)
+        for number, (kind, seed) in enumerate(cases):
+            os.write(writing, f"{number}\n".encode())
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            if check(case_of(seed, kind)).failed:
+                status = _FOUND
+                break
+        else:
+            status = _NOTHING
+    finally:
+        os._exit(status)
+
+
+def noted() -> dict[str, Finder]:
+    """The case that finds each fault, by the fault's name."""
+    return {name: (kind, seed) for name, (kind, seed) in json.loads(NOTES.read_text()).items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Plants every fault; the exit status is 1 where one is not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.differential.planting", description=__doc__)
+    parser.add_argument("--search", type=int, metavar="N", help="cases of every kind to try")
+    parser.add_argument("names", nargs="*", help="of faults; all by default")
+    asked = parser.parse_args(arguments)
+    from .kinds import KINDS
+
+    notes: dict[str, Any] = dict(noted()) if NOTES.exists() else {}
+    missed = 0
+    for fault in FAULTS:
+        if asked.names and fault.name not in asked.names:
+            continue
+        before = [notes[fault.name]] if fault.name in notes else []
+        more = [(kind, seed) for seed in range(asked.search or 0) for kind in KINDS]
+        finder = found_by(fault, [*before, *more])
+        missed += finder is None
+        sys.stdout.write(f"{fault.name}: {finder or 'NOT FOUND'}\n")
+        sys.stdout.flush()
+        if finder is not None and asked.search:
+            notes[fault.name] = finder
+            names = {one.name for one in FAULTS}
+            kept = {name: notes[name] for name in sorted(notes) if name in names}
+            NOTES.write_text(json.dumps(kept, indent=1) + "\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
