@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -67,8 +68,8 @@ def planted(fault: Fault) -> None:
     sys.meta_path.insert(0, _Finds(fault))
 
 
-def found_by(fault: Fault, cases: Iterable[Finder]) -> Finder | None:
-    """The first of `cases` that fails with `fault` in the lowering, in a process of its own."""
+def found_by(fault: Fault, cases: Iterable[Finder]) -> tuple[Finder, str] | None:
+    """The first of `cases` that fails with `fault` in the lowering, and how; in a process of its own."""
     cases = list(cases)
     reading, writing = os.pipe()
     child = os.fork()
@@ -77,12 +78,13 @@ def found_by(fault: Fault, cases: Iterable[Finder]) -> Finder | None:
         _in_child(lambda: planted(fault), cases, writing)
     os.close(writing)
     with os.fdopen(reading) as answers:
-        begun = answers.read().split()
+        begun = answers.read().splitlines()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == _NOTHING:
         return None
-    assert begun, f"{fault.name}: the process ended before it began, with {status}"
-    return cases[int(begun[-1])]
+    assert status != _BROKEN, f"{fault.name}: the net itself failed"
+    number, _, how = begun[-1].partition(" ")
+    return cases[int(number)], how or f"the process ended with {status}"
 
 
 _FOUND, _NOTHING, _BROKEN = 0, 1, 2
@@ -92,20 +94,23 @@ def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) 
     """Run the cases until one fails; the number of each is written before it begins."""
     status = _BROKEN
     try:
-        silent = os.open(os.devnull, os.O_WRONLY)
+        sys.path.insert(0, str(Path(__file__).parents[1]))  # where the tensor unit is emulated
         plant()
         from .checking import check
         from .cuts import case_of
 
-        os.dup2(silent, 2)
         for number, (kind, seed) in enumerate(cases):
             os.write(writing, f"{number}\n".encode())
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            if check(case_of(seed, kind)).failed:
+            outcome = check(case_of(seed, kind))
+            if outcome.failed:
+                os.write(writing, f"{number} {outcome.kind}: {outcome.symptom}\n".encode())
                 status = _FOUND
                 break
         else:
             status = _NOTHING
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(status)
 
@@ -119,23 +124,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Plants every fault; the exit status is 1 where one is not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.differential.planting", description=__doc__)
     parser.add_argument("--search", type=int, metavar="N", help="cases of every kind to try")
+    parser.add_argument("--kinds", metavar="A,B", help="the kinds to try, in turn; all by default")
+    parser.add_argument("--missing", action="store_true", help="only faults without a note")
     parser.add_argument("names", nargs="*", help="of faults; all by default")
     asked = parser.parse_args(arguments)
     from .kinds import KINDS
 
+    kinds = asked.kinds.split(",") if asked.kinds else list(KINDS)
     notes: dict[str, Any] = dict(noted()) if NOTES.exists() else {}
     missed = 0
     for fault in FAULTS:
         if asked.names and fault.name not in asked.names:
             continue
+        if asked.missing and fault.name in notes:
+            continue
         before = [notes[fault.name]] if fault.name in notes else []
-        more = [(kind, seed) for seed in range(asked.search or 0) for kind in KINDS]
-        finder = found_by(fault, [*before, *more])
-        missed += finder is None
-        sys.stdout.write(f"{fault.name}: {finder or 'NOT FOUND'}\n")
+        more = [(kind, seed) for seed in range(asked.search or 0) for kind in kinds]
+        found = found_by(fault, [*before, *more])
+        missed += found is None
+        sys.stdout.write(f"{fault.name}: {found or 'NOT FOUND'}\n")
         sys.stdout.flush()
-        if finder is not None and asked.search:
-            notes[fault.name] = finder
+        if found is not None and asked.search:
+            notes[fault.name] = found[0]
             names = {one.name for one in FAULTS}
             kept = {name: notes[name] for name in sorted(notes) if name in names}
             NOTES.write_text(json.dumps(kept, indent=1) + "\n")
