@@ -15,11 +15,13 @@ from .nests import pipeline
 from .networks import network
 from .rows import reduction, softmax
 from .stencils import convolution, in_place, stencil
+from .sums import sums
 from .wild import wild
 
 KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "contraction": contraction,
     "products": products,
+    "sums": sums,
     "chain": chain,
     "branches": branches,
     "bounds": bounds,
