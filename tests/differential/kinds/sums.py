@@ -29,16 +29,13 @@ TERMS = (
     ("A[i//2, k]", "B[k, j]"),
     ("A[i, k]", "B[k, n - 1 - j]"),
 )
-BOUNDS = (
-    *("0:K",) * 5,
-    *("1:K", "0:K - 1", "0:K:2", "2:K - 1"),
-    *("0:min(K, i + 1)", "min(i, K):K", "0:min(K, j)", "max(0, i - 2):min(K, i + 2)"),
-)
+SAME = (*("0:K",) * 4, "1:K", "0:K - 1", "0:K:2", "2:K - 1")
+APART = ("0:min(K, i + 1)", "min(i, K):K", "0:min(K, j)", "max(0, i - 2):min(K, i + 2)")
 
 
 def sums(draw: Draw) -> Drawn:
     """One to three sums over (i, j), what they start from, and statements between them."""
-    types, total = draw.pick(*TYPES)
+    types, total = draw.pick(*TYPES[:1] * 4, *TYPES)
     found = Drawn(["size m in 0:60", "size n in 0:60", f"size K in {draw.pick(0, 0, 1)}:60"])
     a, b = types
     found.head += [f"input A: {a}[m, K]", f"input B: {b}[K, n]", f"input bias: {total}[n]"]
@@ -49,15 +46,15 @@ def sums(draw: Draw) -> Drawn:
         here = f"{name}[{place}]"
         found.head.append(f"inout {name}: {total}[{shape}]")
         start = draw.pick("0", "0", "0", "5", "bias[j]", "X[i, j]", f"{total}(j)", f"{here} + 1", "")
-        if elsewhere and draw.chance(0.6):
-            body.append(f"{name}[{elsewhere}] = 0")
-        if start:
-            body.append(f"{here} = {start}")
+        starts = [f"{name}[{elsewhere}] = 0"] if elsewhere else []
+        starts += [f"{here} = {start}"] if start else []
+        body += draw.mixed(starts)
         if draw.chance(0.2):
             body.append(f"{here} = {here} * 2")
         left, right = draw.pick(*TERMS)
         term = product(left, right, types, total)
-        body += nest([f"for k in {draw.pick(*BOUNDS)}"], [f"{here} += {term}"])
+        bounds = draw.pick(*SAME, *(APART if name == "D" else APART * 3))
+        body += nest([f"for k in {bounds}"], [f"{here} += {term}"])
         if draw.chance(0.2):
             body += nest(["for k in 0:K"], [f"{here} += {term}"])
         if draw.chance(0.3):
