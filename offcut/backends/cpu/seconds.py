@@ -14,7 +14,18 @@ from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, substitute, variables, walk
 from offcut.core.interpreter import evaluate
-from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Option,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+)
 from offcut.core.program import walk as statements
 from offcut.costmodel import LANE, real
 
@@ -110,7 +121,14 @@ def _statement(stmt: Stmt, middle: Mapping[str, Expr], each: float) -> Expr:
         case Alloc():
             return _block(stmt.body, middle, each)
         case Choose(options):
-            return reduce(_least, (option.cost for option in options))
+            return reduce(_least, (_option(option, middle, each) for option in options))
+
+
+def _option(option: Option, middle: Mapping[str, Expr], each: float) -> Expr:
+    """What an option costs where the loops around are at their middle."""
+    if any(isinstance(node, Load) for node in walk(option.cost)):
+        return _block(option.body, middle, each)
+    return substitute(option.cost, dict(middle))
 
 
 def _at(bound: Expr, middle: Mapping[str, Expr]) -> Expr:
