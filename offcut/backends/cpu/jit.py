@@ -15,6 +15,8 @@ from offcut.errors import InternalError
 
 @cache
 def _initialize() -> None:
+    # LLVM's two-address pass moves instructions past the end of a block in rare programs, and aborts.
+    llvm.set_option("", "-twoaddr-reschedule=0")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
