@@ -108,7 +108,8 @@ def _questions(
             open_ = [read for read in reads if is_open(read, before)]
             if open_:
                 plain = condition.args[0] if _is_negated(condition) else condition
-                asked[plain] = _question(program, open_)
+                question = _question(program, open_)
+                asked[plain] = all_of([asked[plain], question]) if plain in asked else question
         unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
             asked[statement.path] = _question(program, unproved)

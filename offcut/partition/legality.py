@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeGuard
 
 from offcut.core import index as ix
+from offcut.core.conditions import negated
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Compare, Expr
+from offcut.core.expr import Compare, Expr, Load, variables
+from offcut.core.expr import walk as nodes
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Alloc,
@@ -14,15 +18,19 @@ from offcut.core.program import (
     Execution,
     For,
     If,
+    Kind,
+    Let,
     Program,
     Stmt,
     Store,
+    Tile,
     blocks,
+    expressions,
     walk,
 )
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
-from offcut.polyhedral import Dependence, Facts, bounded, dependences
+from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
 
@@ -164,9 +172,105 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
         )
 
 
-def _allocated(loop: For) -> set[str]:
+@bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))
+def check_tiles(program: Program) -> None:
+    """Refuse a tile of a program, cut by whomever, whose instances need each other.
+
+    Theorem: instances that carry no dependence may run in any order, and side by side. Most tiles
+    show it by their indices: along each axis, what is written and all that is accessed of it has a
+    part that moves with this axis alone. The others are asked of isl, one tile at a time.
+    """
+    for around, tile in _tiles(program.body, ()):
+        private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE or b.scope is not None}
+        own = private | _allocated(tile)
+        if _is_apart(tile, own):
+            continue
+        body: tuple[Stmt, ...] = (tile,)
+        for stmt in reversed(around):
+            body = (only_with(stmt, body),)
+        alone = replace(program, body=body)
+        depth = sum(isinstance(stmt, For | Tile) for stmt in around)
+        for one in dependences(alone):
+            store = one.source.store if one.kind == "flow" else one.target.store
+            inside = [path for _, path in one.source.loops]
+            if one.path != inside[depth] or store.buffer in own:
+                continue
+            raise PartitionError(
+                "compile",
+                "cannot run a tile whose instances need each other",
+                at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
+                because=carried(one, program, {}),
+                help=("loops instead of the tile keep the order",),
+            )
+
+
+def _tiles(
+    body: Sequence[Stmt], around: tuple[Stmt, ...]
+) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
+    """Every tile, with what encloses it."""
+    for stmt in body:
+        if isinstance(stmt, Tile):
+            yield around, stmt
+        for block in blocks(stmt):
+            # Of an If, the other branch is known by its condition.
+            here = If(negated(stmt.condition), block) if _is_other(stmt, block) else stmt
+            yield from _tiles(block, (*around, here))
+
+
+def _is_other(stmt: Stmt, block: tuple[Stmt, ...]) -> TypeGuard[If]:
+    return isinstance(stmt, If) and block is stmt.other and block is not stmt.then
+
+
+def only_with(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
+    """`stmt` with nothing but `body` inside."""
+    match stmt:
+        case If(condition):
+            return If(condition, body)
+        case Choose(options):
+            return Choose((replace(options[0], body=body),))
+        case Store():
+            return stmt
+        case _:
+            return replace(stmt, body=body)
+
+
+def _is_apart(tile: Tile, own: set[str]) -> bool:
+    """Whether the indices show that no instance touches what another one writes."""
+    written = {s.buffer for s in walk(tile.body) if isinstance(s, Store)} - own
+    names = {axis.iter for axis in tile.axes}
+    inner = {s.iter for s in walk(tile.body) if isinstance(s, For)}
+    inner |= {s.name for s in walk(tile.body) if isinstance(s, Let)}
+    for buffer in written:
+        places = {
+            tuple(map(ix.simplify, index))
+            for stmt in walk(tile.body)
+            for name, index in _accesses(stmt)
+            if name == buffer
+        }
+        for axis in names:
+            others = (names | inner) - {axis}
+            apart = (
+                len(parts) == 1
+                and not variables(part := next(iter(parts))) & others
+                and coefficient(part, axis)
+                for parts in map(set, zip(*places, strict=True))
+            )
+            if not any(apart):
+                return False
+    return True
+
+
+def _accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """The elements that a statement itself reads and writes."""
+    if isinstance(stmt, Store):
+        yield stmt.buffer, stmt.index
+    for expr in expressions(stmt):
+        yield from ((n.buffer, n.index) for n in nodes(expr) if isinstance(n, Load))
+
+
+def _allocated(stmt: For | Tile) -> set[str]:
     """The buffers of which each iteration has a window of its own."""
-    return {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Alloc)}
+    return {inner.buffer for inner in walk(stmt.body) if isinstance(inner, Alloc)}
 
 
 def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:

@@ -7,7 +7,7 @@ is taken from the tile and from the piece, and noted with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -74,14 +74,19 @@ def settled(made: Partition, refused: Mapping[int, str]) -> Partition:
 
 
 def _settled(piece: Piece | LoopPiece, by: Mapping[int, Stmt]) -> Piece | LoopPiece:
-    """`piece` in the settled program: a microkernel is its own where all of its tiles name it."""
+    """`piece` in the settled program: a microkernel is its own where no tile of it lost one."""
+    before: Sequence[Stmt]
     match piece:
         case Piece():
-            tiles = tuple(tile for one in piece.tiles if isinstance(tile := by[id(one)], Tile))
+            before = piece.tiles
+            tiles = tuple(tile for one in before if isinstance(tile := by[id(one)], Tile))
             piece = replace(piece, tiles=tiles)
         case LoopPiece():
-            path = tuple(by[id(stmt)] for stmt in piece.path)
-            tiles = tuple(s for s in (*path[:-1], *walk(path[-1:])) if isinstance(s, Tile))
-            piece = replace(piece, path=path)
-    names = {tile.microkernel for tile in tiles} - {None}
-    return replace(piece, microkernel=names.pop() if names else None)
+            before = (*piece.path[:-1], *walk(piece.path[-1:]))
+            piece = replace(piece, path=tuple(by[id(stmt)] for stmt in piece.path))
+    lost = any(_name(by[id(stmt)]) != _name(stmt) for stmt in before)
+    return replace(piece, microkernel=None) if lost else piece
+
+
+def _name(stmt: Stmt) -> str | None:
+    return stmt.microkernel if isinstance(stmt, Tile) else None

@@ -62,11 +62,11 @@ def in_pass() -> AbstractContextManager[None]:
 
 
 def answered(question: Callable[[], T], otherwise: T) -> T:
-    """The answer to `question`; `otherwise` where isl takes more for it than a pass may."""
+    """The answer to `question`; `otherwise` where isl takes more for it than a pass may, or fails."""
     try:
         with in_pass():
             return question()
-    except GaveUp:
+    except (GaveUp, isl.Error):
         return otherwise
 
 
@@ -74,14 +74,14 @@ def answered(question: Callable[[], T], otherwise: T) -> T:
 def bounded(op: str, refused: str, *, at: str = "", help: tuple[str, ...] = ()) -> Iterator[None]:
     """Let isl take what a whole request may.
 
-    op, refused, at, help   of the PartitionError that is raised where it takes more
+    op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
     """
     try:
         with at_most_operations(REQUEST):
             yield
-    except GaveUp as why:
+    except (GaveUp, isl.Error) as why:
         because = f"that question takes isl more than {REQUEST:,} operations"
-        if isinstance(why, Failed):
+        if isinstance(why, Failed | isl.Error):
             because = "isl fails to answer that question"
         raise PartitionError(op, refused, at=at, because=because, help=help) from None
 

@@ -216,7 +216,7 @@ FAULTS = (
     Fault(
         "a transposed square's last rows are written where they are not",
         "cpu.vectors",
-        "deep = f.let(f\"icmp sge i64 {left[0]}, {width}\")",
+        'deep = f.let(f"icmp sge i64 {left[0]}, {width}")',
         'deep = f.let(f"icmp sge i64 {left[0]}, 1")',
     ),
     Fault(
@@ -377,14 +377,14 @@ FAULTS = (
     Fault(
         "the first of two equal options is not the one that runs, nor any other",
         "cpu.lower",
-        "            self.block(option.body)\n            self.f.do(f\"br label {end}\")",
-        "            self.f.do(f\"br label {end}\")",
+        '            self.block(option.body)\n            self.f.do(f"br label {end}")',
+        '            self.f.do(f"br label {end}")',
     ),
     Fault(
         "what a program updates is not taken in",
         "cpu.lower",
-        '            rows(0, source.base, target.base)',
-        '            pass',
+        "            rows(0, source.base, target.base)",
+        "            pass",
     ),
     Fault(
         "a window of a buffer starts at its first element",

@@ -122,7 +122,9 @@ def noted() -> dict[str, Finder]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Plants every fault; the exit status is 1 where one is not found."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.planting", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.planting", description=__doc__
+    )
     parser.add_argument("--search", type=int, metavar="N", help="cases of every kind to try")
     parser.add_argument("--kinds", metavar="A,B", help="the kinds to try, in turn; all by default")
     parser.add_argument("--missing", action="store_true", help="only faults without a note")

@@ -46,7 +46,14 @@ from offcut.core.program import (
 )
 from offcut.costmodel import Hardware, load, with_caches
 from offcut.errors import PartitionError
-from offcut.partition import all_matches, check_marks, check_program, separate, without_covers
+from offcut.partition import (
+    all_matches,
+    check_marks,
+    check_program,
+    check_tiles,
+    separate,
+    without_covers,
+)
 from offcut.partition.separate import Separated
 from offcut.polyhedral import GaveUp, bounded, in_pass
 
@@ -196,6 +203,7 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
     """
     if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
         check_marks(program, {})
+    check_tiles(program)
     with debug.timed("bounds"):
         inside = kept_inside(program)
     with debug.timed("separate"):

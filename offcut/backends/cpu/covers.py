@@ -117,10 +117,11 @@ class _Judge:
         target = sums[0].store.buffer
         if (self.padded or target not in self.low.memory) and not self.is_by_axes(target):
             return Refusal(f"{target} is not indexed by the axes of the tile alone")
+        first = sums[0].found
         parts: list[Sum | Stmt | None] = []
         for stmt, one in zip(self.tile.body, found, strict=True):
             apart = self.padded or (one is not None and one.store.buffer not in self.low.memory)
-            if one is None or (one.store.buffer != target and apart):
+            if one is None or (apart and not _lies_alike(one, target, first)):
                 parts.append(stmt)
                 continue
             if parts and not one.around and _is_zero_of(parts[-1], one.store):
@@ -257,6 +258,12 @@ class _Judge:
         if not whole and depth == ix.mul(ix.ceildiv(loop.hi, kernel.multiple), kernel.multiple):
             whole = _is_zero_beyond(self.low.program, buffer.name, layout.rows, loop.hi)
         return whole and is_multiple(loop.lo, kernel.multiple)
+
+
+def _lies_alike(one: Sum, target: str, first: Match) -> bool:
+    """Whether a sum is into the scratch of `target`, which lies as the match of its first sum says."""
+    found = one.found
+    return one.store.buffer == target and (found.rows, found.columns) == (first.rows, first.columns)
 
 
 def is_multiple(value: Expr, of: int) -> bool:

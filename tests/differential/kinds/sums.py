@@ -45,7 +45,9 @@ def sums(draw: Draw) -> Drawn:
         shape, place, elsewhere = draw.pick(*PLACES)
         here = f"{name}[{place}]"
         found.head.append(f"inout {name}: {total}[{shape}]")
-        start = draw.pick("0", "0", "0", "5", "bias[j]", "X[i, j]", f"{total}(j)", f"{here} + 1", "")
+        start = draw.pick(
+            "0", "0", "0", "5", "bias[j]", "X[i, j]", f"{total}(j)", f"{here} + 1", ""
+        )
         starts = [f"{name}[{elsewhere}] = 0"] if elsewhere else []
         starts += [f"{here} = {start}"] if start else []
         body += draw.mixed(starts)
@@ -58,7 +60,9 @@ def sums(draw: Draw) -> Drawn:
         if draw.chance(0.2):
             body += nest(["for k in 0:K"], [f"{here} += {term}"])
         if draw.chance(0.3):
-            body.append(f"{here} = {draw.pick(f'max({here}, 0)', f'{here} - X[i, j]', f'{here} * 3')}")
+            body.append(
+                f"{here} = {draw.pick(f'max({here}, 0)', f'{here} - X[i, j]', f'{here} * 3')}"
+            )
     heads = ["for i in 0:m", "for j in 0:n"]
     found.body += nest(draw.pick(heads, heads, heads[::-1]), body)
     if draw.chance(0.3) and total.startswith("float"):
