@@ -278,3 +278,48 @@ def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
             f"  help     {known}\n"
             "  help     without @microkernel(nonsense) it runs as loops"
         )
+
+
+def test_sums_that_turn_rows_and_columns_share_the_scratch_of_a_padded_tile() -> None:
+    program = oc.parse("""
+program turned
+size m in 0:60
+size n in 0:60
+input A: float32[m, 9]
+input B: float32[9, n]
+input D: float32[n, 9]
+input E: float32[9, m]
+output C: float32[m, n]
+for i in 0:m
+  for j in 0:n
+    C[i, j] = 0
+    for k in 0:9
+      C[i, j] += A[i, k] * B[k, j]
+    for l in 0:9
+      C[i, j] += D[j, l] * E[l, i]
+""")
+    kernel = oc.compile(oc.partition(program, tile={"i": 8, "j": 8}, tail="pad").loops)
+    A, B, D, E = arrays(kernel, {"m": 13, "n": 37})
+    np.testing.assert_array_equal(kernel(A, B, D, E), A @ B + (D @ E).T)
+
+
+def test_a_tile_whose_instances_need_each_other_is_refused() -> None:
+    program = oc.parse("""
+program entwined
+size n in 0:60
+input A: float32[n, 9]
+input B: float32[9, n]
+inout C: float32[2*n]
+tile i in 0 +: n, j in 0 +: n
+  for k in 0:9
+    C[i + j] += A[i, k] * B[k, j]
+""")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(program)
+    assert str(refused.value) == (
+        "compile: cannot run a tile whose instances need each other\n"
+        "  at       tile i, j\n"
+        "  because  with n = 2, C[i + j] += A[i, k] * B[k, j] at i = 0, j = 1, k = 0 writes what the "
+        "instance i = 1, j = 0, k = 0 overwrites\n"
+        "  help     loops instead of the tile keep the order"
+    )

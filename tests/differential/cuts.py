@@ -63,9 +63,10 @@ def effort(case: Case) -> int:
 def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
     kind = kind or draw.pick(*KINDS)
     drawn = KINDS[kind](draw)
-    text = drawn.text if drawn.described else renamed(draw, marked(draw, drawn.text))
+    as_drawn = bool(drawn.described or drawn.tile)
+    text = drawn.text if as_drawn else renamed(draw, marked(draw, drawn.text))
     source = read(text)
-    tile, tail, copies = _cut(draw, source, quick)
+    tile, tail, copies = (drawn.tile, drawn.tail, None) if drawn.tile else _cut(draw, source, quick)
     forms = DESCRIBED_STEPS if drawn.described else STEPS
     tensors = any(dtype in text for dtype in ("int8", "bfloat16"))
     mask = draw.pick(*MASKS)

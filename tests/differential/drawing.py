@@ -41,12 +41,15 @@ class Drawn:
 
     data       what its floats may hold
     described  Python that describes the same, or nothing
+    tile, tail  how its loops are to be cut; where it says nothing, that is drawn too
     """
 
     head: list[str] = field(default_factory=list)
     body: list[str] = field(default_factory=list)
     data: str = "whole"
     described: str = ""
+    tile: dict[str, int | tuple[int, ...]] = field(default_factory=dict)
+    tail: dict[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -16,12 +16,14 @@ from .networks import network
 from .rows import reduction, softmax
 from .stencils import convolution, in_place, stencil
 from .sums import sums
+from .tiled import tiled
 from .wild import wild
 
 KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "contraction": contraction,
     "products": products,
     "sums": sums,
+    "tiled": tiled,
     "chain": chain,
     "branches": branches,
     "bounds": bounds,
