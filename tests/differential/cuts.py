@@ -26,6 +26,7 @@ TILES: tuple[Tile, ...] = (
 MASKS = ("", "", "", "amx-tile", "avx512vnni", "avx512f", "avx512f,avx2")
 MOST, FEW = 3000, 150  # points of a nest that is interpreted
 EFFORT = 4
+MORE = {"tiled": 12}  # effort for a kind whose cuts are its point
 Steps = tuple[tuple[str, ...], ...]
 # What is tried, at leisure and where it shall be quick.
 STEPS: tuple[Steps, Steps] = (
@@ -47,7 +48,7 @@ def case_of(seed: int, kind: str | None = None, quick: bool = False) -> Case:
     """
     for attempt in count():
         case = _drawn(Draw(f"{seed} {kind} {attempt}" if quick else f"{seed} {kind}"), kind, quick)
-        if not quick or effort(case) <= EFFORT:
+        if not quick or effort(case) <= MORE.get(case.kind, EFFORT):
             return case.with_(seed=seed)
     raise AssertionError
 
@@ -64,6 +65,7 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
     kind = kind or draw.pick(*KINDS)
     drawn = KINDS[kind](draw)
     as_drawn = bool(drawn.described or drawn.tile)
+    few = quick and not drawn.tile
     text = drawn.text if as_drawn else renamed(draw, marked(draw, drawn.text))
     source = read(text)
     tile, tail, copies = (drawn.tile, drawn.tail, None) if drawn.tile else _cut(draw, source, quick)
@@ -75,7 +77,7 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
         seed=0,
         text=text,
         described=drawn.described,
-        steps=draw.pick(*forms[quick]),
+        steps=("cut",) if drawn.tile else draw.pick(*forms[quick]),
         tile=tile,
         tail=tail,
         copies=copies,
@@ -84,7 +86,7 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
         mask=mask,
         emulated=tensors and not mask and draw.chance(0.3),
         verify=draw.chance(0.05 if quick else 0.2),
-        sizes=sizes_of(draw, source, tile, FEW if quick else MOST)[: 3 if quick else 6],
+        sizes=sizes_of(draw, source, tile, FEW if few else MOST)[: 3 if few else 6],
         data="full" if drawn.data == "whole" and draw.chance(0.4) else drawn.data,
         layouts=draw.pick(*LAYOUTS),
     )

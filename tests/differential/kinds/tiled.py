@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..drawing import Draw, Drawn, nest
 from .contractions import TYPES, product
 
-TAILS = ("mask", "pad", "cut", "ladder", "balance", "guard", "shift", "even", "residue", "mix")
+TAILS = ("mask", "mask", "pad", "pad", "cut", "ladder", "balance", "guard", "shift", "even")
 
 
 def tiled(draw: Draw) -> Drawn:
@@ -15,7 +15,7 @@ def tiled(draw: Draw) -> Drawn:
     found = Drawn(["size m in 0:60", "size n in 0:60", "size K in 0:60"])
     found.head += [f"input A: {a}[m, K]", f"input B: {b}[K, n]", f"input bias: {total}[n]"]
     found.head += [f"input X: {total}[m, n]", f"inout D: {total}[m, n]", f"output E: {total}[m, n]"]
-    start = draw.pick("", "", "0", "0", "5", "bias[j]", "X[i, j]", f"{total}(j)", "max(D[i, j], 0)")
+    start = draw.pick("", "0", "5", "-3", "bias[j]", "X[i, j]", f"{total}(j)", "max(D[i, j], 0)")
     body = [f"D[i, j] = {start}"] if start else []
     body += nest(["for k in 0:K"], [f"D[i, j] += {product('A[i, k]', 'B[k, j]', types, total)}"])
     after = draw.pick("E[i, j] = D[i, j]", "E[i, j] = D[i, j] - X[i, j]", "E[i, j] = bias[j]")
