@@ -21,7 +21,8 @@ from .pool import Pool
 from .reducing import report
 
 BATCH = 20  # cases of a test
-BATCHES = dict.fromkeys(KINDS, 4) | {"products": 1}  # tests of a kind; two products take seconds
+# Tests of a kind; those that compile tiles for microkernels take seconds a case.
+BATCHES = dict.fromkeys(KINDS, 4) | {"products": 1, "sums": 1, "tiled": 1}
 FRESH = 100_000
 # The least share of each kind that is accepted, in percent.
 ACCEPTED = {
