@@ -160,9 +160,14 @@ def _extreme(op: str, a: Expr, b: Expr) -> Expr:
 
 @lru_cache(1 << 14)
 def simplify(expr: Expr) -> Expr:
-    """An index expression rebuilt in the canonical form, its operands first."""
+    """An index expression rebuilt in the canonical form, its operands first.
+
+    What it takes from elements, ``index(A[i] * 0.5)``, is arithmetic of their type, and stays.
+    """
     if isinstance(expr, Load):
         return expr
+    if dtype_of(expr) not in ("index", "bool"):
+        return folded(expr)
     parts = tuple(simplify(child) for child in children(expr))
     match expr:
         case Binary("+", _, _):

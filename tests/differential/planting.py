@@ -128,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--search", type=int, metavar="N", help="cases of every kind to try")
     parser.add_argument("--kinds", metavar="A,B", help="the kinds to try, in turn; all by default")
     parser.add_argument("--missing", action="store_true", help="only faults without a note")
+    parser.add_argument("--keep", action="store_true", help="leave the notes as they are")
     parser.add_argument("names", nargs="*", help="of faults; all by default")
     asked = parser.parse_args(arguments)
     from .kinds import KINDS
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         missed += found is None
         sys.stdout.write(f"{fault.name}: {found or 'NOT FOUND'}\n")
         sys.stdout.flush()
-        if found is not None and asked.search:
+        if found is not None and asked.search and not asked.keep:
             notes[fault.name] = found[0]
             names = {one.name for one in FAULTS}
             kept = {name: notes[name] for name in sorted(notes) if name in names}

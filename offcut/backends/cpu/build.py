@@ -226,7 +226,7 @@ def _copies(program: Program) -> int:
     found = list(walk(program.body))
     if not any(isinstance(stmt, Tile | Choose) for stmt in found):
         return COPIES
-    return max(1, COPIES // sum(isinstance(stmt, Store) for stmt in found))
+    return max(1, COPIES // max(1, sum(isinstance(stmt, Store) for stmt in found)))
 
 
 def contraction_in(
