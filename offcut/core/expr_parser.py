@@ -373,13 +373,6 @@ class Reader:
         (a, b), dtype = self._unify((left, right), what)
         if op == "/":
             self._check_division(dtype, left.column)
-        if op in ("//", "%") and dtype in FLOATS:
-            raise self.refuse(
-                f"cannot take `{op}` of {dtype}",
-                f"`{op}` floors integers",
-                "`/` divides floats",
-                column=left.column,
-            )
         if op in ("//", "%") and isinstance(b, Const) and not b.value > 0:
             raise self.refuse(
                 f"cannot divide by {b.value}",

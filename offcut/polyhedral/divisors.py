@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offcut.core import index as ix
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -22,6 +22,7 @@ from offcut.core.expr import (
     children,
     dtype_of,
 )
+from offcut.core.expr import walk as nodes
 from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
@@ -35,6 +36,7 @@ from offcut.core.program import (
     Stmt,
     Tile,
     expressions,
+    walk,
 )
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
@@ -48,8 +50,19 @@ def check_divisors(program: Program, op: str) -> None:
 
     op   what was asked for, in the words of the refusal
 
-    Raises PartitionError with the smallest sizes and coordinates at which one is not.
+    Raises PartitionError with the smallest sizes and coordinates at which one is not, and for ``//``
+    and ``%`` of floats, which only the reference interpreter knows.
     """
+    for stmt in walk(program.body):
+        for node in (node for expr in expressions(stmt) for node in nodes(expr)):
+            if isinstance(node, Binary) and node.op in ("//", "%") and dtype_of(node) in FLOATS:
+                raise PartitionError(
+                    op,
+                    f"cannot take {format_expr(node)}",
+                    at=format_stmt(stmt).partition("\n")[0],
+                    because=f"{node.op} floors integers, and these are {dtype_of(node)}",
+                    help=("/ divides floats",),
+                )
     at = Facts(Space(program.sizes, program.assumptions))
     for stmt, divisor, here in _block(program.body, at):
         if not _is_positive(divisor, here):

@@ -369,10 +369,10 @@ FAULTS = (
         'inside = f.let(f"icmp sle i64 {row}, {last}")',
     ),
     Fault(
-        "a loop that runs to its bound stops one before it",
+        "a loop runs to its bound, and one further",
         "cpu.ir",
         'more = self.let(f"icmp slt i64 {now}, {hi}")',
-        'more = self.let(f"icmp slt i64 {now}, {sub(self, hi, "1")}")',
+        'more = self.let(f"icmp sle i64 {now}, {hi}")',
     ),
     Fault(
         "the first of two equal options is not the one that runs, nor any other",

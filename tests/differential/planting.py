@@ -102,7 +102,9 @@ def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) 
         for number, (kind, seed) in enumerate(cases):
             os.write(writing, f"{number}\n".encode())
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            outcome = check(case_of(seed, kind, quick=True))
+            case = case_of(seed, kind, quick=True)
+            step = "strategy" if case.described else "cut" if case.tile else "uncut"
+            outcome = check(case.with_(steps=(step,)))
             if outcome.failed:
                 os.write(writing, f"{number} {outcome.kind}: {outcome.symptom}\n".encode())
                 status = _FOUND

@@ -260,14 +260,6 @@ parse: cannot divide by 0
   at       line 5, column 17: for i in 0:n // 0
   because  `//` is the floor for positive divisors""",
     ),
-    "floats are floored": (
-        "C[0] = C[0] // 2",
-        """\
-parse: cannot take `//` of float32
-  at       line 5, column 8: C[0] = C[0] // 2
-  because  `//` floors integers
-  help     `/` divides floats""",
-    ),
     "a function of floats is taken of an integer": (
         "T[0] = exp(T[0])",
         """\

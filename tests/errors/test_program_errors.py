@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,16 @@ def test_a_value_that_may_leave_its_range_is_refused(what: str) -> None:
 def test_a_value_in_its_range_is_taken_wherever_it_stands() -> None:
     body = "tile i in 0 +: n\n  if A[i] > 0\n    let q in 0:2 = i % 2\n      B[i] = int32(q)\n"
     assert oc.compile(oc.parse(HEAD + body))
+
+
+@pytest.mark.parametrize(("op", "call"), [("compile", oc.compile), ("partition", oc.partition)])
+def test_floats_are_floored_by_the_interpreter_alone(op: str, call: Any) -> None:
+    program = oc.parse("program p\ninput A: float32[4]\noutput C: float32[4]\nC[0] = A[0] // 2\n")
+    with pytest.raises(oc.PartitionError) as refused:
+        call(program)
+    assert str(refused.value) == (
+        f"{op}: cannot take A[0]//2\n"
+        "  at       C[0] = A[0]//2\n"
+        "  because  // floors integers, and these are float32\n"
+        "  help     / divides floats"
+    )

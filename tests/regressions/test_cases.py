@@ -86,10 +86,16 @@ CASES = [
 )
 def test_a_program_is_answered_in_bounded_work(case: Case) -> None:
     before = operations()
-    if case.refused:
-        with pytest.raises(oc.PartitionError) as error:
-            case.cut()
-        assert case.refused in str(error.value)
+    refusal, pieces = "", None
+    try:
+        pieces = case.cut().pieces
+    except oc.PartitionError as refused:
+        refusal = str(refused)
+    if refusal:
+        assert case.refused
+        assert case.refused in refusal
     else:
-        assert bool(case.cut().pieces) == bool(case.tile)
+        # What isl has found is kept, so a question that was given up may be answered the next time.
+        assert case.refused in ("", GIVEN_UP)
+        assert bool(pieces) == bool(case.tile)
     assert operations() - before <= REQUEST + 1000  # which counting takes
