@@ -208,7 +208,8 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
         inside = kept_inside(program)
     with debug.timed("separate"):
         whole = Separated(inside, ())
-        apart = whole if _reads_bounds(inside) else separate(inside, _copies(inside))
+        leave = _is_cut(inside) or _reads_bounds(inside)
+        apart = whole if leave else separate(inside, COPIES)
     with debug.timed("covers"):
         covers = covers_of(apart.program, host, reassociate)
         plain = tuple(dict.fromkeys(_plain_notes(apart.program, covers)))
@@ -221,12 +222,9 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
     return replace(made, notes=(*said, *made.notes, *settled.notes, *plain))
 
 
-def _copies(program: Program) -> int:
-    """How many copies of a store separation may make: tiles and options are copies already."""
-    found = list(walk(program.body))
-    if not any(isinstance(stmt, Tile | Choose) for stmt in found):
-        return COPIES
-    return max(1, COPIES // max(1, sum(isinstance(stmt, Store) for stmt in found)))
+def _is_cut(program: Program) -> bool:
+    """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
+    return any(isinstance(stmt, Tile | Choose) for stmt in walk(program.body))
 
 
 def contraction_in(
