@@ -30,10 +30,14 @@ def tile_price(
         return (shape.cycles + shape.startup) / shape.columns * height / max(rows, 1)
 
     def price(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
-        table = (0.0, *(cycles(height) for height in range(1, tile + 1)))
+        tallest = min(tile, kernel.max_rows)
+        table = (0.0, *(cycles(height) for height in range(1, tallest + 1)))
         total: Expr = real(0.0)
         for count, height in runs:
-            one = Lookup(table, ix.minimum(ix.maximum(height, 0), tile))
+            one: Expr = Lookup(table, ix.minimum(ix.maximum(height, 0), tallest))
+            if tile > tallest:
+                above = real(ix.maximum(ix.sub(height, tallest), 0))
+                one = Binary("+", one, Binary("*", above, real(table[-1] / tallest)))
             total = Binary("+", total, Binary("*", real(count), one))
         return Binary("*", total, real(1.0 / hardware.hertz))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice, product
 from math import prod
 
@@ -37,7 +37,7 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    mapped,
+    expressions,
 )
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
@@ -78,12 +78,14 @@ def check_equal(
     *,
     reassociate: bool = False,
     users: Mapping[str, str] | None = None,
+    through: Program | None = None,
 ) -> tuple[Theorem, ...]:
     """Prove that `emitted` computes what `source` does, at every size that the source allows.
 
     reassociate   whether the updates of a sum may run in any order, each once; those of max= and
                   min= always may
     users         the users' names of sizes, by the program's, for messages
+    through       a program on the way from one to the other: two small steps are often easier to see
 
     instances   every emitted instance is an instance of the source
     in bounds   every access lies inside its buffer, and inside the window that holds it
@@ -93,25 +95,36 @@ def check_equal(
     Raises PartitionError with the smallest witness.
     """
     names = tuple((users or {}).items())
-    return _proved(source, emitted, reassociate, names)
+    return _proved(source, emitted, reassociate, names, through or source)
 
 
 @lru_cache(maxsize=32)
 def _proved(
-    source: Program, emitted: Program, reassociate: bool, names: tuple[tuple[str, str], ...]
+    source: Program,
+    emitted: Program,
+    reassociate: bool,
+    names: tuple[tuple[str, str], ...],
+    through: Program,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     with bounded("prove", _NOT_TOLD, at=emitted.name):
-        return _theorems(source, emitted, reassociate, dict(names))
+        return _theorems(source, emitted, reassociate, dict(names), through)
 
 
 def _theorems(
-    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str]
+    source: Program,
+    emitted: Program,
+    reassociate: bool,
+    users: Mapping[str, str],
+    through: Program,
 ) -> tuple[Theorem, ...]:
     _check_declarations(source, emitted)
     if _combinations(source.body) > 1:
         raise refused(source.name, "the source leaves a choice, and a proof is of one program")
     plain = replace(source, body=next(_options(source.body))[1])
+    way = [plain]
+    if through != source and is_same_shape(plain, through):
+        way.append(through)
     theorems: list[Theorem] = []
     if _combinations(emitted.body) > _MOST_ALTERNATIVES:
         raise refused(
@@ -120,7 +133,7 @@ def _theorems(
     for label, body in _options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
         theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
-        if is_same_shape(plain, replace(emitted, body=body)):
+        if any(is_same_shape(step, replace(emitted, body=body)) for step in reversed(way)):
             continue
         _check_conditions(plain, replace(emitted, body=body))
         flows = Flows(source.sizes, source.assumptions, users)
@@ -322,22 +335,20 @@ class _Comparison(Sides):
         yield from map(Var, statement.iters)
         for k, outer in enumerate(statement.iters):
             for inner in statement.iters[k + 1 :]:
-                for step in self.steps():
+                for step in self.steps:
                     yield ix.add(ix.mul(step, Var(outer)), Var(inner))
 
+    @cached_property
     def steps(self) -> list[int]:
         """The factors of iterators in the emitted program."""
-        found: set[int] = set()
-
-        def note(expr: Expr) -> Expr:
-            for node in walk(expr):
-                if isinstance(node, Binary) and node.op == "*" and isinstance(node.a, Const):
-                    found.add(int(node.a.value))
-            return expr
-
-        for stmt in self.emitted.program.body:
-            mapped(stmt, note)
-        return sorted(step for step in found if step > 1)
+        body = statements_of(self.emitted.program.body)
+        nodes = (node for stmt in body for expr in expressions(stmt) for node in walk(expr))
+        factors = {
+            int(node.a.value)
+            for node in nodes
+            if isinstance(node, Binary) and node.op == "*" and isinstance(node.a, Const)
+        }
+        return sorted(factor for factor in factors if factor > 1)
 
     def agrees(self, statement: Statement, match: Match, found: Unified) -> bool:
         """Whether the values are equal on all of the domain."""

@@ -33,6 +33,7 @@ from offcut.partition.strategies import Strategy
 from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
+MOST_TILES = 512  # of one nest, each code of its own: what compiles in seconds
 
 
 def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
@@ -122,6 +123,17 @@ def check_versions(at: str, strategy: Strategy, tile: int) -> None:
             at=at,
             because=f"a tile of {tile} has {tile - 1} rests, each of them code of its own",
             help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
+        )
+
+
+def check_few(loops: Sequence[For], tiles: int) -> None:
+    """Refuse a nest that makes so many tiles, each of them code of its own."""
+    if tiles > MOST_TILES:
+        raise PartitionError(
+            "partition",
+            f"cannot cut {', '.join(loop.iter for loop in loops)} so",
+            because=f"the nest would have more than {MOST_TILES} tiles, each of them code of its own",
+            help=("one loop with residue or mix, or fewer levels",),
         )
 
 

@@ -12,8 +12,9 @@ fit the equation stay, as further dimensions.
 
 Bounded values are fixed literal by literal, and every ``a // c`` and ``a % c`` becomes a pair of
 sizes, so that what isl decides is affine. What was decided is kept by its text, with names made
-canonical: the rows of every contraction cut alike are one theorem. It is tried first for sizes
-about which nothing is known, so that it serves them all; then with the facts there are.
+canonical: the rows of every contraction cut alike are one theorem, and so are ``lo:hi`` and ``0:n``,
+where nothing but ``hi - lo`` matters. It is tried first for sizes about which nothing is known, so
+that it serves them all; then with the facts there are.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from offcut.partition.adjacent import Span, is_shared_out, joined
 from offcut.polyhedral import INDEX_LIMIT, Map, Set, Space, coefficient, over_sizes, smallest
 
 X = Var("#x")  # the coordinate; no program can name it so
+_EXTENT = Var("#e")  # an extent as a size
 _LEAST = -INDEX_LIMIT  # of a quotient whose numerator may be negative
 _KEPT = 4096  # theorems
 
@@ -125,6 +127,48 @@ _Decide: TypeAlias = Callable[
 
 
 def _asked(
+    space: Space,
+    extent: Expr,
+    strips: tuple[Strip, ...],
+    how: tuple[bool, bool],
+    decide: _Decide,
+) -> Broken | None:
+    """What `decide` says of any extent, where nothing else matters; else of these sizes."""
+    alone = _in_extent(extent, strips)
+    if alone is not None:
+        negative = space.condition(ix.compare("<", extent, 0), {})
+        some = negative is None or not space.set((), [negative]).is_empty()
+        sizes = Space((Size(_EXTENT.name, _LEAST if some else 0),))
+        if _of_sizes(sizes, _EXTENT, alone, how, decide) is None:
+            return None
+    return _of_sizes(space, extent, strips, how, decide)
+
+
+def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | None:
+    """`strips` over `_EXTENT` and their own names alone; None where sizes are left, or it is one."""
+    form = ix.linear(extent)
+    local = {X.name, _EXTENT.name}
+    for strip in strips:
+        local |= {name for name, _, _ in strip.loops} | {value.name for value in strip.values}
+    for atom, factor in () if isinstance(extent, Var) else form.terms:
+        if abs(factor) != 1:
+            continue
+        rest = ix.sub(extent, ix.mul(factor, atom))
+        same = ix.mul(factor, ix.sub(_EXTENT, rest))
+
+        def by_extent(expr: Expr, atom: Expr = atom, same: Expr = same) -> Expr:
+            made = ix.folded(rewrite(expr, lambda node: same if node == atom else None))
+            if isinstance(made, Compare):
+                return ix.compare(made.op, ix.sub(made.a, made.b), 0)
+            return made
+
+        made = tuple(_mapped(strip, by_extent) for strip in strips)
+        if all(variables(expr) <= local for strip in made for expr in _exprs(strip)):
+            return made
+    return None
+
+
+def _of_sizes(
     space: Space,
     extent: Expr,
     strips: tuple[Strip, ...],

@@ -65,6 +65,7 @@ from offcut.partition.extremes import extreme_over
 from offcut.partition.legality import (
     check_crossed,
     check_exact,
+    check_few,
     check_keeps_reduction,
     check_repeats,
     check_versions,
@@ -139,6 +140,7 @@ class LoopCutter:
         self.choice, self.carried, self.kernels = choice, carried, microkernels
         self.price, self.names = price, names
         self.made: list[Made] = []
+        self.tiles = 0
         self.axes: dict[tuple[Strategy, int, bool], None] = {}
         self.notes: dict[str, None] = {}
         self.sequences: dict[tuple[str, Expr, Expr], Strategy] = {}
@@ -481,6 +483,8 @@ class _Band:
 
     def tile(self, ranges: Mapping[int, _Range], at: Facts) -> tuple[Stmt, ...]:
         """The instances of one tile: parallel loops as a `Tile`, others in their order."""
+        self.cutter.tiles += 1
+        check_few(self.band, self.cutter.tiles)
         all_ranges = {
             k: ranges.get(k, _Range(loop.lo, loop.hi, self.rectangle(k)))
             for k, loop in enumerate(self.band)

@@ -312,6 +312,7 @@ class Partition:
     notes        what was decided, and what was left as it is, and why
     computation  what was described, where a program was not given as loops
     measure      bytes of the object code that a back end makes of `loops`
+    through      a program on the way from `source` to `loops`, by which the proof goes
     """
 
     source: Program
@@ -322,6 +323,7 @@ class Partition:
     notes: tuple[str, ...] = ()
     computation: Computation | None = None
     measure: Callable[[Partition], int] | None = field(default=None, repr=False, compare=False)
+    through: Program | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def size(self) -> Size:
@@ -342,7 +344,8 @@ class Partition:
         if self.computation is not None:
             proved = check_program(self.computation, self.loops)
         else:
-            proved = check_equal(self.source, self.loops, users=self.users.of_sizes)
+            names, through = self.users.of_sizes, self.through
+            proved = check_equal(self.source, self.loops, users=names, through=through)
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

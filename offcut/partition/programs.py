@@ -91,7 +91,7 @@ def cut_program(
     emitted = replace(source, body=body)
     certificate = Certificate(tuple(dict.fromkeys(_axis_theorems(axes))))
     try:
-        proved = check_equal(source, emitted, users=users.of_sizes)
+        proved = check_equal(source, emitted, users=users.of_sizes, through=separated.program)
     except PartitionError as refused:
         tails = [cut.strategy.value for cut in wanted.values()]
         raise not_equal(refused, list(wanted), tails) from None
@@ -102,6 +102,7 @@ def cut_program(
         certificate=Certificate((*certificate.theorems, _fits(source), *proved)),
         users=users,
         notes=tuple(notes),
+        through=separated.program,
     )
 
 

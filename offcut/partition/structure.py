@@ -304,6 +304,29 @@ class _SideBySide:
         return left
 
     def loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        """What is left when `stmt` has run: as one loop, or as one for each statement inside."""
+        try:
+            return self.one_loop(stmt, after, left, at)
+        except (NotStructural, NotSeparable):
+            parts = self.distributed(stmt)
+            if len(parts) < 2:
+                raise
+        for position, part in enumerate(parts):
+            left = self.loop(part, (*parts[position + 1 :], *after), left, at)
+        return left
+
+    def distributed(self, loop: For) -> list[For]:
+        """Loops that carry no dependence, repeated around each statement inside.
+
+        What an iteration runs depends on what the same iteration has run alone, so that another one
+        may run in between.
+        """
+        chain = _chain(loop)
+        if any((self.nest, one.iter) in self.sequential for one in chain):
+            return [loop]
+        return [_around(chain, stmt) for stmt in chain[-1].body]
+
+    def one_loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
         written = _written((stmt,))
         mine: list[Stmt] = []
         while len(mine) < len(left):
@@ -334,9 +357,7 @@ class _SideBySide:
 
     def nests(self, stmt: For, mine: Sequence[Stmt], at: Facts) -> None:
         """Whether `mine` are a loop of the source."""
-        chain = [stmt]
-        while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
-            chain.append(chain[-1].body[0])
+        chain = _chain(stmt)
         names = [one.iter for one in chain]
         steps = _Steps(stmt, mine, at)
         places = [place for one in mine for place in self.places(one, (), steps, names)]
@@ -584,6 +605,22 @@ class _SideBySide:
         own = (store for store in stores if store.buffer not in absorbing)
         if any((store.buffer, store.index) not in assigned for store in own):
             raise NotStructural("a body that does not repeat")
+
+
+def _chain(loop: For) -> list[For]:
+    """`loop` and the loops inside it, each of which holds nothing but the next."""
+    chain = [loop]
+    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
+        chain.append(chain[-1].body[0])
+    return chain
+
+
+def _around(chain: Sequence[For], stmt: Stmt) -> For:
+    """The loops of `chain` around one statement."""
+    made = replace(chain[-1], body=(stmt,))
+    for loop in reversed(chain[:-1]):
+        made = replace(loop, body=(made,))
+    return made
 
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:

@@ -51,6 +51,7 @@ from offcut.polyhedral import (
     Run,
     Set,
     Space,
+    bounded,
     over_points,
     runs,
     smallest,
@@ -78,7 +79,9 @@ def check_program(computation: Computation, program: Program) -> tuple[Theorem, 
 
     Raises PartitionError with the smallest witness.
     """
-    return _checked(computation, program)
+    what = "cannot tell whether the emitted program runs what was described"
+    with bounded("prove", what, at=program.name):
+        return _checked(computation, program)
 
 
 @lru_cache(_KEPT)

@@ -41,6 +41,7 @@ from offcut.core.program import (
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.limit import bounded
 
 _ZERO = ix.const(0)
 
@@ -63,6 +64,11 @@ def check_divisors(program: Program, op: str) -> None:
                     because=f"{node.op} floors integers, and these are {dtype_of(node)}",
                     help=("/ divides floats",),
                 )
+    with bounded(op, f"cannot tell whether the divisors of {program.name} are positive"):
+        _check_divisors(program, op)
+
+
+def _check_divisors(program: Program, op: str) -> None:
     at = Facts(Space(program.sizes, program.assumptions))
     for stmt, divisor, here in _block(program.body, at):
         if not _is_positive(divisor, here):

@@ -47,7 +47,6 @@ from offcut.core.program import (
 )
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.limit import Failed
 from offcut.polyhedral.witness import smallest
 
 UnionMap = isl.UnionMap
@@ -676,10 +675,7 @@ def last_writes(
     """
     sinks, sources = union(reads, times), union(writes, times)
     info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(sources)
-    try:
-        flow = info.set_schedule_map(times).compute_flow()
-    except isl.Error as error:  # "affine expression involves some of the domain dimensions"
-        raise Failed(str(error)) from None
+    flow = info.set_schedule_map(times).compute_flow()
     return flow.get_must_dependence().reverse(), flow.get_must_no_source()
 
 

@@ -38,7 +38,7 @@ class Failed(GaveUp):
 def at_most_operations(count: int) -> Iterator[None]:
     """Let isl take `count` operations inside, or what is left of the bound around it.
 
-    Raises GaveUp where it takes more.
+    Raises GaveUp where it takes more, Failed where it fails.
     """
     with _TURN:
         outer = _CONTEXT.get_max_operations()
@@ -47,11 +47,9 @@ def at_most_operations(count: int) -> Iterator[None]:
         _CONTEXT.set_max_operations(bound)
         try:
             yield
-        except (isl.Error, Failed) as error:
+        except isl.Error as error:
             # By what is left, not by the words: isl's parser calls this a syntax error.
-            if not _reaches(bound):
-                raise
-            raise GaveUp(str(error)) from None
+            raise (GaveUp if _reaches(bound) else Failed)(str(error)) from None
         finally:
             _CONTEXT.set_max_operations(outer)
 
@@ -66,7 +64,7 @@ def answered(question: Callable[[], T], otherwise: T) -> T:
     try:
         with in_pass():
             return question()
-    except (GaveUp, isl.Error):
+    except GaveUp:
         return otherwise
 
 
@@ -79,9 +77,9 @@ def bounded(op: str, refused: str, *, at: str = "", help: tuple[str, ...] = ()) 
     try:
         with at_most_operations(REQUEST):
             yield
-    except (GaveUp, isl.Error) as why:
+    except GaveUp as why:
         because = f"that question takes isl more than {REQUEST:,} operations"
-        if isinstance(why, Failed | isl.Error):
+        if isinstance(why, Failed):
             because = "isl fails to answer that question"
         raise PartitionError(op, refused, at=at, because=because, help=help) from None
 

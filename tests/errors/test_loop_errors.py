@@ -96,6 +96,24 @@ partition: cannot take tail="exact"
     assert proved(oc.partition(oc.parse(text), tile={"i": 4}, tail="cut")) >= EQUAL
 
 
+def test_a_nest_has_no_more_tiles_than_compile_in_seconds() -> None:
+    text = """\
+size n in 0:1000
+output C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    C[i, j] = 1.0
+"""
+    assert (
+        refused(text, {"i": 32, "j": 32}, "residue")
+        == """\
+partition: cannot cut i, j so
+  because  the nest would have more than 512 tiles, each of them code of its own
+  help     one loop with residue or mix, or fewer levels"""
+    )
+    assert len(oc.partition(oc.parse(text), {"i": 32, "j": 8}, "residue").pieces) == 256
+
+
 def test_an_access_of_a_program_outside_its_buffer_is_refused() -> None:
     text = """\
 size n in 0:1000

@@ -28,7 +28,7 @@ from offcut.core.sizes import dim
 from offcut.errors import OffcutError, PartitionError
 from offcut.partition import Strategy, check_program, cut, verify
 from offcut.partition.cut import GroupCut, cut_group, program_of
-from offcut.partition.line import NotSeparable, Strip, X, check_line
+from offcut.partition.line import NotSeparable, Strip, X, _decide, check_line
 from offcut.partition.nest import AxisCut
 from offcut.polyhedral import Space, space_of
 
@@ -350,3 +350,25 @@ def test_a_line_is_accepted_exactly_where_enumeration_agrees(
     assert (broken is None) == all(right)
     if broken is not None:
         assert not right[dict(broken.sizes)["n"]]
+
+
+def test_a_line_is_one_theorem_wherever_it_lies() -> None:
+    """``lo:hi`` in tiles is ``0:n`` in tiles: where nothing but the extent matters, isl is asked once."""
+
+    def tiles(extent: Expr) -> list[Strip]:
+        full = ix.mul(13, ix.floordiv(extent, 13))
+        counter = ("t", ix.const(0), ix.floordiv(extent, 13))
+        at = ix.mul(13, Var("t"))
+        return [
+            Strip(at, ix.add(at, 13), (counter,)),
+            Strip(full, ix.add(full, ix.mod(extent, 13))),
+        ]
+
+    m, k = Var("m"), Var("k")
+    space = Space((Size("n"), Size("m"), Size("k")), (ix.compare("<=", k, m),))
+    assert check_line(space, Var("n"), tiles(Var("n"))) is None
+    for extent in (ix.sub(m, k), ix.minimum(m, ix.add(k, 7)), ix.sub(m, ix.minimum(m, k))):
+        before = _decide.cache_info().misses
+        assert check_line(space, extent, tiles(extent)) is None
+        assert _decide.cache_info().misses == before
+    assert check_line(space, ix.sub(k, m), tiles(ix.sub(k, m))) is not None

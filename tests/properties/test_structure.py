@@ -179,7 +179,34 @@ def test_a_mutant_that_is_accepted_is_equal(name: str) -> None:
 
 
 HEAD = "program p\nsize n in 1:40\n"
+EQUAL = {
+    "a loop that carries nothing runs once for each statement inside": (
+        "input A: int32[n]\noutput B: int32[n]\noutput C: int32[n]\nfor i in 0:n\n"
+        "  B[i] = A[i]\n  C[i] = B[i] + 1\n",
+        "input A: int32[n]\noutput B: int32[n]\noutput C: int32[n]\nfor i in 0:n\n  B[i] = A[i]\n"
+        "for t in 0:n\n  tile i in t +: 1\n    C[i] = B[i] + 1\n",
+    ),
+    "a loop around the parts of another one is in the tiles of each part": (
+        "output B: int32[n, n]\nfor i in 0:n\n  for j in 0:1\n    B[i, j] = 1\n"
+        "  for j in 1:n\n    B[i, j] = 2\n",
+        "output B: int32[n, n]\ntile i in 0 +: n, j in 0 +: 1\n  B[i, j] = 1\n"
+        "tile i in 0 +: n, j in 1 +: n - 1\n  B[i, j] = 2\n",
+    ),
+    "bounds that memory holds stay around what is cut inside and outside": (
+        "input S: int32[n]\ninput V: int32[n]\ninout O: int32[n]\nfor i in 0:n\n"
+        "  for j in index(S[i]):n\n    O[i] += V[i]\n",
+        "input S: int32[n]\ninput V: int32[n]\ninout O: int32[n]\nfor t in 0:n\n"
+        "  tile i in t +: 1\n    for j in index(S[i]):n\n      O[i] += V[i]\n",
+    ),
+}
 UNEQUAL = {
+    "a loop that carries a dependence runs once for each statement inside": (
+        "inout B: int32[n + 1]\ninout C: int32[n]\nfor i in 0:n\n"
+        "  B[i + 1] = C[i]\n  C[i] = B[i]\n",
+        "inout B: int32[n + 1]\ninout C: int32[n]\nfor i in 0:n\n  B[i + 1] = C[i]\n"
+        "for i in 0:n\n  C[i] = B[i] + 0\n",
+        r".",
+    ),
     "two nests in one loop over tiles run in turn": (
         "input A: int32[16]\ninout s: int32[1]\nfor i in 0:16\n  s[0] = s[0] * 2 + A[i]\n",
         "input A: int32[16]\ninout s: int32[1]\nfor t in 0:2\n  for i in 4*t:4*t + 4\n"
@@ -223,6 +250,12 @@ UNEQUAL = {
         r"at i = 0 writes what the instance i = 1 overwrites$",
     ),
 }
+
+
+@pytest.mark.parametrize("what", EQUAL)
+def test_programs_that_are_equal_side_by_side_are_accepted(what: str) -> None:
+    source, emitted = (oc.parse(HEAD + text) for text in EQUAL[what])
+    assert accepted(source, emitted)
 
 
 @pytest.mark.parametrize("what", UNEQUAL)

@@ -36,7 +36,6 @@ from offcut.core.program import (
     Execution,
     For,
     Kind,
-    Let,
     Panels,
     Program,
     Stmt,
@@ -202,6 +201,11 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
 
     Raises PartitionError where it leaves an array.
     """
+    with bounded("compile", f"cannot compile {program.name}"):
+        return _planned(program, host, reassociate)
+
+
+def _planned(program: Program, host: Host, reassociate: bool) -> Vectorized:
     if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
         check_marks(program, {})
     check_tiles(program)
@@ -225,7 +229,7 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
 
 def _is_cut(program: Program) -> bool:
     """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
-    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
+    return any(isinstance(stmt, Tile | Choose) for stmt in walk(program.body))
 
 
 def contraction_in(
