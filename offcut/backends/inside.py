@@ -98,7 +98,7 @@ def _questions(
         cut = _in_tile(program.body, statement.path)
 
         def is_open(access: _Access, at: Statement = statement, cut: bool = cut) -> bool:
-            if cut and access.buffer not in undecided:
+            if not access.index or (cut and access.buffer not in undecided):
                 return False
             return not _known_inside(space, program, at, access)
 

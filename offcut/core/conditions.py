@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Compare, Expr, Logic, dtype_of
+from offcut.core.expr import Compare, Const, Expr, Logic, dtype_of
 
 
 def negated(condition: Expr) -> Expr:
@@ -30,5 +30,7 @@ def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
 
 
 def all_of(conditions: Sequence[Expr]) -> Expr:
-    """What holds where all of `conditions` do; at least one."""
+    """What holds where all of `conditions` do, so everywhere where there is none."""
+    if not conditions:
+        return Const(1, "bool")
     return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))

@@ -5,9 +5,9 @@ the text shows, with nothing simplified. Names are contextual: ``exp`` is a func
 follows, a buffer before ``[``, else a variable.
 
 Literals do not show their element type. One takes the type of what it meets: the other operand,
-the other branch, the buffer it is stored in, an index position. One that meets nothing typed (both
-sides of a comparison are literals, or the whole operand of a cast) is an index, or float64 where a
-literal with a point is among them.
+the other branch, the buffer it is stored in, an index position. ``float32(0.1)`` is a literal that
+does. One that meets nothing typed (both sides of a comparison are literals, or they are the whole
+operand of a cast) is an index, or float64 where a literal with a point is among them.
 """
 
 from __future__ import annotations
@@ -283,16 +283,7 @@ class Reader:
         return self._fix(value, dtype), dtype
 
     def _check_literal(self, value: int | float, dtype: str, column: int) -> None:
-        because = ""
-        if dtype in FLOATS:
-            if isinstance(value, int) and abs(value) > 2**1023:
-                because = f"{dtype} does not hold it"
-        elif not isinstance(value, int):
-            because = f"{value} is not an integer, and {dtype} is wanted here"
-        else:
-            info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
-            if not info.min <= value <= info.max:
-                because = f"{dtype} goes from {info.min} to {info.max}"
+        because = _why_no_literal(value, dtype)
         if because:
             raise self.refuse("cannot read this literal", because, column=column)
 
@@ -555,11 +546,22 @@ class Reader:
             (then, other), dtype = self._unify(args[1:], "a branch of where")
             return self._node(Select(condition, then, other), dtype, column, *args)
         if name in DTYPES or name == "index":
-            return self._node(Cast(self._settled(args[0])[0], name), name, column, *args)
+            return self._node(self._cast(args[0], name), name, column, *args)
         if args[0].dtype == "bool":
             raise self._mixed(args[0], "a number", f"the operand of {name}")
         self._check_function(name, args[0].dtype, column)
         return self._node(Unary(name, args[0].expr), args[0].dtype, column, *args)
+
+    def _cast(self, value: Typed, dtype: str) -> Expr:
+        """A literal of `dtype`, where it holds it; else `value` converted."""
+        expr = value.expr
+        if (
+            isinstance(expr, Const)
+            and value.dtype == _OPEN
+            and not _why_no_literal(expr.value, dtype)
+        ):
+            return Const(expr.value, dtype)
+        return Cast(self._settled(value)[0], dtype)
 
     def _is_reduction(self, name: str, args: tuple[Typed, ...]) -> bool:
         """``max(x, k)`` reduces over k where x is a value; where x is an index it is the larger."""
@@ -586,6 +588,19 @@ class Reader:
                 column=column,
             )
         return self._node(Reduce(name, args[0].expr, tuple(axes)), args[0].dtype, column, args[0])
+
+
+def _why_no_literal(value: int | float, dtype: str) -> str:
+    """Why `value` is no literal of type `dtype`; empty where it is one."""
+    if dtype in FLOATS:
+        return (
+            f"{dtype} does not hold it" if isinstance(value, int) and abs(value) > 2**1023 else ""
+        )
+    if not isinstance(value, int):
+        return f"{value} is not an integer, and {dtype} is wanted here"
+    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
+    inside = info.min <= value <= info.max
+    return "" if inside else f"{dtype} goes from {info.min} to {info.max}"
 
 
 def _has_point(expr: Expr) -> bool:

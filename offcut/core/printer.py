@@ -70,12 +70,17 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"-({format_expr(a)})", _UNARY
         case Unary(op, a):
             return f"{op}({format_expr(a)})", _ATOM
+        case Cast(Const(_, own) as a, dtype) if own == dtype:
+            return f"{dtype}({_expr(a)[0]})", _ATOM
         case Cast(a, dtype):
-            return f"{dtype}({format_expr(a)})", _ATOM
+            alone = isinstance(a, Const) and a.dtype != "bool"
+            shown = _with_type(a) if alone or _reads_otherwise(a) else a
+            return f"{dtype}({format_expr(shown)})", _ATOM
         case Select(condition, then, other):
             return f"where({_list((condition, then, other))})", _ATOM
         case Compare(op, a, b):
-            return f"{_at(a, _SUM)} {op} {_at(b, _SUM)}", _COMPARE
+            left = _with_type(a) if _reads_otherwise(a, b) else a
+            return f"{_at(left, _SUM)} {op} {_at(b, _SUM)}", _COMPARE
         case Logic("not", (arg,)):
             return f"not {_at(arg, _NOT + 1)}", _NOT
         case Logic(op, args):
@@ -87,6 +92,45 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"{op}({format_expr(value)}, {', '.join(axes)})", _ATOM
         case _:
             assert_never(expr)
+
+
+def _literals(expr: Expr) -> tuple[Const, ...] | None:
+    """The literals that `expr` takes its type from; None where anything else says it."""
+    match expr:
+        case Const(_, dtype):
+            return None if dtype == "bool" else (expr,)
+        case Select(_, a, b) | Binary(_, a, b):
+            one, other = _literals(a), _literals(b)
+            return None if one is None or other is None else one + other
+        case Unary(_, a) | Reduce(_, a, _):
+            return _literals(a)
+    return None
+
+
+def _reads_otherwise(*parts: Expr) -> bool:
+    """Whether `parts`, of one type, are literals alone that are of another type when read back."""
+    found = [_literals(part) for part in parts]
+    literals = [one for some in found if some is not None for one in some]
+    if None in found or not literals:
+        return False
+    has_point = any(isinstance(one.value, float) for one in literals)
+    return literals[0].dtype != ("float64" if has_point else "index")
+
+
+def _with_type(expr: Expr) -> Expr:
+    """`expr`, of literals alone, with the type of its first one shown."""
+    match expr:
+        case Const(_, dtype):
+            return Cast(expr, dtype)
+        case Binary(op, a, b):
+            return Binary(op, _with_type(a), b)
+        case Select(condition, then, other):
+            return Select(condition, _with_type(then), other)
+        case Unary(op, a):
+            return Unary(op, _with_type(a))
+        case Reduce(op, value, axes):
+            return Reduce(op, _with_type(value), axes)
+    return expr
 
 
 def _is_scaling(expr: Binary) -> bool:

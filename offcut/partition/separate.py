@@ -120,8 +120,8 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 @lru_cache(maxsize=32)
 def _separated(given: Program, copies: int) -> Separated:
     program = canonical(given)
-    worker = _Separation(Space(program.sizes, program.assumptions), program)
     limit = copies * max(1, _stores(program.body))
+    worker = _Separation(Space(program.sizes, program.assumptions), program, 2 * limit)
     body = worker.block(program.body, Facts(worker.space), limit)
     made = program if body == program.body else replace(program, body=body)
     return Separated(made, tuple(worker.told(body)))
@@ -150,8 +150,13 @@ class _Kept:
 
 
 class _Separation:
-    def __init__(self, space: Space, program: Program) -> None:
-        self.space = space
+    """The rewriting of one program.
+
+    left   how many more loops may be cut in two: a part that turns out to run nothing adds no store
+    """
+
+    def __init__(self, space: Space, program: Program, left: int) -> None:
+        self.space, self.left = space, left
         self.notes: dict[Note | _Kept, None] = {}
         self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
         self.starts = starts_of(program)
@@ -233,6 +238,9 @@ class _Separation:
         if breaks and own * 2 > limit:
             self.too_many(loop, asked, 2 * own, limit)
             breaks = []
+        if breaks and not self.left:
+            self.stays(loop, asked, "loops of the program were cut at too many places before")
+            breaks = []
         if breaks:
             return self.cut_at(loop, breaks[0], at, limit)
         if modulus := self.modulus(loop, asked, inner):
@@ -246,13 +254,17 @@ class _Separation:
         return (replace(loop, body=body),) if body else ()
 
     def too_many(self, loop: For, asked: Sequence[_Inside], copies: int, limit: int) -> None:
+        text = f"cutting it would take {copies} copies of its statements, {limit} are left"
+        self.stays(loop, asked, text)
+
+    def stays(self, loop: For, asked: Sequence[_Inside], because: str) -> None:
         """Remember a cut that is not made."""
         atoms = dict.fromkeys(a.atom for a in asked if loop.iter in variables(a.atom))
-        text = f"cutting it would take {copies} copies of its statements, {limit} are left"
-        self.notes[_Kept(loop.iter, tuple(atoms), text)] = None
+        self.notes[_Kept(loop.iter, tuple(atoms), because)] = None
 
     def cut_at(self, loop: For, place: Expr, at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`loop` as the part below `place` and the part from there on, each cut on."""
+        self.left -= 1
         own = _stores(loop.body)
         low = replace(loop, hi=at.extreme("min", place, loop.hi))
         high = replace(loop, lo=at.extreme("max", loop.lo, place))

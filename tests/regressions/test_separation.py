@@ -10,7 +10,7 @@ import pytest
 
 import offcut as oc
 from offcut.core.program import Choose, Program, walk
-from offcut.partition import equivalence
+from offcut.partition import equivalence, separate
 from offcut.partition.equivalence import check_equal
 from offcut.partition.structure import NotStructural, check_structure
 
@@ -177,3 +177,30 @@ def test_what_steps_do_not_decide_is_not_cut_into_steps_again() -> None:
         STEPS.format(index="0").replace("G[i] =", "if max(j, i - 30)//2 > 0\n      G[i] =")
     )
     assert len(str(oc.partition(source).loops).splitlines()) < 40
+
+
+ENDLESS = """\
+program p
+size n in 0:60
+size m in 0:60
+input I: uint8[n]
+input T: int32[m + 4, m]
+output O: int32[n]
+for i in 0:n
+  if m > 0
+    let q in 1:10 = m//((m + 8)//9)
+      for t in 0:(m + 8)//9 + q * ((m + 8)//9) - m
+        for j in (q + 1) * (m - q * ((m + 8)//9)) + q * t:(q + 1) * (m - q * ((m + 8)//9)) + q * t + q
+          if index(I[i]) < m + 4 and 0 <= j and j < m
+            O[i] max= T[index(I[i]), j]
+"""
+
+
+def test_a_loop_is_not_cut_without_end_where_its_parts_run_nothing() -> None:
+    source = oc.parse(ENDLESS)
+    cut = separate(source, 16)
+    assert any("cut at too many places" in note.text for note in cut.notes)
+    for m in (0, 1, 9, 13):
+        table = np.arange((m + 4) * m, dtype=np.int32).reshape(m + 4, m)
+        given = {"I": np.arange(9, dtype=np.uint8) % 5, "T": table}
+        assert same_values(cut.program, source, given)

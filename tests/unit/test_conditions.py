@@ -12,6 +12,7 @@ def test_conditions_joined_by_and_are_taken_apart() -> None:
     condition = parse_expr("i < 1 and (j < 2 and i + j < 3)")
     assert [*map(format_expr, conjuncts(condition))] == ["i < 1", "j < 2", "i + j < 3"]
     assert all_of(conjuncts(condition)[:1]) == parse_expr("i < 1")
+    assert all_of(()) == parse_expr("true")
 
 
 def test_what_fails_is_taken_apart_too() -> None:

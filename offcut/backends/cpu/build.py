@@ -36,6 +36,7 @@ from offcut.core.program import (
     Execution,
     For,
     Kind,
+    Let,
     Panels,
     Program,
     Stmt,
@@ -229,7 +230,7 @@ def _planned(program: Program, host: Host, reassociate: bool) -> Vectorized:
 
 def _is_cut(program: Program) -> bool:
     """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
-    return any(isinstance(stmt, Tile | Choose) for stmt in walk(program.body))
+    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
 
 
 def contraction_in(
