@@ -7,11 +7,17 @@ demand of the configuration.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 
+from offcut.backends.cpu import amx, build, isa
+from offcut.backends.cpu.family import families
 from offcut.core.dtypes import numpy_dtype
 
 
@@ -104,3 +110,27 @@ def on_tile_unit(text: str) -> str:
     for name, callback in CALLBACKS.items():
         llvm.add_symbol(f"emulated_{name}", ctypes.cast(callback, ctypes.c_void_p).value)
     return text.replace("@llvm.x86.", "@emulated_")
+
+
+@contextmanager
+def emulated() -> Iterator[None]:
+    """Kernels that are built inside run their tiles on `UNIT`, on a host that says it has the unit.
+
+    A host that has it is the same host, so what is kept of one is forgotten before and after.
+    """
+    host, features, text = isa.host(), frozenset().union(*amx.FEATURES.values()), amx.text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(isa, "host", lambda: replace(host, features=host.features | features))
+        patch.setattr(amx, "permitted", lambda: True)
+        patch.setattr(amx, "text", lambda kind: on_tile_unit(text(kind)))
+        patch.setenv("OFFCUT_CACHE", "off")
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget() -> None:
+    families.cache_clear()
+    build._tile_object.cache_clear()

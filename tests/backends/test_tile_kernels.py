@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from compiled import Array
 from conftest import edge_sizes
-from tile_unit import UNIT, on_tile_unit
+from tile_unit import UNIT, emulated
 
 import offcut as oc
 from offcut.backends.cpu import amx, isa
@@ -19,19 +18,13 @@ TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 
 
 @pytest.fixture(autouse=True)
-def tile_unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tile_unit() -> Iterator[None]:
     """A host that says it has the tensor unit."""
-    host = isa.host()
-    if host.isa is not isa.AVX512:
+    if isa.host().isa is not isa.AVX512:
         pytest.skip("the tile code stores with AVX-512")
-    monkeypatch.setenv("OFFCUT_CACHE", "off")
-    features = host.features.union(*amx.FEATURES.values())
-    monkeypatch.setattr(isa, "host", lambda: replace(host, features=features))
-    monkeypatch.setattr(amx, "permitted", lambda: True)
-    text = amx.text
-    monkeypatch.setattr(amx, "text", lambda kind: on_tile_unit(text(kind)))
     UNIT.faults.clear()
-    yield
+    with emulated():
+        yield
     assert not UNIT.faults
 
 

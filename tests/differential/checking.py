@@ -6,8 +6,8 @@ import os
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -295,37 +295,14 @@ def environment(case: Case) -> Iterator[None]:
     asked = {"OFFCUT_HIDE_FEATURES": case.mask, "OFFCUT_VERIFY": str(int(case.verify))}
     before = {name: os.environ.get(name) for name in asked}
     os.environ.update(asked)
-    undo = _emulate() if case.emulated else (lambda: None)
+    from tile_unit import emulated
+
     try:
-        yield
+        with emulated() if case.emulated else nullcontext():
+            yield
     finally:
-        undo()
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _emulate() -> Callable[[], None]:
-    """The tensor unit of `tile_unit` takes the place of the host's; gives back how to undo that."""
-    from tile_unit import on_tile_unit
-
-    from offcut.backends.cpu import amx, isa
-
-    host, features = isa.host(), frozenset().union(*amx.FEATURES.values())
-    text = amx.text
-    there = {
-        (isa, "host"): lambda: replace(host, features=host.features | features),
-        (amx, "permitted"): lambda: True,
-        (amx, "text"): lambda kind: on_tile_unit(text(kind)),
-    }
-    kept = {place: getattr(*place) for place in there}
-    for (module, name), value in there.items():
-        setattr(module, name, value)
-
-    def undo() -> None:
-        for (module, name), value in kept.items():
-            setattr(module, name, value)
-
-    return undo

@@ -45,8 +45,8 @@ CASES = [
     Case("chunks", "", {"j": 2}),
     Case("chunks", NO_SET, {"j": 2}, "shift"),
     Case("parametric_tiles", ""),
-    Case("parametric_tiles", NO_SET, {"it": 2}),
-    Case("parametric_tiles", NO_SET, {"i": 4}, "mask"),
+    Case("parametric_tiles", "", {"it": 2}),
+    Case("parametric_tiles", "", {"i": 4}, "mask"),
     Case("contraction_226", GIVEN_UP, {"j": (6, 2)}, "mix"),
     Case("contraction_335", GIVEN_UP, {"k": (12, 4), "j": 7, "i": (12, 4)}, "mask"),
     Case(
