@@ -7,7 +7,7 @@ import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -289,16 +289,21 @@ def normal(text: str) -> str:
     return re.sub(r"-?\b\d+(\.\d+)?\b", "0", line)[:160]
 
 
+def _unit() -> AbstractContextManager[None]:
+    """The tensor unit, emulated."""
+    from tile_unit import emulated
+
+    return emulated()
+
+
 @contextmanager
 def environment(case: Case) -> Iterator[None]:
     """The machine that the case asks for."""
     asked = {"OFFCUT_HIDE_FEATURES": case.mask, "OFFCUT_VERIFY": str(int(case.verify))}
     before = {name: os.environ.get(name) for name in asked}
     os.environ.update(asked)
-    from tile_unit import emulated
-
     try:
-        with emulated() if case.emulated else nullcontext():
+        with _unit() if case.emulated else nullcontext():
             yield
     finally:
         for name, value in before.items():

@@ -3,13 +3,14 @@
     python -m tests.differential.planting               each fault, by the case that is noted for it
     python -m tests.differential.planting --search 40   by the first 40 cases of every kind: new notes
 
-Each fault has a process of its own, forked before anything of offcut is imported. A process that
-crashes or takes too long has found the fault too.
+Each fault has a process of its own, forked before a back end is imported. A process that crashes or
+takes too long has found the fault too.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -63,14 +64,21 @@ class _Finds(importlib.abc.MetaPathFinder):
 
 def planted(fault: Fault) -> None:
     """From here on, this process runs offcut with a fault."""
-    assert not any(name.split(".")[0] == "offcut" for name in sys.modules)
+    assert not any(name.startswith("offcut.backends") for name in sys.modules)
     os.environ["OFFCUT_CACHE"] = "off"
     sys.meta_path.insert(0, _Finds(fault))
+
+
+def prepared() -> None:
+    """Import what takes long and holds no fault, once for all processes."""
+    for name in ("llvmlite.binding", "offcut.schedule", f"{__package__}.checking"):
+        importlib.import_module(name)
 
 
 def found_by(fault: Fault, cases: Iterable[Finder]) -> tuple[Finder, str] | None:
     """The first of `cases` that fails with `fault` in the lowering, and how; in a process of its own."""
     cases = list(cases)
+    prepared()
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
