@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
+from offcut.core.conditions import conjuncts, negated
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
 from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
-from offcut.core.program import Buffer, Kind, Program, substituted
+from offcut.core.program import Buffer, If, Kind, Program, Stmt, substituted, with_blocks
 from offcut.core.request import Array, checked_constants
 from offcut.errors import DescribeError
 
@@ -64,9 +65,29 @@ def bind_constants(
         tuple(size for size in program.sizes if size.name not in sizes),
         tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
         buffers if sizes or arrays else program.buffers,
-        substituted(program.body, values) if sizes else program.body,
+        _reached(substituted(program.body, values)) if sizes else program.body,
     )
     return bound, arrays
+
+
+def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` without what comparisons of literals exclude: it may divide by a size that is 0 now."""
+    found: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
+            found += _reached(stmt.other)
+        elif isinstance(stmt, If) and _fails(negated(stmt.condition)):
+            found += _reached(stmt.then)
+        else:
+            found.append(with_blocks(stmt, _reached))
+    return tuple(found)
+
+
+def _fails(condition: Expr) -> bool:
+    """Whether `condition` compares two literals, and does not hold."""
+    if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
+        return False
+    return ix.literal(ix.compare(condition.op, condition.a, condition.b)) == 0
 
 
 def _fitting(buffer: Buffer, value: Any, op: str) -> Array:

@@ -283,6 +283,21 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from walk(block)
 
 
+def with_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """`stmt` with `change` applied to each statement list inside it, not to those inside these."""
+    match stmt:
+        case For() | Let() | Tile() | Alloc():
+            return replace(stmt, body=change(stmt.body))
+        case If(condition, then, other):
+            return If(condition, change(then), change(other))
+        case Choose(options):
+            return Choose(tuple(replace(o, body=change(o.body)) for o in options))
+        case Store():
+            return stmt
+        case _:
+            assert_never(stmt)
+
+
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions of one statement, not of those inside it."""
     match stmt:

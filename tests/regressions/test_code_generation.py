@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import offcut as oc
+import offcut.core.program as ir
 
 HEAD = "size n in 0:60\nsize m in 0:60\n"
 PROGRAMS = {
@@ -41,3 +45,45 @@ def test_code_is_generated(what: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_private_buffer_of_a_tile_around_tiles_has_memory() -> None:
+    program = oc.parse("""
+program p
+size n in 0:60
+input X: float32[n]
+private P: float32[n]
+output Z: float32[n]
+tile x in 0 +: n
+  P[x] = 0.0
+  tile s in 0 +: 1
+    P[x] += X[x]
+  Z[x] = P[x]
+""")
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(oc.compile(program)(x), x)
+
+
+@pytest.mark.parametrize("tail", ["balance", "even", "version", "mix"])
+def test_a_cut_program_takes_a_constant_of_no_element(tail: str) -> None:
+    program = oc.parse("""
+program p
+size n in 0:60
+constant A: float32[n]
+output Z: float32[n]
+for i in 0:n
+  Z[i] = A[i]
+""")
+    cut = oc.partition(program, tile={"i": 8}, tail=tail)
+    for n in (0, 1, 9):
+        a = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(oc.compile(cut.loops, constants={"A": a})(), a)
+
+
+def test_the_copies_of_many_statements_are_bounded_together() -> None:
+    stores = "".join(f"    B[i, j] += where(j < {k}, A[i, j], 1.0)\n" for k in range(1, 13))
+    program = oc.parse(
+        "program p\nsize n in 0:60\ninput A: float32[n, n]\ninout B: float32[n, n]\n"
+        f"for i in 0:n\n  for j in 0:n\n{stores}"
+    )
+    assert sum(isinstance(stmt, ir.Store) for stmt in ir.walk(oc.compile(program).loops.body)) <= 75

@@ -45,7 +45,7 @@ from offcut.core.program import (
     canonical,
     walk,
 )
-from offcut.costmodel import Hardware, load, with_caches
+from offcut.costmodel import Hardware, copies_worth, load, with_caches
 from offcut.errors import PartitionError
 from offcut.partition import (
     all_matches,
@@ -215,7 +215,8 @@ def _planned(program: Program, host: Host, reassociate: bool) -> Vectorized:
     with debug.timed("separate"):
         whole = Separated(inside, ())
         leave = _is_cut(inside) or _reads_bounds(inside)
-        apart = whole if leave else separate(inside, COPIES)
+        stores = sum(isinstance(stmt, Store) for stmt in walk(inside.body))
+        apart = whole if leave else separate(inside, min(COPIES, copies_worth(hardware(), stores)))
     with debug.timed("covers"):
         covers = covers_of(apart.program, host, reassociate)
         plain = tuple(dict.fromkeys(_plain_notes(apart.program, covers)))

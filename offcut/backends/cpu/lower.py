@@ -408,7 +408,7 @@ class Lowering(Vectors):
         found = self.cover(tile)
         if isinstance(found, Refusal):
             self.refused.setdefault(id(tile), found.reason)
-        if any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body)):
+        if runs_as_loops(tile):
             self.block(as_loops(tile))
         elif isinstance(found, Refusal):
             self.vectors(tile, tile.body, {})
@@ -423,6 +423,11 @@ class Lowering(Vectors):
         if family is None:
             return Refusal("a declared instruction runs as the loops that say what it does")
         return cover(self, tile, family)
+
+
+def runs_as_loops(tile: Tile) -> bool:
+    """Whether the instances of a tile run one after the other, since there are tiles or choices in it."""
+    return any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body))
 
 
 def is_plain(stmt: Stmt) -> bool:
@@ -452,7 +457,7 @@ def windows_of(program: Program) -> set[str]:
 def beyond_registers(program: Program) -> set[str]:
     """The private buffers that need memory.
 
-    Some statement outside of a tile accesses them, or some tile at elements that differ.
+    Some statement outside of the innermost tiles accesses them, or such a tile at elements that differ.
     """
     private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
     return _beyond(program.body, private) if private else set()
@@ -461,7 +466,7 @@ def beyond_registers(program: Program) -> set[str]:
 def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
     found: set[str] = set()
     for stmt in body:
-        if isinstance(stmt, Tile):
+        if isinstance(stmt, Tile) and not runs_as_loops(stmt):
             found |= {name for name in private if not is_one_element(name, stmt.body)}
             continue
         here = (node for expr in own_expressions(stmt) for node in loads(expr))
