@@ -484,7 +484,7 @@ class _Band:
     def tile(self, ranges: Mapping[int, _Range], at: Facts) -> tuple[Stmt, ...]:
         """The instances of one tile: parallel loops as a `Tile`, others in their order."""
         self.cutter.tiles += 1
-        check_few(self.band, self.cutter.tiles)
+        check_few(self.iters, self.cutter.tiles)
         all_ranges = {
             k: ranges.get(k, _Range(loop.lo, loop.hi, self.rectangle(k)))
             for k, loop in enumerate(self.band)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from offcut.core import index as ix
 from offcut.core.computation import Names, Stage, StageAxis
@@ -18,6 +19,7 @@ from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import InternalError
+from offcut.partition.legality import check_few
 from offcut.partition.segments import loops
 from offcut.partition.strategies import Segment, Strategy, both, segments
 
@@ -144,6 +146,12 @@ class _Builder:
         self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
         self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
         self.regions: dict[Region, list[Tile]] = {}
+        labels = {axis.name: axis.label for axis in (*group[0].axes, *group[0].reduce_axes)}
+        self.labels = [labels[cut.axis] for cut in (*cuts, *reduce_cuts)]
+        self.tiles = 0
+        self.parts = prod(
+            len(segments(cut.strategy, self.extents[cut.axis], cut.tile)) for cut in reduce_cuts
+        )
 
     def build(self, outer: Sequence[str]) -> Nest:
         body = self.looped(outer, self.grouped())
@@ -235,6 +243,8 @@ class _Builder:
         return body
 
     def tile(self, at: _At) -> tuple[Stmt, ...]:
+        self.tiles += self.parts
+        check_few(self.labels, self.tiles)
         covered = {axis.iter for axis in at.axes}
         whole = tuple(
             TileAxis(axis.name, ix.const(0), axis.extent)

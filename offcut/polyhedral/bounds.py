@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjuncts
+from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
-    Binary,
     Cast,
     Compare,
-    Const,
     Expr,
-    Logic,
     children,
     dtype_of,
     loads,
@@ -36,6 +33,7 @@ from offcut.core.program import (
 )
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
+from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.witness import smallest
@@ -65,13 +63,66 @@ def accesses_outside(program: Program) -> tuple[Outside, ...]:
     is empty, a condition that is not quasi-affine taken as true.
     """
     space = Space(program.sizes, program.assumptions)
-    fixed = replace(program, body=_without_lets(program.body))
+    open_ = _Seen(program).left(program.body, Around(space))
+    fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
         for one in statements(fixed)
         for buffer, index, path in _accesses(one)
     )
     return tuple(one for one in found if one is not None)
+
+
+class _Seen:
+    """The accesses that are seen to lie inside by what is around them."""
+
+    def __init__(self, program: Program) -> None:
+        self.shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+
+    def left(self, body: Sequence[Stmt], at: Around) -> tuple[Stmt, ...]:
+        """`body` without the stores all of whose accesses are seen to lie inside."""
+        return tuple(left for stmt in body for left in self.left_of(stmt, at))
+
+    def left_of(self, stmt: Stmt, at: Around) -> tuple[Stmt, ...]:
+        match stmt:
+            case Store(buffer, index, value):
+                reads = all(self.all_in(expr, at) for expr in (value, *index))
+                return () if reads and self.is_inside(buffer, index, at) else (stmt,)
+            case If(condition, then, other) if self.all_in(condition, at):
+                then = self.left(then, at.where(condition))
+                other = self.left(other, at.where(condition, holds=False))
+                return (If(condition, then, other),) if then or other else ()
+            case For() | Tile():
+                inner = at.loop(stmt)
+                if isinstance(stmt, Tile) and stmt.where is not None:
+                    if not self.all_in(stmt.where, inner):
+                        return (stmt,)
+                    inner = inner.where(stmt.where)
+                body = self.left(stmt.body, inner)
+            case Let():
+                body = self.left(stmt.body, at.inside(stmt))
+            case Alloc():
+                body = self.left(stmt.body, at)
+            case Choose(options):
+                made = (replace(o, body=self.left(o.body, at)) for o in options)
+                return (Choose(tuple(made)),)
+            case _:
+                return (stmt,)
+        return (replace(stmt, body=body),) if body else ()
+
+    def all_in(self, expr: Expr, at: Around) -> bool:
+        """Whether all that `expr` reads is seen to lie inside."""
+        return all(
+            self.is_inside(load.buffer, load.index, at.where(*path)) for load, path in loads(expr)
+        )
+
+    def is_inside(self, buffer: str, index: Sequence[Expr], at: Around) -> bool:
+        sides = (
+            side
+            for part, extent in zip(index, self.shapes[buffer], strict=True)
+            for side in (Compare("<=", ix.const(0), part), Compare("<", part, extent))
+        )
+        return all(map(at.shows, sides))
 
 
 def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -83,7 +134,7 @@ def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 inner = _without_lets(inner)
                 for literal in range(lo, hi):
                     q = ix.const(literal)
-                    made.append(If(_equal(value, q), substituted(inner, {name: q})))
+                    made.append(If(all_of(equal(value, q)), substituted(inner, {name: q})))
             case For() | Tile() | Alloc():
                 made.append(replace(stmt, body=_without_lets(stmt.body)))
             case If(condition, then, other):
@@ -94,15 +145,6 @@ def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             case Store():
                 made.append(stmt)
     return tuple(made)
-
-
-def _equal(value: Expr, q: Expr) -> Expr:
-    """``value == q``, where `value` may be a quotient by an expression that is positive."""
-    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-        low, high = ix.mul(q, value.b), ix.mul(ix.add(q, 1), value.b)
-        parts = (Compare("<", ix.const(0), value.b), Compare("<=", low, value.a))
-        return Logic("and", (*parts, Compare("<", value.a, high)))
-    return Compare("==", value, q)
 
 
 def _accesses(one: Statement) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]:

@@ -17,9 +17,10 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, substitute
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import Alloc, Choose, For, Form, If, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, Choose, For, Form, If, Let, Stmt, Store, Tile, blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Space
+from offcut.polyhedral.around import Around, in_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,33 @@ def unbounded(space: Space, body: Sequence[Stmt]) -> list[Unbounded]:
 
     Raises PartitionError for a value that is not quasi-affine.
     """
+    if _all_in_range(body, Around(space)):
+        return []
     reader = _Reader(space, lambda _: (), 0, lambda _: ())
     return [broken for broken in reader.lets(body, _Scope()) if not broken.sizes.is_empty()]
+
+
+def _all_in_range(body: Sequence[Stmt], at: Around) -> bool:
+    """Whether all bounded values are seen to be in their ranges by what is around them."""
+    return all(_in_range(stmt, at) for stmt in body)
+
+
+def _in_range(stmt: Stmt, at: Around) -> bool:
+    match stmt:
+        case Let():
+            return all(map(at.shows, in_range(stmt))) and _all_in_range(stmt.body, at.inside(stmt))
+        case For():
+            return _all_in_range(stmt.body, at.loop(stmt))
+        case Tile():
+            inner = at.loop(stmt)
+            if stmt.where is not None and stmt.form is not Form.PAD:
+                inner = inner.where(stmt.where)
+            return _all_in_range(stmt.body, inner)
+        case If(condition, then, other):
+            fails = at.where(condition, holds=False)
+            return _all_in_range(then, at.where(condition)) and _all_in_range(other, fails)
+        case _:
+            return all(_all_in_range(inside, at) for inside in blocks(stmt))
 
 
 def where_equal(space: Space, value: Expr, literal: int) -> isl.Set:

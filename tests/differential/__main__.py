@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import secrets
 import sys
 from collections import Counter
@@ -110,9 +111,17 @@ def main(arguments: list[str]) -> int:
     return int(progress.failed)
 
 
+def _seeds(text: str) -> str:
+    if re.fullmatch(r"\d*:\d+", text) is None:
+        raise argparse.ArgumentTypeError(f"{text} is neither A:B nor :N")
+    return text
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.differential")
-    parser.add_argument("--seeds", default=":1000", help="A:B, or :N for N fresh ones")
+    parser.add_argument(
+        "--seeds", type=_seeds, default=":1000", help="A:B, or :N for N fresh ones"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--state", help="a file that keeps what was done; the next run goes on there"

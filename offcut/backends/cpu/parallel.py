@@ -40,7 +40,7 @@ from offcut.core.program import (
     buffers_in,
 )
 from offcut.core.program import walk as statements
-from offcut.polyhedral import Dependence, answered, carried_by, in_pass
+from offcut.polyhedral import Dependence, answered, carried_by
 
 CHUNK = 512  # instances of a tile of one axis that stands alone, in each of the tiles it becomes
 MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
@@ -144,16 +144,21 @@ class _Marker:
         self.names = Names(taken)
 
     def marked(self) -> Parallel:
-        with in_pass():
-            body = self.together(self.program.body, (), False)
+        body = answered(lambda: self.together(self.program.body, (), False), None)
+        if body is None:
+            text = "isl takes too long to say which loops are independent"
+            return Parallel(self.unmarked(), self.tiled, (), (text,))
         made = replace(self.program, body=body)
         both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
         if both:
-            plain = replace(self.program, body=_unmarked(self.program.body))
             text = f"threads that share a loop would share {both[0]}, of which each has its own"
-            return Parallel(plain, self.tiled, (), (text,))
+            return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         return Parallel(made, frozenset(self.own), loops, tuple(self.open))
+
+    def unmarked(self) -> Program:
+        """The program for one thread."""
+        return replace(self.program, body=_unmarked(self.program.body))
 
     def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
         """A block that all threads run, inside a loop they run in step where `serial`."""

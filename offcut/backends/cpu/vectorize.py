@@ -68,7 +68,6 @@ from offcut.polyhedral import (
     answered,
     carried_by,
     coefficient,
-    in_pass,
 )
 
 TRIPS = 64  # iterations, of a loop whose extent depends on sizes
@@ -81,6 +80,9 @@ _SCALAR = {"/": 4.0, "//": 20.0, "%": 20.0, "sqrt": 5.0, "exp": 20.0, "tanh": 20
 _VECTOR = {"/": 12.0, "sqrt": 15.0, "exp": 20.0, "tanh": 25.0, "erf": 25.0}
 
 Path = tuple[int, ...]
+
+
+_NOT_TOLD = "a nest stays scalar: isl takes too long to say which of its loops are independent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,12 @@ def vectorized(program: Program, isa: Isa) -> Vectorized:
     program, scopes = privatized(program)
     notes: list[str] = []
     body: list[Stmt] = []
-    with in_pass():
-        for position, stmt in enumerate(program.body):
-            inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
-            nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
-            body.append(nest.vectorized())
-            notes += nest.notes
+    for position, stmt in enumerate(program.body):
+        inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
+        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
+        made = answered(nest.vectorized, None)
+        body.append(stmt if made is None else made)
+        notes += nest.notes if made is not None else (_NOT_TOLD,)
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
     return Vectorized(program, tuple(notes))

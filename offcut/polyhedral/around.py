@@ -1,0 +1,143 @@
+"""What encloses a place in a program with bounded values, and what is quickly seen to follow from it.
+
+A question about a row of a tile concerns the loops over rows, not those over columns. So a few
+bounded values are fixed at a time, literal by literal, and not all of them with all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Binary, Compare, Const, Expr, substitute, variables
+from offcut.core.program import For, Let, Tile
+from offcut.polyhedral.affine import Space
+from offcut.polyhedral.facts import Facts
+
+_MOST = 1024  # combinations of bounded values
+_KEPT = 1 << 14  # answers
+
+Loop = tuple[str, Expr, Expr]  # name, lo, hi
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Loops, bounded values and conditions, outermost first."""
+
+    space: Space
+    entries: tuple[Loop | Let | Expr, ...] = ()
+
+    def inside(self, *entries: Loop | Let | Expr) -> Around:
+        """Further in."""
+        return replace(self, entries=(*self.entries, *entries))
+
+    def where(self, *conditions: Expr, holds: bool = True) -> Around:
+        """Where these hold too, or fail, if not `holds`."""
+        return self.inside(*(part for one in conditions for part in conjuncts(one, holds)))
+
+    def loop(self, stmt: For | Tile) -> Around:
+        """Inside a loop, or in the rectangle of a tile."""
+        if isinstance(stmt, For):
+            return self.inside((stmt.iter, stmt.lo, stmt.hi))
+        axes = stmt.axes
+        return self.inside(*((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
+
+    def shows(self, condition: Expr) -> bool:
+        """Whether what is around, and shares a name with `condition`, makes it hold, at all sizes.
+
+        False where it may hold all the same.
+        """
+        return _shows(self.space, self._about(variables(condition)), condition)
+
+    def _about(self, names: set[str]) -> tuple[Loop | Let | Expr, ...]:
+        """The entries that these names depend on, directly or by others; sizes connect nothing."""
+        sizes = {size.name for size in self.space.sizes}
+        names, before = names - sizes, -1
+        while len(names) != before:
+            before = len(names)
+            for entry in self.entries:
+                if _concerns(entry, names):
+                    names |= _names(entry) - sizes
+        kept = (e for e in self.entries if _concerns(e, names) or not _names(e) - sizes)
+        return tuple(kept)
+
+
+def equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
+    """``value == literal``, where `value` may be a quotient by an expression that is positive."""
+    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
+        low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
+        positive = Compare("<", ix.const(0), value.b)
+        return positive, Compare("<=", low, value.a), Compare("<", value.a, high)
+    return (Compare("==", value, literal),)
+
+
+def in_range(let: Let) -> tuple[Expr, ...]:
+    """What makes a bounded value lie in its range, and what it divides by positive."""
+    if (
+        isinstance(let.value, Binary)
+        and let.value.op == "//"
+        and not isinstance(let.value.b, Const)
+    ):
+        a, b = let.value.a, let.value.b
+        above = Compare("<=", ix.mul(let.lo, b), a)
+        return Compare("<", ix.const(0), b), above, Compare("<", a, ix.mul(let.hi, b))
+    low, high = ix.const(let.lo), ix.const(let.hi)
+    return Compare("<=", low, let.value), Compare("<", let.value, high)
+
+
+def _names(entry: Loop | Let | Expr) -> set[str]:
+    match entry:
+        case (name, lo, hi):
+            return {name, *variables(lo), *variables(hi)}
+        case Let(name, _, _, value):
+            return {name, *variables(value)}
+        case _:
+            return set(variables(entry))
+
+
+def _concerns(entry: Loop | Let | Expr, names: set[str]) -> bool:
+    """Whether `entry` says something of one of `names`."""
+    match entry:
+        case (name, _, _) | Let(name):
+            return name in names
+        case _:
+            return not names.isdisjoint(variables(entry))
+
+
+@lru_cache(maxsize=_KEPT)
+def _shows(space: Space, entries: Sequence[Loop | Let | Expr], condition: Expr) -> bool:
+    lets = [entry for entry in entries if isinstance(entry, Let)]
+    if prod(let.hi - let.lo for let in lets) > _MOST:
+        return False
+    return all(
+        _facts(space, entries, values).holds(_fixed(condition, values)) for values in _values(lets)
+    )
+
+
+def _values(lets: Sequence[Let]) -> Iterator[dict[str, Expr]]:
+    ranges = (range(let.lo, let.hi) for let in lets)
+    for literals in product(*ranges):
+        yield {let.name: ix.const(q) for let, q in zip(lets, literals, strict=True)}
+
+
+def _facts(space: Space, entries: Sequence[Loop | Let | Expr], values: Mapping[str, Expr]) -> Facts:
+    at = Facts(space)
+    for entry in entries:
+        match entry:
+            case (name, lo, hi):
+                at = at.loop(name, _fixed(lo, values), _fixed(hi, values))
+            case Let(name, _, _, value):
+                for condition in equal(_fixed(value, values), values[name]):
+                    at = at.where(condition)
+            case _:
+                at = at.where(_fixed(entry, values))
+    return at
+
+
+def _fixed(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    return ix.folded(substitute(expr, values)) if values else expr
