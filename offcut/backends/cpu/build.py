@@ -16,7 +16,7 @@ from offcut.backends.cpu import external, fma, jit, pool
 from offcut.backends.cpu.entry import fast_entry_ir
 from offcut.backends.cpu.family import Family, families
 from offcut.backends.cpu.isa import Host
-from offcut.backends.cpu.lower import Lowered, Lowering, lower
+from offcut.backends.cpu.lower import Judging, Lowered, lower
 from offcut.backends.cpu.parallel import Parallel, parallel
 from offcut.backends.cpu.rows import marked
 from offcut.backends.cpu.schedule import schedule
@@ -110,6 +110,19 @@ def plan(
 
     reassociate   whether a sum over rows of memory may run as lanes
     """
+    asked = strategy if isinstance(strategy, str) else tuple(strategy.items())
+    return _plan(computation, host, asked, reassociate, os.environ.get("OFFCUT_VERIFY") == "1")
+
+
+@lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
+def _plan(
+    computation: Computation,
+    host: Host,
+    asked: str | tuple[tuple[str, str], ...],
+    reassociate: bool,
+    verify: bool,
+) -> Schedule:
+    strategy = asked if isinstance(asked, str) else dict(asked)
     with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
         lent, threads = families(host), host.threads
         made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
@@ -117,7 +130,7 @@ def plan(
     loops = marked(made.partition.loops, reassociate)
     made = replace(made, partition=replace(made.partition, loops=loops))
     debug.note(3, str(made.partition))
-    if os.environ.get("OFFCUT_VERIFY") == "1":
+    if verify:
         with debug.timed("verify"):
             assert made.partition.computation is not None
             check_program(made.partition.computation, made.partition.loops)
@@ -151,18 +164,18 @@ class Covers:
 def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     """Which tiles of a cut program a kernel of it runs without a microkernel, and why.
 
-    It is found by lowering the program, so it is what a kernel does. Positions are parents first.
+    It is found on the way that the lowering takes, so it is what a kernel does. Positions are
+    parents first.
     """
     given = list(walk(program.body))
     refused, plain = dict[int, str](), dict[int, str]()
     if any(isinstance(stmt, Tile) for stmt in given):
         run = marked(program, reassociate)
-        lowering = Lowering(run, host.isa, families(host), ix.const(0), CHAINS)
-        lowering.entry()
+        judging = Judging(run, host.isa, families(host))
         for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):
                 continue
-            reason = lowering.refused.get(id(after))
+            reason = judging.refused.get(id(after))
             if before.microkernel is None and reason is not None:
                 plain[position] = reason
             elif before.microkernel != after.microkernel:

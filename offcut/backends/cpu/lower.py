@@ -81,11 +81,7 @@ def lower(
 
 
 class Lowering(Vectors):
-    """A program on its way to LLVM IR: its entry, and what the entry needs.
-
-    refused   why a tile is not computed by the microkernel that it names, or by any where it names
-              none, by the tile's identity
-    """
+    """A program on its way to LLVM IR: its entry, and what the entry needs."""
 
     def __init__(
         self,
@@ -97,7 +93,6 @@ class Lowering(Vectors):
     ) -> None:
         super().__init__(program, isa, chains)
         self.instances_of_call = work
-        self.refused: dict[int, str] = {}
         self.families = {family.microkernel.name: family for family in families}
 
     def entry(self) -> str:
@@ -406,8 +401,6 @@ class Lowering(Vectors):
     def tile(self, tile: Tile) -> None:
         """A tile by its microkernel, or as vectors."""
         found = self.cover(tile)
-        if isinstance(found, Refusal):
-            self.refused.setdefault(id(tile), found.reason)
         if runs_as_loops(tile):
             self.block(as_loops(tile))
         elif isinstance(found, Refusal):
@@ -428,6 +421,39 @@ class Lowering(Vectors):
 def runs_as_loops(tile: Tile) -> bool:
     """Whether the instances of a tile run one after the other, since there are tiles or choices in it."""
     return any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body))
+
+
+class Judging(Lowering):
+    """A walk of the lowering that writes no tile, and says which have no microkernel.
+
+    refused   why a tile is not computed by the microkernel that it names, or by any where it names
+              none, by the tile's identity
+    """
+
+    def __init__(self, program: Program, isa: Isa, families: Sequence[Family]) -> None:
+        super().__init__(program, isa, families, ix.const(0), 1)
+        self.refused: dict[int, str] = {}
+        self.sizes(self.f)
+        self.buffers()
+        self.block(program.body)
+
+    def statement(self, stmt: Stmt) -> None:
+        """What holds tiles, with what it says of them."""
+        if not is_plain(stmt):
+            super().statement(stmt)
+
+    def choose(self, options: Sequence[Option]) -> None:
+        """Every option."""
+        for option in options:
+            self.block(option.body)
+
+    def tile(self, tile: Tile) -> None:
+        """Who computes a tile, or those inside it."""
+        found = self.cover(tile)
+        if isinstance(found, Refusal):
+            self.refused.setdefault(id(tile), found.reason)
+        if runs_as_loops(tile):
+            self.block(as_loops(tile))
 
 
 def is_plain(stmt: Stmt) -> bool:
