@@ -157,6 +157,13 @@ Expr: TypeAlias = (
 )
 
 
+def real(value: Expr | float) -> Expr:
+    """A number or an expression as float64."""
+    if isinstance(value, int | float):
+        return Const(float(value), "float64")
+    return Cast(value, "float64") if not isinstance(value, Const) else real(float(value.value))
+
+
 def dtype_of(expr: Expr) -> str:
     """The element type of an expression: "index", "bool" or a numeric type."""
     match expr:

@@ -6,7 +6,6 @@ from offcut.costmodel.closed_form import (
     Work,
     lanes_seconds,
     pack_seconds,
-    real,
     rows_seconds,
     unpacked_factor,
 )
@@ -22,7 +21,6 @@ __all__ = [
     "lanes_seconds",
     "load",
     "pack_seconds",
-    "real",
     "rows_seconds",
     "tile_price",
     "unpacked_factor",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Lookup, Select
+from offcut.core.expr import Binary, Compare, Const, Expr, Lookup, Select, real
 from offcut.costmodel.hardware import Hardware
 
 LANE = 1e-10
@@ -52,13 +52,6 @@ class Work:
     depth: Expr
     repeats: Expr
     item: int
-
-
-def real(value: Expr | float) -> Expr:
-    """A float64 expression."""
-    if isinstance(value, int | float):
-        return Const(float(value), "float64")
-    return Cast(value, "float64") if not isinstance(value, Const) else real(float(value.value))
 
 
 def block(work: Work, blocks: Blocks, height: Expr) -> Expr:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Lookup
+from offcut.core.expr import Binary, Expr, Lookup, real
 from offcut.core.microkernel import Microkernel
-from offcut.costmodel.closed_form import real
 from offcut.costmodel.hardware import Hardware
 
 

@@ -31,7 +31,6 @@ from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import (
     Binary,
-    Cast,
     Compare,
     Const,
     Expr,
@@ -39,6 +38,7 @@ from offcut.core.expr import (
     Select,
     Var,
     dtype_of,
+    real,
     variables,
 )
 from offcut.core.microkernel import Microkernel
@@ -84,8 +84,8 @@ def tiles_alike(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
     """A price where nothing is known of the hardware: a tile costs its height, and 4 to start."""
     total: Expr = Const(0.0, "float64")
     for count, height in runs:
-        one = Cast(ix.add(height, 4), "float64")
-        total = Binary("+", total, Binary("*", Cast(count, "float64"), one))
+        one = real(ix.add(height, 4))
+        total = Binary("+", total, Binary("*", real(count), one))
     return Binary("*", total, Const(1e-9, "float64"))
 
 

@@ -119,9 +119,7 @@ def _seeds(text: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.differential")
-    parser.add_argument(
-        "--seeds", type=_seeds, default=":1000", help="A:B, or :N for N fresh ones"
-    )
+    parser.add_argument("--seeds", type=_seeds, default=":1000", help="A:B, or :N for N fresh ones")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--state", help="a file that keeps what was done; the next run goes on there"

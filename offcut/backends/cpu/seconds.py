@@ -12,7 +12,7 @@ from functools import reduce
 from offcut.backends.cpu.parallel import Parallel
 from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Load, substitute, variables, walk
+from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
 from offcut.core.interpreter import evaluate
 from offcut.core.program import (
     Alloc,
@@ -27,7 +27,7 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.program import walk as statements
-from offcut.costmodel import LANE, real
+from offcut.costmodel import LANE
 
 GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
 SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
