@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import BLOCK, STRATEGIES, Array, agreed, build, floats, poisoned, same_bits
-from conftest import edge_sizes
+from conftest import edge_sizes, slow
 from scipy import special
 
 import offcut as oc
@@ -127,8 +127,15 @@ def test_an_epilogue_is_right_at_every_edge_size(name: str, strategies: tuple[st
         np.testing.assert_allclose(found, reference(which, arrays), rtol=3e-5, atol=3e-5)
 
 
-@pytest.mark.parametrize("columns", [17, 64])
-@pytest.mark.parametrize("name", ["gelu and residual", "relu of bias"])
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("gelu and residual", 17),
+        ("relu of bias", 64),
+        slow("gelu and residual", 64),
+        slow("relu of bias", 17),
+    ],
+)
 def test_a_packed_constant_and_its_bias_change_no_bit(name: str, columns: int) -> None:
     which = EPILOGUES[name]
     inputs = [A, W, *which.reads]
@@ -146,7 +153,7 @@ def test_a_packed_constant_and_its_bias_change_no_bit(name: str, columns: int) -
         assert same_bits(found, plain(*arrays))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "int8"])
+@pytest.mark.parametrize("dtype", ["float16", slow("bfloat16"), "float64", slow("int32"), "int8"])
 def test_a_cast_is_part_of_the_kernel(dtype: str) -> None:
     scaled = after(lambda i, j: 10.0 * H[i, j], name="G")
     Y = after(lambda i, j: oc.cast(scaled[i, j], dtype))

@@ -91,7 +91,7 @@ MASKS = {
     ("which", "dtype"),
     [
         ("of the scores", "float32"),
-        ("of the keys", "uint8"),
+        slow("of the keys", "uint8"),
         *(slow(which, "float32") for which in MASKS if which != "of the scores"),
         slow("of the scores", "bfloat16"),
     ],

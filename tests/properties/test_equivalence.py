@@ -465,7 +465,11 @@ def test_a_legal_rewriting_is_proved(case: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+LONG = ("matmul cached", "seidel in blocks of time", "neutral terms added", "trmm")
+"""Whose mutants take seconds: `make test` leaves them to others."""
+
+
+@pytest.mark.parametrize("case", [slow(case) if case in LONG else case for case in CASES], ids=str)
 def test_no_mutant_with_another_result_is_accepted(case: str) -> None:
     plain, emitted = CASES[case]()
     right = results(plain)

@@ -98,8 +98,12 @@ LONG = (
     "mask and pad, terms padded",
     "columns by height, balanced",
     "columns by height, ladder, in groups",
+    "terms alone",
+    "shift",
+    "ladder, fused",
+    "balance, terms cut",
 )
-"""Whose mutants take five seconds and more."""
+"""Whose mutants take seconds: `make test` leaves them to others."""
 
 
 @pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)

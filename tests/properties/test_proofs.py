@@ -140,9 +140,17 @@ CASES = {
     **{f"terms {tail}": partial(partition, k=tail) for tail in ("cut", "guard", "pad")},
     "rows mask, fused": partial(partition, i="mask", fused=True),
 }
+LONG = ("rows shift", "rows pad", "rows mask, fused")
+"""Whose mutants take seconds: `make test` leaves them to others."""
 
 
-@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if name in LONG else ())
+        for name, make in CASES.items()
+    ],
+)
 def test_every_mutant_that_changes_a_result_is_refused(make: Callable[[], Partition]) -> None:
     p = make()
     assert check_program(p.computation, p.loops)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import edge_sizes
+from conftest import edge_sizes, slow
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -137,7 +137,7 @@ def test_the_tiled_nest_of_the_paper_has_six_loops() -> None:
     assert str(s.lower()).endswith(TILED)
 
 
-@pytest.mark.parametrize("tail", [None, "cut", "mask"])
+@pytest.mark.parametrize("tail", [slow(None), "cut", slow("mask")])
 def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> None:
     s = listing(n, m, d, 4, tail)
     for rows, columns, depth in [
