@@ -108,10 +108,19 @@ for i in 0:n
         refused(text, {"i": 32, "j": 32}, "residue")
         == """\
 partition: cannot cut i, j so
-  because  the nest would have more than 512 tiles, each of them code of its own
+  because  the nest would have more than 256 tiles, each of them code of its own
   help     one loop with residue or mix, or fewer levels"""
     )
-    assert len(oc.partition(oc.parse(text), {"i": 32, "j": 8}, "residue").pieces) == 256
+    assert len(oc.partition(oc.parse(text), {"i": 8, "j": 4}, "residue").pieces) == 32
+
+
+def test_a_described_sum_has_no_more_parts_than_compile_in_seconds() -> None:
+    n, m = oc.dim("n", max=4096), oc.dim("m", max=500)
+    a, b = oc.placeholder((n, m), name="A"), oc.placeholder((m, n), name="B")
+    k = oc.reduce_axis(m, "k")
+    c = oc.compute((n, n), lambda i, j: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
+    with pytest.raises(oc.PartitionError, match=r"cannot cut i, j, k so\n.*more than 256 tiles"):
+        oc.compile(c, strategy={"k": "residue"})
 
 
 def test_an_access_of_a_program_outside_its_buffer_is_refused() -> None:

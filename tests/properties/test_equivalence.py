@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 from offcut.core import index as ix
 from offcut.core import tensor as oc
