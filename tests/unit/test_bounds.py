@@ -24,7 +24,6 @@ for i in 0:n
 """
 CUTS = [
     ({"i": 5, "j": 8}, "balance"),
-    ({"i": 5, "j": 8}, "even"),
     ({"i": 4, "j": 8}, "mix"),
     ({"i": 4, "k": 3}, "balance"),
 ]
