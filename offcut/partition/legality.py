@@ -201,7 +201,7 @@ def check_tiles(program: Program) -> None:
         for stmt in reversed(around):
             body = (only_with(stmt, body),)
         alone = replace(program, body=body)
-        depth = sum(isinstance(stmt, For | Tile) for stmt in around)
+        depth = sum(len(s.axes) if isinstance(s, Tile) else isinstance(s, For) for s in around)
         for one in dependences(alone):
             store = one.source.store if one.kind == "flow" else one.target.store
             inside = [path for _, path in one.source.loops]

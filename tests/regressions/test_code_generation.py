@@ -87,3 +87,48 @@ def test_the_copies_of_many_statements_are_bounded_together() -> None:
         f"for i in 0:n\n  for j in 0:n\n{stores}"
     )
     assert sum(isinstance(stmt, ir.Store) for stmt in ir.walk(oc.compile(program).loops.body)) <= 75
+
+
+@pytest.mark.parametrize(
+    ("extent", "read", "legal"), [(1, "+= X[i, q + r]", True), (8, "= X[i, r]", False)]
+)
+def test_a_tile_within_a_tile_of_two_axes_is_judged_by_its_own(
+    extent: int, read: str, legal: bool
+) -> None:
+    program = oc.parse(f"""
+program p
+size n in 0:60
+input X: float32[n, 8]
+inout O: float32[n, n]
+tile i in 0 +: n, j in 0 +: n
+  for q in 0:8
+    tile r in 0 +: {extent}
+      O[i, j] {read}
+""")
+    if not legal:
+        with pytest.raises(oc.PartitionError, match="instances need each other"):
+            oc.compile(program)
+        return
+    x = np.arange(24, dtype=np.float32).reshape(3, 8)
+    found = oc.compile(program)(x, np.zeros((3, 3), np.float32))
+    np.testing.assert_array_equal(found, np.repeat(x.sum(axis=1), 3).reshape(3, 3))
+
+
+def test_code_that_is_left_without_loop_passes_computes_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = oc.parse("""
+program p
+size n in 0:60
+input X: float32[n, n]
+inout O: float32[n]
+for i in 0:n
+  for j in 0:i
+    O[i] += exp(X[i, j]) / 3.0
+""")
+    x = np.random.default_rng(0).standard_normal((19, 19), np.float32)
+    start = np.ones(19, np.float32)
+    expected = oc.compile(program)(x, start)
+    monkeypatch.setattr("offcut.backends.cpu.jit._MOST_LINES", 0)
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    np.testing.assert_array_equal(oc.compile(program)(x, start), expected)

@@ -12,6 +12,8 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.isa import Host
 from offcut.errors import InternalError
 
+_MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
+
 
 @cache
 def _initialize() -> None:
@@ -41,10 +43,11 @@ def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]
     """A module and the machine that it is for, after the scalar passes where they are wanted.
 
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
-    more than they gain. With `loops` they run as well: what does not change in a loop leaves it.
+    more than they gain. With `loops` they run as well: what does not change in a loop leaves it. They
+    take longer by the line the more lines there are, so a module of very many does without them.
     """
     module, machine = parsed(text), _machine(host)
-    if passes and loops:
+    if passes and loops and text.count("\n") <= _MOST_LINES:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.slp_vectorization = False
         builder = llvm.create_pass_builder(machine, options)
