@@ -7,7 +7,7 @@ import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -16,17 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
-from offcut.errors import InternalError, OffcutError
+from offcut.errors import CallError, InternalError, OffcutError
 
 from . import meaning
 from .case import Case, Outcome
 from .cuts import loops_of
 from .meaning import dtype_of
 from .memory import filled, laid_out, poison, same
-from .reading import Source, read
+from .misuse import wrong_calls
+from .reading import Buffer, Source, read
 
 Array = npt.NDArray[Any]
 _ROUNDED = re.compile(r"\b(exp|log|tanh|erf|sqrt|float16|bfloat16)\(|[^/]/[^/]")
+_SMOOTH = re.compile(r"\b(exp|log|tanh|erf)\(")
 _CHOOSES = re.compile(r"\b(max|min)\b")
 _TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 6e-2}
 
@@ -171,6 +173,49 @@ class _Steps:
             for buffer, array, bits in zip(declared, given, before, strict=True):
                 if array.tobytes() != bits and not any(array is o for o in found):
                     raise Mismatch(f"the input {buffer.name} is changed, sizes {run.sizes}")
+        if self.runs:
+            self.misuse(kernel, declared, results)
+            self.astray(kernel, declared, results)
+
+    def misuse(self, kernel: Any, declared: Sequence[Buffer], results: Sequence[Buffer]) -> None:
+        """`kernel` refuses calls that are wrong, and touches nothing of theirs."""
+        for wrong in wrong_calls(self.source, declared, results, self.runs[-1].sizes):
+            before = [array.tobytes() for array in wrong.arrays()]
+            out = wrong.out[0] if len(wrong.out) == 1 else wrong.out
+            try:
+                kernel(*wrong.given, out=out, **wrong.sizes)
+            except CallError:
+                if before == [array.tobytes() for array in wrong.arrays()]:
+                    continue
+            raise Mismatch(f"a call is taken although {wrong.why}, sizes {dict(wrong.sizes)}")
+
+    def astray(self, kernel: Any, declared: Sequence[Buffer], results: Sequence[Buffer]) -> None:
+        """Where what an array holds leads outside of another, `kernel` says so, and stays inside."""
+        rng = Random(self.case.seed)
+        for buffer in declared:
+            if f"index({buffer.name}[" not in self.case.text:
+                continue
+            for run in self.runs:
+                array = run.given[buffer.name].copy()
+                if not array.size:
+                    continue
+                lost = (-1, 4, 100) if buffer.dtype != "uint8" else (4, 100)
+                array.reshape(-1)[rng.randrange(array.size)] = rng.choice(lost)
+                given = {**run.given, buffer.name: array}
+                arrays = [laid_out(given[b.name], b.dtype, "rows", True) for b in declared]
+                try:
+                    wanted = meaning.run(self.source, given, run.sizes)
+                except meaning.Wrong:
+                    with suppress(CallError):
+                        kernel(*arrays, **run.sizes)
+                        raise Mismatch(
+                            f"{buffer.name} = {array.tolist()} leads outside, sizes {run.sizes}"
+                        ) from None
+                except (meaning.Undefined, meaning.TooLong):
+                    continue
+                else:
+                    found = self.several(kernel(*arrays, **run.sizes))
+                    self.compare(Run(run.sizes, given, wanted), found, "led elsewhere")
 
     def several(self, found: Any) -> list[Array]:
         if isinstance(found, dict):
@@ -178,7 +223,8 @@ class _Steps:
         return list(found) if isinstance(found, tuple) else [found]
 
     def compare(self, run: Run, found: Sequence[Array], how: str) -> None:
-        rounded = self.case.data == "smooth" or _ROUNDED.search(self.case.text)
+        inexact = _SMOOTH if self.case.data == "rough" else _ROUNDED
+        rounded = self.case.data == "smooth" or inexact.search(self.case.text)
         zeros = not rounded and not _CHOOSES.search(self.case.text)
         coarse = max((_TOLERANCE.get(b.dtype, 0) for b in self.source.buffers), default=0)
         options = {"tolerance": coarse if rounded else 0, "zeros": zeros}
@@ -289,13 +335,6 @@ def normal(text: str) -> str:
     return re.sub(r"-?\b\d+(\.\d+)?\b", "0", line)[:160]
 
 
-def _unit() -> AbstractContextManager[None]:
-    """The tensor unit, emulated."""
-    from tile_unit import emulated
-
-    return emulated()
-
-
 @contextmanager
 def environment(case: Case) -> Iterator[None]:
     """The machine that the case asks for."""
@@ -303,7 +342,15 @@ def environment(case: Case) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in asked}
     os.environ.update(asked)
     try:
-        with _unit() if case.emulated else nullcontext():
+        with ExitStack() as machine:
+            if case.emulated:
+                from tile_unit import emulated
+
+                machine.enter_context(emulated())
+            if case.threads > 1:
+                from .late import late
+
+                machine.enter_context(late())
             yield
     finally:
         for name, value in before.items():

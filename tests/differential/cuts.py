@@ -24,7 +24,14 @@ TILES: tuple[Tile, ...] = (
     *((4, 2), (8, 4), (16, 4), (12, 4), (1, 1), (32, 8, 4), (3, 1)),
 )
 MASKS = ("", "", "", "amx-tile", "avx512vnni", "avx512f", "avx512f,avx2")
-MOST, FEW = 3000, 150  # points of a nest that is interpreted
+UNITS = (
+    "",
+    "",
+    "amx-tile",
+    "amx-tile",
+    "amx-tile,avx512vnni",
+)  # for types that have units of their own
+MOST, FEW = 3000, 400  # points of a nest that is interpreted
 EFFORT = 4
 MORE = {"tiled": 12}  # effort for a kind whose cuts are its point
 Steps = tuple[tuple[str, ...], ...]
@@ -38,7 +45,10 @@ DESCRIBED_STEPS: tuple[Steps, Steps] = (
     (("strategy",), ("run",), ("run",), ("cut",)),
 )
 STRATEGIES = ("auto", "auto", "guard", "cut", "mask", "pad", "shift", "ladder", "balance")
-LAYOUTS: Steps = (("rows",), ("rows",), ("rows", "turned"), ("spread", "rows"), ("backwards",))
+LAYOUTS: Steps = (
+    *(("rows",), ("rows",), ("rows", "turned"), ("spread", "rows"), ("backwards",)),
+    ("rows", "crooked"),
+)
 
 
 def case_of(seed: int, kind: str | None = None, quick: bool = False) -> Case:
@@ -65,13 +75,14 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
     kind = kind or draw.pick(*KINDS)
     drawn = KINDS[kind](draw)
     as_drawn = bool(drawn.described or drawn.tile)
-    few = quick and not drawn.tile
+    few = quick and not (drawn.tile or drawn.large)
     text = drawn.text if as_drawn else renamed(draw, marked(draw, drawn.text))
     source = read(text)
     tile, tail, copies = (drawn.tile, drawn.tail, None) if drawn.tile else _cut(draw, source, quick)
     forms = DESCRIBED_STEPS if drawn.described else STEPS
     tensors = any(dtype in text for dtype in ("int8", "bfloat16"))
-    mask = draw.pick(*MASKS)
+    mask = draw.pick(*UNITS) if tensors and draw.chance(0.7) else draw.pick(*MASKS)
+    emulated = tensors and not mask and draw.chance(0.5)
     return Case(
         kind=kind,
         seed=0,
@@ -82,11 +93,11 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
         tail=tail,
         copies=copies,
         strategy=draw.pick(*STRATEGIES) if drawn.described else "auto",
-        threads=draw.pick(1, 1, 1, 2),
+        threads=1 if emulated else draw.pick(1, 1, 1, 2, 3),
         mask=mask,
-        emulated=tensors and not mask and draw.chance(0.3),
+        emulated=emulated,
         verify=draw.chance(0.05 if quick else 0.2),
-        sizes=sizes_of(draw, source, tile, FEW if few else MOST)[: 3 if few else 6],
+        sizes=sizes_of(draw, source, tile, _points(text, FEW if few else MOST))[: 3 if few else 6],
         data="full" if drawn.data == "whole" and draw.chance(0.4) else drawn.data,
         layouts=draw.pick(*LAYOUTS),
     )
@@ -177,6 +188,16 @@ def sizes_of(
                     found.append(sizes)
                 break
     return tuple({size.name: sizes[size.name] for size in source.sizes} for sizes in found)
+
+
+def _points(text: str, most: int) -> int:
+    """Of so many points, those that are left to loops over sizes by a nest with loops over numbers."""
+    fixed = max(prod(map(int, re.findall(r"for \w+ in 0:(\d+)", nest))) for nest in _nests(text))
+    return max(most // max(fixed, 1), 4)
+
+
+def _nests(text: str) -> list[str]:
+    return re.split(r"\n(?=for )", text)
 
 
 def _within(

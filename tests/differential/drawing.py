@@ -42,6 +42,7 @@ class Drawn:
     data       what its floats may hold
     described  Python that describes the same, or nothing
     tile, tail  how its loops are to be cut; where it says nothing, that is drawn too
+    large      whether what it is about takes sizes past a vector and a tile
     """
 
     head: list[str] = field(default_factory=list)
@@ -50,6 +51,7 @@ class Drawn:
     described: str = ""
     tile: dict[str, int | tuple[int, ...]] = field(default_factory=dict)
     tail: dict[str, str] = field(default_factory=dict)
+    large: bool = False
 
     @property
     def text(self) -> str:

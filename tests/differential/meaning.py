@@ -314,7 +314,19 @@ def _cast(value: Any, dtype: str) -> Any:
         if not (math.isfinite(wide) and info.min <= math.trunc(wide) <= info.max):
             raise Undefined("an integer is made of a float that it does not hold")
         return np.dtype(dtype).type(math.trunc(wide))
+    if dtype == "bfloat16" and isinstance(value, np.float64):
+        value = _to_odd(value)  # numpy's bfloat16 is made of a float64 by way of a rounded float32
     return np.asarray(value).astype(dtype_of(dtype))[()]
+
+
+def _to_odd(value: np.float64) -> np.float32:
+    """The float32 next to `value` toward zero, with its last bit set where they differ."""
+    near = np.float32(value)
+    if not np.isfinite(near) or near == value:
+        return near
+    if abs(near) > abs(value):
+        near = np.nextafter(near, np.float32(0))
+    return np.asarray(near).view(np.uint32).__or__(1).view(np.float32)[()]
 
 
 def _table(values: list[float], index: int) -> Any:

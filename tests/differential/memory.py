@@ -15,6 +15,23 @@ from .meaning import FLOATS, dtype_of
 
 Array = npt.NDArray[Any]
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+SCALES = (
+    1.0,
+    1.0,
+    1.0,
+    3e-5,
+    1e-6,
+    200.0,
+    4e4,
+)  # of values down to denormals of float16, up to its end
+# Halfway between two 16-bit floats, and a little beyond: rounded to float32 first, each is a tie.
+TIES = tuple(
+    sign * (1 + odd * half + beyond * 2.0**-40)
+    for sign in (1, -1)
+    for half in (2.0**-8, 2.0**-11)
+    for odd in (1, 3)
+    for beyond in (-1, 0, 1)
+)
 
 _libc = ctypes.CDLL(None)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -43,8 +60,9 @@ def poison(array: Array) -> Array:
 def filled(shape: Sequence[int], dtype: str, data: str, rng: Random) -> Array:
     """Small whole numbers, or what `data` says.
 
-    data   ``specials``: NaN, infinity and -0.0 among them; ``smooth``: fractions; ``full``: integers
-           of the whole range of their type; ``indices``: 0 … 3, ``rising``: the same in order
+    data   ``specials``: NaN, infinity and -0.0 among them; ``smooth``: fractions, ``rough``: such
+           whose every operation is compared bit by bit; ``full``: integers of the whole range of
+           their type; ``indices``: 0 … 3, ``rising``: the same in order
 
     Sums of products of all but the fractions are exact in every type that sums are made in.
     """
@@ -65,6 +83,10 @@ def filled(shape: Sequence[int], dtype: str, data: str, rng: Random) -> Array:
         values = [rng.randrange(0 if dtype == "uint8" else -9, 10) for _ in range(count)]
     elif data == "smooth":
         values = [rng.uniform(-2, 2) for _ in range(count)]
+    elif data == "rough":
+        values = [rng.uniform(-2, 2) * rng.choice(SCALES) for _ in range(count)]
+        for _ in range(count // 4):
+            values[rng.randrange(count)] = rng.choice(TIES)
     else:
         values = [
             rng.choice((-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)) for _ in range(count)
@@ -76,7 +98,9 @@ def filled(shape: Sequence[int], dtype: str, data: str, rng: Random) -> Array:
 
 
 def laid_out(values: Array, dtype: str, layout: str, at_end: bool) -> Array:
-    """`values` between guard pages: ``rows``, ``turned``, ``spread`` with gaps, or ``backwards``."""
+    """`values` between guard pages: ``rows``, ``turned``, ``spread`` with gaps, ``backwards``, or
+    ``crooked``: at addresses that its type is not aligned to.
+    """
     if layout == "turned":
         base = guarded(values.shape[::-1], dtype, at_end)
         view = base.T
@@ -86,6 +110,10 @@ def laid_out(values: Array, dtype: str, layout: str, at_end: bool) -> Array:
         view = base[..., ::2]
     elif layout == "backwards" and values.ndim:
         view = guarded(values.shape, dtype, at_end)[::-1]
+    elif layout == "crooked" and values.size:
+        item = values.itemsize
+        base = guarded((*values.shape, item + 1), "uint8", at_end)
+        view = np.ndarray(values.shape, values.dtype, base, offset=1, strides=base.strides[:-1])
     else:
         view = guarded(values.shape, dtype, at_end)
     view[...] = values

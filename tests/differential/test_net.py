@@ -22,7 +22,15 @@ from .reducing import report
 
 BATCH = 20  # cases of a test
 # Tests of a kind; those that compile tiles for microkernels take seconds a case.
-BATCHES = dict.fromkeys(KINDS, 4) | {"products": 1, "sums": 1, "tiled": 1}
+BATCHES = dict.fromkeys(KINDS, 4) | {
+    "products": 1,
+    "sums": 1,
+    "tiled": 1,
+    "layer": 2,
+    "contraction": 3,
+    "described_contraction": 2,
+    "moved": 2,
+}
 FRESH = 100_000
 # The least share of each kind that is accepted, in percent.
 ACCEPTED = {
@@ -41,11 +49,13 @@ ACCEPTED = {
     "stencil": 85,
     "convolution": 80,
     "in_place": 70,
+    "moved": 85,
     "wild": 60,
     "described_contraction": 60,
     "described_chain": 75,
     "described_window": 75,
     "described_operator": 75,
+    "layer": 75,
     "network": 45,
 }
 

@@ -11,6 +11,8 @@ from .contractions import contraction, products
 from .described import described_chain, described_contraction, described_operator, described_window
 from .facts import facts
 from .gathers import gather
+from .layers import layer
+from .moved import moved
 from .nests import pipeline
 from .networks import network
 from .rows import reduction, softmax
@@ -35,10 +37,12 @@ KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "stencil": stencil,
     "convolution": convolution,
     "in_place": in_place,
+    "moved": moved,
     "wild": wild,
     "described_contraction": described_contraction,
     "described_chain": described_chain,
     "described_window": described_window,
     "described_operator": described_operator,
+    "layer": layer,
     "network": network,
 }

@@ -70,7 +70,7 @@ class Values:
 
     def condition(self, depth: int) -> str:
         pick = self.draw.pick
-        op = pick("<", "<=", ">", ">=", "==", "!=")
+        op = pick("<", "<=", ">", ">=", "==", "!=", "!=")
         read = pick(*self.reads)
         found = f"{read} {op} {pick(*self.reads, '0', '1')}"
         if self.axes and self.draw.chance(0.4):
@@ -82,6 +82,11 @@ class Values:
                 f"(not {found})",
             )
         return found
+
+
+def contracted(body: list[str]) -> bool:
+    """Whether a product may be added to a sum in one rounding."""
+    return any(op in line for line in body for op in (" += ", " -= "))
 
 
 def chain(draw: Draw) -> Drawn:
@@ -113,7 +118,7 @@ def chain(draw: Draw) -> Drawn:
     body.append(f"O[{at}] = {values.value(draw.pick(1, 2, 3))}")
     reads.append(f"O[{at}]")
     if draw.chance(0.4):
-        other = draw.pick(dtype, "float32", "int32")
+        other = draw.pick(dtype, "float32", "int32", "float64", "bfloat16", "float16", "uint8")
         found.head.append(f"output P: {other}[{shape}]")
         value = values.value(2)
         body.append(f"P[{at}] = {value if other == dtype else f'{other}({value})'}")
@@ -126,6 +131,8 @@ def chain(draw: Draw) -> Drawn:
     found.body = nest(draw.mixed(loops), body)
     if smooth:
         found.data = "smooth"
-    elif dtype in FLOATS and draw.chance(0.5):
+    elif dtype in ("float16", "bfloat16", "float64") and draw.chance(0.6) and not contracted(body):
+        found.data = "rough"
+    elif dtype in FLOATS and draw.chance(0.7):
         found.data = "specials"
     return found

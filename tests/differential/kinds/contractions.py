@@ -77,7 +77,7 @@ def contraction(draw: Draw) -> Drawn:
         kind = "inout" if started == "old" else kind
     if started == "mixed" and kind == "output":
         started = "vector"
-    found = Drawn(lines)
+    found = Drawn(lines, large=True)
     d = f"D[{listed(out)}]"
     shape = {
         x: listed(extents[a] for a in axes) for x, axes in (("D", out), ("T", left), ("C", right))
@@ -199,7 +199,7 @@ def _place(
 def products(draw: Draw) -> Drawn:
     """Products one after the other, of one operand or of each other's results."""
     types, total = draw.pick(*TYPES[:6])
-    found = Drawn(["size m in 0:60", "size n in 0:60", "size K in 0:60"])
+    found = Drawn(["size m in 0:60", "size n in 0:60", "size K in 0:60"], large=True)
     found.head += [
         f"input A: {types[0]}[m, K]",
         f"input B: {types[1]}[K, n]",

@@ -7,8 +7,8 @@ from .contractions import product
 
 TYPES = ((("float32", "float32"), "float32"),) * 4 + (
     (("float64", "float64"), "float64"),
-    (("int8", "int8"), "int32"),
-    (("uint8", "int8"), "int32"),
+    *((("int8", "int8"), "int32"),) * 2,
+    *((("uint8", "int8"), "int32"),) * 2,
     (("float16", "float16"), "float32"),
     (("bfloat16", "bfloat16"), "float32"),
     (("int32", "int32"), "int32"),
@@ -45,14 +45,15 @@ def described_contraction(draw: Draw) -> Drawn:
     rows, deep = draw.pick("ij", "ij", "ij", "i", "bij"), draw.pick("k", "k", "kl")
     names = {"i": "m", "j": "n", "k": "K", "b": "g", "l": "L"}
     extents = {
-        a: names[a] if draw.chance(0.7) else str(draw.pick(1, 3, 8, 16, 33)) for a in rows + deep
+        a: names[a] if draw.chance(0.6) else str(draw.pick(1, 3, 8, 16, 33, 40, 70))
+        for a in rows + deep
     }
     text, python = _sizes(draw, "".join(e for e in extents.values() if not e.isdigit()))
     left = draw.mixed([a for a in rows if a != "j"] + list(deep))
     right = draw.mixed(
         [a for a in rows if a != "i" and (a != "b" or draw.chance(0.5))] + list(deep)
     )
-    found = Drawn(text)
+    found = Drawn(text, large=True)
     constant = all(extents[a].isdigit() for a in right) and draw.chance(0.5)
     found.head += [
         f"input A: {types[0]}[{listed(extents[a] for a in left)}]",
@@ -145,7 +146,10 @@ def described_chain(draw: Draw) -> Drawn:
     ]
     python.append(f"O = oc.compute(({shape},), lambda {at}: {_python(value)}, name='O')")
     found.described = "\n".join([*python, "result, inputs = O, [A, B, V]"]) + "\n"
-    found.data = "smooth" if smooth else draw.pick("whole", "specials")
+    small = dtype in ("float16", "bfloat16")
+    found.data = (
+        "smooth" if smooth else draw.pick("whole", "specials", "rough" if small else "specials")
+    )
     return found
 
 

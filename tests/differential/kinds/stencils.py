@@ -32,6 +32,13 @@ def stencil(draw: Draw) -> Drawn:
             )
         return found
     found.head += ["size m in 0:60", f"input A: {dtype}[n, m]", f"inout B: {dtype}[n, m]"]
+    if draw.chance(0.3):
+        found.head.append(f"input V: {dtype}[n]")
+        found.body = nest(
+            draw.mixed(["for i in 0:n", "for j in 0:m"]),
+            [f"B[i, j] {draw.pick('=', '+=')} {_outer(draw)}"],
+        )
+        return found
     value = draw.pick(
         "A[i - 1, j] + A[i + 1, j] + A[i, j - 1] + A[i, j + 1]",
         "A[i - 1, j - 1] - A[i + 1, j + 1]",
@@ -42,6 +49,18 @@ def stencil(draw: Draw) -> Drawn:
         [f"B[i, j] {draw.pick('=', '+=')} {value}"],
     )
     return found
+
+
+def _outer(draw: Draw) -> str:
+    """An element of one axis, read where conditions on both say that it is there."""
+    before, after = "V[i - 1]", "V[i + 1]"
+    here = draw.pick("", " and j > 1", " and A[i, j] > 0", " and j < m - 2")
+    return draw.pick(
+        f"where(i > 0{here}, {before}, A[i, j])",
+        f"where(i < n - 1{here}, {after}, 0)",
+        f"where(i > 0{here}, {before}, 0) - where(i < n - 1{here}, {after}, 1)",
+        f"A[i, j] * where(i > 0{here}, {before}, 0)",
+    )
 
 
 def convolution(draw: Draw) -> Drawn:

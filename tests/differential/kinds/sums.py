@@ -36,7 +36,8 @@ APART = ("0:min(K, i + 1)", "min(i, K):K", "0:min(K, j)", "max(0, i - 2):min(K, 
 def sums(draw: Draw) -> Drawn:
     """One to three sums over (i, j), what they start from, and statements between them."""
     types, total = draw.pick(*TYPES[:1] * 4, *TYPES)
-    found = Drawn(["size m in 0:60", "size n in 0:60", f"size K in {draw.pick(0, 0, 1)}:60"])
+    low = draw.pick(0, 0, 1)
+    found = Drawn(["size m in 0:60", "size n in 0:60", f"size K in {low}:60"], large=True)
     a, b = types
     found.head += [f"input A: {a}[m, K]", f"input B: {b}[K, n]", f"input bias: {total}[n]"]
     found.head += [f"input T: {b}[n, K]", f"input S: {a}[K, m]", f"input X: {total}[m, n]"]
@@ -63,6 +64,14 @@ def sums(draw: Draw) -> Drawn:
             body.append(
                 f"{here} = {draw.pick(f'max({here}, 0)', f'{here} - X[i, j]', f'{here} * 3')}"
             )
+    if draw.chance(0.1) and f"inout D: {total}[m, n]" in found.head:
+        # What one instance leaves is what the next one of its column starts from.
+        found.head.append(f"inout R: {total}[n]")
+        body = [
+            "D[i, j] = R[j]",
+            *(x for x in body if not x.startswith("D[i, j] =")),
+            "R[j] = D[i, j]",
+        ]
     heads = ["for i in 0:m", "for j in 0:n"]
     found.body += nest(draw.pick(heads, heads, heads[::-1]), body)
     if draw.chance(0.3) and total.startswith("float"):
