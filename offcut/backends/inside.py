@@ -144,20 +144,19 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
         )
     undecided: set[str] = set()
     for one in accesses_outside(program):
-        buffer = one.access.partition("[")[0]
         if one.sizes is None:
-            undecided.add(buffer)
+            undecided.add(one.buffer)
             continue
         names = [*(size.name for size in program.sizes), *one.statement.iterators]
         values = (*one.sizes, *one.point)
         given = ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=False))
         element = ", ".join(map(str, one.point[len(one.statement.loops) :]))
-        shape = ", ".join(map(format_expr, program.buffer(buffer).shape))
+        shape = ", ".join(map(format_expr, program.buffer(one.buffer).shape))
         raise PartitionError(
             "compile",
             f"cannot access {one.access} out of bounds",
             at=format_stmt(one.statement.store),
-            because=f"with {given} it is {buffer}[{element}], of shape ({shape})",
+            because=f"with {given} it is {one.buffer}[{element}], of shape ({shape})",
             help=("an if around the statement, or where(condition, …) around the access",),
         )
     return frozenset(undecided)

@@ -271,6 +271,9 @@ class _Band:
         mixed = self.mixed()
         if not mixed:
             return self.with_cuts(at)
+        for loop, _ in mixed:
+            if set(self.iters) & (variables(loop.lo) | variables(loop.hi)):
+                check_crossed(loop, Strategy.MIX, last=True)
         options = []
         for one in SEQUENCES:
             cost: Expr = Const(1.0, "float64")

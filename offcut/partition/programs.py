@@ -136,14 +136,13 @@ def check_in_bounds(program: Program, users: Users) -> None:
         sizes = [f"{names[s.name]} = {v}" for s, v in zip(program.sizes, one.sizes, strict=True)]
         loops = zip(one.statement.iterators, one.point[:rank], strict=True)
         at = [*sizes, *(f"{name} = {value}" for name, value in loops)]
-        buffer = one.access.partition("[")[0]
-        shape = ", ".join(map(format_expr, program.buffer(buffer).shape))
+        shape = ", ".join(map(format_expr, program.buffer(one.buffer).shape))
         raise PartitionError(
             "partition",
             f"cannot access {one.access} out of bounds",
             at=format_stmt(one.statement.store),
             because=f"with {', '.join(at) or 'no size'}, it is "
-            f"{buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
+            f"{one.buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
             help=("an `if` around the statement, or a where(…) around the read",),
         )
 

@@ -43,6 +43,7 @@ from offcut.polyhedral.witness import smallest
 class Outside:
     """An access that may lie outside of its buffer.
 
+    buffer    what is accessed
     access    its text
     sizes     the smallest at which it does; None where its index, or a condition on the way to it,
               is not quasi-affine, so that this is open
@@ -50,6 +51,7 @@ class Outside:
     """
 
     statement: Statement
+    buffer: str
     access: str
     sizes: tuple[int, ...] | None
     point: tuple[int, ...]
@@ -169,7 +171,7 @@ def _outside(
     texts = [space.expr(part, at) for part in index]
     access = f"{buffer}[{', '.join(map(format_expr, index))}]"
     if any(text is None for text in texts):
-        return Outside(one, access, None, ())
+        return Outside(one, buffer, access, None, ())
     known = [part for condition in path for part in conjuncts(condition)]
     if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
         return None
@@ -186,9 +188,9 @@ def _outside(
         return None
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     if None in said:
-        return None if broken.is_empty() else Outside(one, access, None, ())
+        return None if broken.is_empty() else Outside(one, buffer, access, None, ())
     found = smallest(broken)
-    return None if found is None else Outside(one, access, *found)
+    return None if found is None else Outside(one, buffer, access, *found)
 
 
 def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:

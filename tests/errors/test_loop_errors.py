@@ -16,7 +16,8 @@ def refused(text: str, tile: dict[str, int], tail: Any) -> str:
     return str(error.value)
 
 
-def test_a_triangle_takes_no_tail_that_needs_one_rest() -> None:
+@pytest.mark.parametrize("tail", ["pad", "mix"])
+def test_a_triangle_takes_no_tail_that_needs_one_rest(tail: str) -> None:
     text = """\
 size n in 0:1000
 input X: float32[n]
@@ -26,9 +27,9 @@ for i in 0:n
     C[i, j] = X[j]
 """
     assert (
-        refused(text, {"i": 4, "j": 4}, {"i": "cut", "j": "pad"})
-        == """\
-partition: cannot take tail="pad"
+        refused(text, {"i": 4, "j": 4}, {"i": "cut", "j": tail})
+        == f"""\
+partition: cannot take tail="{tail}"
   at       loop j
   because  its bounds 0:i + 1 differ between the rows of a tile, so there is no one rest to treat
   help     cut, guard and mask treat each row by itself

@@ -55,7 +55,7 @@ def test_a_buffer_that_is_one_short_is_found_with_the_smallest_sizes(
     program = oc.parse(text.replace(f"{name}[{whole}", f"{name}[{shape}"))
     found = accesses_outside(program)
     assert found
-    assert {one.access[0] for one in found} == {name[0]}
+    assert {one.buffer for one in found} == {name[0]}
     assert min(one.sizes for one in found if one.sizes) == (1, int(name[0] == "A"))
 
 
