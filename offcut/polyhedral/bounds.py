@@ -27,6 +27,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    TileAxis,
     blocks,
     expressions,
     substituted,
@@ -94,14 +95,16 @@ class _Seen:
                 then = self.left(then, at.where(condition))
                 other = self.left(other, at.where(condition, holds=False))
                 return (If(condition, then, other),) if then or other else ()
-            case For() | Tile():
+            case For(_, lo, hi) if self.all_in(lo, at) and self.all_in(hi, at):
+                body = self.left(stmt.body, at.loop(stmt))
+            case Tile(axes, _, where) if self.all_in_bounds(axes, at):
                 inner = at.loop(stmt)
-                if isinstance(stmt, Tile) and stmt.where is not None:
-                    if not self.all_in(stmt.where, inner):
+                if where is not None:
+                    if not self.all_in(where, inner):
                         return (stmt,)
-                    inner = inner.where(stmt.where)
+                    inner = inner.where(where)
                 body = self.left(stmt.body, inner)
-            case Let():
+            case Let(_, _, _, value) if self.all_in(value, at):
                 body = self.left(stmt.body, at.inside(stmt))
             case Alloc():
                 body = self.left(stmt.body, at)
@@ -111,6 +114,10 @@ class _Seen:
             case _:
                 return (stmt,)
         return (replace(stmt, body=body),) if body else ()
+
+    def all_in_bounds(self, axes: Sequence[TileAxis], at: Around) -> bool:
+        """Whether all that the bounds of a tile read is seen to lie inside."""
+        return all(self.all_in(e, at) for axis in axes for e in (axis.start, axis.extent))
 
     def all_in(self, expr: Expr, at: Around) -> bool:
         """Whether all that `expr` reads is seen to lie inside."""
