@@ -38,7 +38,7 @@ Steps = tuple[tuple[str, ...], ...]
 # What is tried, at leisure and where it shall be quick.
 STEPS: tuple[Steps, Steps] = (
     (("uncut", "run", "cut"), ("run", "cut"), ("run",), ("run", "cut")),
-    (("run",), ("run",), ("run",), ("cut",), ("uncut",)),
+    (("run",), ("run",), ("cut",), ("cut",), ("uncut",)),
 )
 DESCRIBED_STEPS: tuple[Steps, Steps] = (
     (("strategy",), ("strategy", "run", "cut"), ("uncut", "strategy")),

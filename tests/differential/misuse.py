@@ -32,7 +32,10 @@ class WrongCall:
 def wrong_calls(
     source: Source, inputs: Sequence[Buffer], results: Sequence[Buffer], sizes: Mapping[str, int]
 ) -> Iterator[WrongCall]:
-    """What differs in one thing from a right call with `sizes`, all of which are said."""
+    """What differs in one thing from a right call with `sizes`.
+
+    All sizes are said, but where they are what is wrong: then only those that no array tells.
+    """
     right = _call("", inputs, results, sizes)
     if right is None:
         return
@@ -75,6 +78,7 @@ def _of_sizes(
     source: Source, inputs: Sequence[Buffer], results: Sequence[Buffer], sizes: Mapping[str, int]
 ) -> Iterator[WrongCall]:
     """Sizes that are not declared so, or of which an assumption does not hold."""
+    told = {extent for buffer in inputs for extent in buffer.shape}
     for size in source.sizes:
         for value in (size.low - 1, sizes[size.name] + 1, size.high):
             changed = {**sizes, size.name: value}
@@ -82,7 +86,8 @@ def _of_sizes(
             if value >= 0 and value <= 300 and not (size.allows(value) and facts):
                 found = _call(f"{size.name} = {value}", inputs, results, changed)
                 if found is not None:
-                    yield found
+                    said = {name: changed[name] for name in changed if name not in told}
+                    yield replace(found, sizes=said)
 
 
 def _unlike(array: Array) -> Iterator[tuple[str, Array]]:

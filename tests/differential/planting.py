@@ -111,8 +111,8 @@ def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) 
             os.write(writing, f"{number}\n".encode())
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             case = case_of(seed, kind, quick=True)
-            step = "strategy" if case.described else "cut" if case.tile else "uncut"
-            outcome = check(case.with_(steps=(step,)))
+            steps = ("cut", "uncut") if case.tile else ("uncut",)
+            outcome = check(case.with_(steps=("strategy",) if case.described else steps))
             if outcome.failed:
                 os.write(writing, f"{number} {outcome.kind}: {outcome.symptom}\n".encode())
                 status = _FOUND
