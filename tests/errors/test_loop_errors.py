@@ -121,7 +121,7 @@ def test_a_described_sum_has_no_more_parts_than_compile_in_seconds() -> None:
     k = oc.reduce_axis(m, "k")
     c = oc.compute((n, n), lambda i, j: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
     with pytest.raises(oc.PartitionError, match=r"cannot cut i, j, k so\n.*more than 256 tiles"):
-        oc.compile(c, strategy={"k": "residue"})
+        oc.compile(c, strategy=dict.fromkeys("ijk", "residue"))
 
 
 def test_an_access_of_a_program_outside_its_buffer_is_refused() -> None:

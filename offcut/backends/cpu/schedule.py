@@ -35,7 +35,6 @@ from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
 from offcut.costmodel import Hardware, lanes_seconds
 from offcut.errors import PartitionError
 from offcut.partition import (
-    MOST_VERSIONS,
     SEQUENCES,
     AxisCut,
     GroupCut,
@@ -61,6 +60,7 @@ from offcut.polyhedral import space_of
 
 CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
+RESIDUE_TILE = 8  # the same for `residue`, which has code of its own for each rest, in each tile
 
 
 def schedule(
@@ -234,7 +234,7 @@ class _Planner:
         lead = group[0]
         shared = tuple(axis.name for axis in around)
         reduce_cuts = tuple(
-            AxisCut(axis.name, asked, MOST_VERSIONS if asked is Strategy.RESIDUE else REDUCE_TILE)
+            AxisCut(axis.name, asked, RESIDUE_TILE if asked is Strategy.RESIDUE else REDUCE_TILE)
             for axis in lead.reduce_axes
             if (asked := self.by_axis.get((position, axis.name))) is not None
         )
@@ -275,7 +275,8 @@ class _Planner:
             if asked is None and last:
                 asked = self.named or Strategy.MASK
             if asked is not None:
-                tile = 4 * self.isa.lanes("float32") if last else 8
+                vectors = 1 if asked is Strategy.RESIDUE else 4  # each rest is code of its own
+                tile = vectors * self.isa.lanes("float32") if last else 8
                 cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
                 outer = [name for name in outer if name != axis.name]
         one = GroupCut(group, cuts, reduce_cuts, tuple(outer), around=shared)
