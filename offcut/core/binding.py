@@ -14,7 +14,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
 from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
-from offcut.core.program import Buffer, If, Kind, Program, Stmt, substituted, with_blocks
+from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, substituted, with_blocks
 from offcut.core.request import Array, checked_constants
 from offcut.errors import DescribeError
 
@@ -71,20 +71,20 @@ def bind_constants(
 
 
 def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` without what comparisons of literals exclude: it may divide by a size that is 0 now."""
+    """`body` without what the sizes exclude: it may divide by one that is 0."""
     found: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
             found += _reached(stmt.other)
         elif isinstance(stmt, If) and _fails(negated(stmt.condition)):
             found += _reached(stmt.then)
-        else:
+        elif not (isinstance(stmt, For) and _fails(Compare("<", stmt.lo, stmt.hi))):
             found.append(with_blocks(stmt, _reached))
     return tuple(found)
 
 
 def _fails(condition: Expr) -> bool:
-    """Whether `condition` compares two literals, and does not hold."""
+    """Whether `condition` compares indices that differ by a constant, and does not hold."""
     if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
         return False
     return ix.literal(ix.compare(condition.op, condition.a, condition.b)) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
 
 
@@ -55,7 +56,7 @@ class Linear:
 def linear(expr: Expr) -> Linear:
     """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
     match expr:
-        case Const(value, _):
+        case Const(value, "index"):
             return Linear((), int(value))
         case Binary("+", a, b):
             return _sum(linear(a), linear(b), 1)
@@ -194,8 +195,10 @@ def folded(expr: Expr) -> Expr:
 
 
 def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
-    """``a op b`` on indices; a `Const` of type "bool" when both sides differ by a constant."""
+    """``a op b``; a `Const` of type "bool" where both sides are indices that differ by a constant."""
     a, b = index(a), index(b)
+    if dtype_of(a) != "index":
+        return Compare(op, a, b)
     difference = linear(sub(a, b))
     if difference.terms:
         return Compare(op, a, b)
@@ -205,5 +208,5 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
 
 
 def literal(expr: Expr) -> int | None:
-    """The value of a constant expression, else None."""
-    return int(expr.value) if isinstance(expr, Const) else None
+    """The value of an integer or a condition that is constant, else None."""
+    return int(expr.value) if isinstance(expr, Const) and expr.dtype not in FLOATS else None

@@ -70,8 +70,6 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"-({format_expr(a)})", _UNARY
         case Unary(op, a):
             return f"{op}({format_expr(a)})", _ATOM
-        case Cast(Const(_, own) as a, dtype) if own == dtype:
-            return f"{dtype}({_expr(a)[0]})", _ATOM
         case Cast(a, dtype):
             alone = isinstance(a, Const) and a.dtype != "bool"
             shown = _with_type(a) if alone or _reads_otherwise(a) else a
@@ -108,7 +106,10 @@ def _literals(expr: Expr) -> tuple[Const, ...] | None:
 
 
 def _reads_otherwise(*parts: Expr) -> bool:
-    """Whether `parts`, of one type, are literals alone that are of another type when read back."""
+    """Whether `parts`, of one type, are literals alone that are of another type when read back.
+
+    The 0.1 of ``float64(float32(0.1))`` would be a float64 without its type.
+    """
     found = [_literals(part) for part in parts]
     literals = [one for some in found if some is not None for one in some]
     if None in found or not literals:
@@ -118,10 +119,10 @@ def _reads_otherwise(*parts: Expr) -> bool:
 
 
 def _with_type(expr: Expr) -> Expr:
-    """`expr`, of literals alone, with the type of its first one shown."""
+    """`expr`, of literals alone, with the type of its first one as a function of it."""
     match expr:
         case Const(_, dtype):
-            return Cast(expr, dtype)
+            return Unary(dtype, expr)
         case Binary(op, a, b):
             return Binary(op, _with_type(a), b)
         case Select(condition, then, other):

@@ -20,6 +20,7 @@ that it serves them all; then with the facts there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -31,6 +32,7 @@ from offcut.core.expr import (
     Const,
     Expr,
     Var,
+    dtype_of,
     rewrite,
     substitute,
     variables,
@@ -139,8 +141,9 @@ def _asked(
         negative = space.condition(ix.compare("<", extent, 0), {})
         some = negative is None or not space.set((), [negative]).is_empty()
         sizes = Space((Size(_EXTENT.name, _LEAST if some else 0),))
-        if _of_sizes(sizes, _EXTENT, alone, how, decide) is None:
-            return None
+        with suppress(NotSeparable):  # it may be seen by what is known of the sizes
+            if _of_sizes(sizes, _EXTENT, alone, how, decide) is None:
+                return None
     return _of_sizes(space, extent, strips, how, decide)
 
 
@@ -158,7 +161,7 @@ def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | N
 
         def by_extent(expr: Expr, atom: Expr = atom, same: Expr = same) -> Expr:
             made = ix.folded(rewrite(expr, lambda node: same if node == atom else None))
-            if isinstance(made, Compare):
+            if isinstance(made, Compare) and dtype_of(made.a) == "index":
                 return ix.compare(made.op, ix.sub(made.a, made.b), 0)
             return made
 

@@ -35,6 +35,7 @@ from offcut.core.expr import (
     Logic,
     Select,
     Var,
+    loads,
     substitute,
     variables,
     walk,
@@ -319,10 +320,14 @@ class _SideBySide:
         """Loops that carry no dependence, repeated around each statement inside.
 
         What an iteration runs depends on what the same iteration has run alone, so that another one
-        may run in between.
+        may run in between; and on the bounds, which each repetition reads again.
         """
         chain = _chain(loop)
         if any((self.nest, one.iter) in self.sequential for one in chain):
+            return [loop]
+        bounds = (bound for one in chain for bound in (one.lo, one.hi))
+        read = {load.buffer for bound in bounds for load, _ in loads(bound)}
+        if read & {buffer for buffer, _ in _written((loop,))}:
             return [loop]
         return [_around(chain, stmt) for stmt in chain[-1].body]
 

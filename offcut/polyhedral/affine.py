@@ -78,9 +78,11 @@ class Space:
         return " and ".join([*parts, *(text for text in known if text is not None)]) or "true"
 
     def expr(self, expr: Expr, axes: Mapping[str, str]) -> str | None:
-        """`expr` as isl text over the sizes and `axes` (name, isl's name); None where not quasi-affine."""
+        """`expr` as isl text over the sizes and `axes` (name, isl's name); None where it is no
+        quasi-affine index: the arithmetic of elements rounds and wraps.
+        """
         match expr:
-            case Const(value, _):
+            case Const(value, "index"):
                 return str(int(value))
             case Var(name):
                 return axes.get(name) or self._names.get(name)

@@ -104,8 +104,7 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
     if kind == "select":
         return Select(part("bool"), part(dtype), part(dtype))
     if kind == "cast":
-        of = part(draw(st.sampled_from(["bool", "index", *VALUES])))
-        return of if isinstance(of, Const) and of.dtype == dtype else Cast(of, dtype)
+        return Cast(part(draw(st.sampled_from(["bool", "index", *VALUES]))), dtype)
     if kind == "table" and dtype == "float64":
         return Lookup(tuple(draw(st.lists(st.floats(allow_nan=False)))), part("index"))
     ops = ["+", "-", "*", "min", "max", *(["/"] if dtype in FLOATS else [])]

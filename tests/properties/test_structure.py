@@ -207,6 +207,14 @@ UNEQUAL = {
         "for i in 0:n\n  C[i] = B[i] + 0\n",
         r".",
     ),
+    "bounds that a statement inside writes are read again by a second loop": (
+        "inout S: int32[n]\noutput C: int32[n]\nfor i in 0:n\n  for j in index(S[i]):1\n"
+        "    if j >= 0\n      S[i] = 1\n    if j >= 0\n      C[i] = 1\n",
+        "inout S: int32[n]\noutput C: int32[n]\nfor i in 0:n\n  for j in index(S[i]):1\n"
+        "    if j >= 0\n      S[i] = 1\nfor i in 0:n\n  for j in index(S[i]):1\n"
+        "    if j >= 0\n      C[i] = 1\n",
+        r".",
+    ),
     "two nests in one loop over tiles run in turn": (
         "input A: int32[16]\ninout s: int32[1]\nfor i in 0:16\n  s[0] = s[0] * 2 + A[i]\n",
         "input A: int32[16]\ninout s: int32[1]\nfor t in 0:2\n  for i in 4*t:4*t + 4\n"

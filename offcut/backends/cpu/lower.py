@@ -400,10 +400,11 @@ class Lowering(Vectors):
 
     def tile(self, tile: Tile) -> None:
         """A tile by its microkernel, or as vectors."""
-        found = self.cover(tile)
         if runs_as_loops(tile):
             self.block(as_loops(tile))
-        elif isinstance(found, Refusal):
+            return
+        found = self.cover(tile)
+        if isinstance(found, Refusal):
             self.vectors(tile, tile.body, {})
         else:
             lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)

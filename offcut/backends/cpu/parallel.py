@@ -146,7 +146,7 @@ class _Marker:
     def marked(self) -> Parallel:
         body = answered(lambda: self.together(self.program.body, (), False), None)
         if body is None:
-            text = "isl takes too long to say which loops are independent"
+            text = "isl does not say which loops are independent"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         made = replace(self.program, body=body)
         both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]

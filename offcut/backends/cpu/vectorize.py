@@ -82,7 +82,7 @@ _VECTOR = {"/": 12.0, "sqrt": 15.0, "exp": 20.0, "tanh": 25.0, "erf": 25.0}
 Path = tuple[int, ...]
 
 
-_NOT_TOLD = "a nest stays scalar: isl takes too long to say which of its loops are independent"
+_NOT_TOLD = "a nest stays scalar: isl does not say which of its loops are independent"
 
 
 @dataclass(frozen=True, slots=True)
