@@ -26,10 +26,12 @@ BATCHES = dict.fromkeys(KINDS, 4) | {
     "products": 1,
     "sums": 1,
     "tiled": 1,
-    "layer": 2,
+    "layer": 1,
     "contraction": 3,
     "described_contraction": 2,
     "moved": 2,
+    "wild": 3,
+    "network": 3,
 }
 FRESH = 100_000
 # The least share of each kind that is accepted, in percent.

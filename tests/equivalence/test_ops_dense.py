@@ -50,7 +50,7 @@ def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> No
 @pytest.mark.parametrize(
     ("dtype", "transposed"),
     [
-        ("float16", False),
+        slow("float16", False),
         ("bfloat16", True),
         slow("float64", False),
         slow("float32", True),

@@ -466,7 +466,13 @@ def test_a_legal_rewriting_is_proved(case: str) -> None:
     ]
 
 
-LONG = ("matmul cached", "seidel in blocks of time", "neutral terms added", "trmm")
+LONG = (
+    "statements of one text",
+    "matmul cached",
+    "seidel in blocks of time",
+    "neutral terms added",
+    "trmm",
+)
 """Whose mutants take seconds: `make test` leaves them to others."""
 
 

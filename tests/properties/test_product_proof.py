@@ -102,6 +102,7 @@ LONG = (
     "shift",
     "ladder, fused",
     "balance, terms cut",
+    "guard",
 )
 """Whose mutants take seconds: `make test` leaves them to others."""
 

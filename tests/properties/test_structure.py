@@ -157,10 +157,7 @@ def test_what_is_cut_is_accepted(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("gemm mask", "prefix") else pytest.mark.slow)
-        for name in PROGRAMS
-    ],
+    [pytest.param(name, marks=() if name == "prefix" else pytest.mark.slow) for name in PROGRAMS],
 )
 def test_a_mutant_that_is_accepted_is_equal(name: str) -> None:
     """An equivalent mutant may be accepted; one that computes something else never is."""
