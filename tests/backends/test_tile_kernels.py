@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from compiled import Array
-from conftest import edge_sizes
+from conftest import edge_sizes, slow
 from tile_unit import UNIT, emulated
 
 import offcut as oc
@@ -53,7 +53,7 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
 
 
 @pytest.mark.parametrize("how", ["constant", "at the call", "at the call, turned"])
-@pytest.mark.parametrize("depth", [1, 31, 64, 70])
+@pytest.mark.parametrize("depth", [slow(1), 31, slow(64), 70])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str) -> None:
     rng, columns, packed = np.random.default_rng(depth), 70, how == "constant"

@@ -108,9 +108,9 @@ def reference(which: Epilogue, arrays: list[Array]) -> Array:
     ("name", "strategies"),
     [
         ("bias", ("ladder", "shift")),
-        ("relu of bias", ("guard", "pad")),
+        slow("relu of bias", ("guard", "pad")),
         ("gelu and residual", STRATEGIES[1:]),
-        ("row scale, tanh, clip", ("ladder", "shift", "mask")),
+        slow("row scale, tanh, clip", ("ladder", "shift", "mask")),
         ("exp, sqrt, abs, division", ("cut", "balance")),
         ("a transposed residual", ("shift", "ladder")),
         ("where by coordinates and by value", ("pad", "shift", "guard")),

@@ -262,6 +262,7 @@ def layer_in_numpy(x: Array, mask: Array, p: dict[str, Array]) -> Array:
     return norm(up @ p["Wdown"] + p["Bdown"] + x, p["G2"], p["C2"])
 
 
+@pytest.mark.slow
 def test_a_layer_of_an_encoder_is_one_program_for_every_batch_and_length() -> None:
     x, mask = oc.placeholder((b, n, WIDTH), name="X"), oc.placeholder((b, 1, 1, n), name="M")
     given = {name: oc.placeholder(shape, name=name) for name, shape in SHAPES.items()}

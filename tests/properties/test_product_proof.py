@@ -103,6 +103,7 @@ LONG = (
     "ladder, fused",
     "balance, terms cut",
     "guard",
+    "balance",
 )
 """Whose mutants take seconds: `make test` leaves them to others."""
 
