@@ -33,7 +33,7 @@ from offcut.partition.strategies import Strategy
 from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
-MOST_TILES = 256  # of one nest, each code of its own: what compiles in seconds
+MOST_TILES = 256  # each code of its own: what compiles in seconds
 
 
 def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
@@ -127,12 +127,12 @@ def check_versions(at: str, strategy: Strategy, tile: int) -> None:
 
 
 def check_few(axes: Sequence[str], tiles: int) -> None:
-    """Refuse a nest over `axes` of so many tiles, or parts of sums in them, each code of its own."""
+    """Refuse cuts, the last of them of `axes`, into many tiles or parts of sums, each code of its own."""
     if tiles > MOST_TILES:
         raise PartitionError(
             "partition",
             f"cannot cut {', '.join(axes)} so",
-            because=f"the nest would have more than {MOST_TILES} tiles, each of them code of its own",
+            because=f"there would be more than {MOST_TILES} tiles, each of them code of its own",
             help=("one loop with residue or mix, or fewer levels",),
         )
 

@@ -65,6 +65,7 @@ from offcut.partition.alike import alike, idle, reads_memory, same_store, settle
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space, accesses_outside, dependences
+from offcut.polyhedral.around import equal
 
 _MOST_STEPS = 8
 
@@ -177,7 +178,7 @@ class _Place:
                     if name not in values:
                         at = at.loop(name, ix.const(lo), ix.const(hi))
                         continue
-                    for condition in _equal(value, values[name]):
+                    for condition in equal(value, values[name]):
                         at = at.where(condition)
                 case _:
                     at = at.where(fixed(entry))
@@ -633,14 +634,6 @@ def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
     if ix.literal(first) is None:
         return False
     return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
-
-
-def _equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
-    """``value == literal``, where `value` may be a quotient of sizes, its divisor positive."""
-    if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-        low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
-        return Compare("<=", low, value.a), Compare("<", value.a, high)
-    return (Compare("==", value, literal),)
 
 
 def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:

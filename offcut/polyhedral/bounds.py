@@ -31,6 +31,7 @@ from offcut.core.program import (
     blocks,
     expressions,
     substituted,
+    with_blocks,
 )
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
@@ -87,6 +88,7 @@ class _Seen:
         return tuple(left for stmt in body for left in self.left_of(stmt, at))
 
     def left_of(self, stmt: Stmt, at: Around) -> tuple[Stmt, ...]:
+        """What is left of one statement; it stays whole where what it asks or counts to is not seen."""
         match stmt:
             case Store(buffer, index, value):
                 reads = all(self.all_in(expr, at) for expr in (value, *index))
@@ -126,6 +128,7 @@ class _Seen:
         )
 
     def is_inside(self, buffer: str, index: Sequence[Expr], at: Around) -> bool:
+        """Whether one access is seen to lie inside."""
         sides = (
             side
             for part, extent in zip(index, self.shapes[buffer], strict=True)
@@ -144,15 +147,8 @@ def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 for literal in range(lo, hi):
                     q = ix.const(literal)
                     made.append(If(all_of(equal(value, q)), substituted(inner, {name: q})))
-            case For() | Tile() | Alloc():
-                made.append(replace(stmt, body=_without_lets(stmt.body)))
-            case If(condition, then, other):
-                made.append(If(condition, _without_lets(then), _without_lets(other)))
-            case Choose(options):
-                parts = (replace(o, body=_without_lets(o.body)) for o in options)
-                made.append(Choose(tuple(parts)))
-            case Store():
-                made.append(stmt)
+            case _:
+                made.append(with_blocks(stmt, _without_lets))
     return tuple(made)
 
 

@@ -52,7 +52,7 @@ def check_divisors(program: Program, op: str) -> None:
     op   what was asked for, in the words of the refusal
 
     Raises PartitionError with the smallest sizes and coordinates at which one is not, and for ``//``
-    and ``%`` of floats, which only the reference interpreter knows.
+    and ``%`` of floats, which only the reference interpreter knows; and where isl does not say.
     """
     for stmt in walk(program.body):
         for node in (node for expr in expressions(stmt) for node in nodes(expr)):
@@ -69,6 +69,7 @@ def check_divisors(program: Program, op: str) -> None:
 
 
 def _check_divisors(program: Program, op: str) -> None:
+    """The same of integers, which isl is asked about."""
     at = Facts(Space(program.sizes, program.assumptions))
     for stmt, divisor, here in _block(program.body, at):
         if not _is_positive(divisor, here):

@@ -109,7 +109,7 @@ for i in 0:n
         refused(text, {"i": 32, "j": 32}, "residue")
         == """\
 partition: cannot cut i, j so
-  because  the nest would have more than 256 tiles, each of them code of its own
+  because  there would be more than 256 tiles, each of them code of its own
   help     one loop with residue or mix, or fewer levels"""
     )
     assert len(oc.partition(oc.parse(text), {"i": 8, "j": 4}, "residue").pieces) == 32

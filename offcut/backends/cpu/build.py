@@ -122,6 +122,7 @@ def _plan(
     reassociate: bool,
     verify: bool,
 ) -> Schedule:
+    """`plan`, by what can be compared; notes and timings are of the first time."""
     strategy = asked if isinstance(asked, str) else dict(asked)
     with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
         lent, threads = families(host), host.threads
@@ -213,13 +214,14 @@ def plan_program(program: Program, host: Host, reassociate: bool = True) -> Vect
 
     reassociate   whether a sum over rows of memory may run as lanes
 
-    Raises PartitionError where it leaves an array.
+    Raises PartitionError where it leaves an array, or isl does not say in bounded work.
     """
     with bounded("compile", f"cannot compile {program.name}"):
         return _planned(program, host, reassociate)
 
 
 def _planned(program: Program, host: Host, reassociate: bool) -> Vectorized:
+    """`plan_program`, within the bound on the work of isl."""
     if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
         check_marks(program, {})
     check_tiles(program)

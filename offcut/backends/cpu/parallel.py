@@ -38,6 +38,7 @@ from offcut.core.program import (
     TileAxis,
     blocks,
     buffers_in,
+    with_blocks,
 )
 from offcut.core.program import walk as statements
 from offcut.polyhedral import Dependence, answered, carried_by
@@ -372,16 +373,6 @@ def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
     """`body` without marks of parallel loops."""
 
     def plain(stmt: Stmt) -> Stmt:
-        match stmt:
-            case For():
-                return replace(_serial(stmt), body=_unmarked(stmt.body))
-            case If(condition, then, other):
-                return If(condition, _unmarked(then), _unmarked(other))
-            case Let() | Alloc() | Tile():
-                return replace(stmt, body=_unmarked(stmt.body))
-            case Choose(options):
-                return Choose(tuple(replace(o, body=_unmarked(o.body)) for o in options))
-            case _:
-                return stmt
+        return with_blocks(_serial(stmt) if isinstance(stmt, For) else stmt, _unmarked)
 
     return tuple(map(plain, body))

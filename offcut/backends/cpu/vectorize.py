@@ -61,6 +61,7 @@ from offcut.core.program import (
     TileAxis,
     blocks,
     mapped,
+    with_blocks,
 )
 from offcut.core.program import walk as statements
 from offcut.polyhedral import (
@@ -210,17 +211,9 @@ def _stores_as(stmt: Stmt, old: str, new: str) -> Stmt:
     def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(_stores_as(inner, old, new) for inner in body)
 
-    match stmt:
-        case Store():
-            return replace(stmt, buffer=new) if stmt.buffer == old else stmt
-        case If(condition, then, other):
-            return If(condition, inside(then), inside(other))
-        case For() | Let() | Tile() | Alloc():
-            return replace(stmt, body=inside(stmt.body))
-        case Choose(options):
-            return Choose(tuple(replace(o, body=inside(o.body)) for o in options))
-        case _:
-            assert_never(stmt)
+    if isinstance(stmt, Store):
+        return replace(stmt, buffer=new) if stmt.buffer == old else stmt
+    return with_blocks(stmt, inside)
 
 
 @dataclass
