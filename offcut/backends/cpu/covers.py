@@ -32,6 +32,7 @@ from offcut.core.program import (
     Execution,
     For,
     Form,
+    Kind,
     Panels,
     Program,
     Stmt,
@@ -254,8 +255,11 @@ class _Judge:
         if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
             return False
         depth = buffer.shape[layout.rows]
-        whole = loop.hi == depth or is_multiple(loop.hi, kernel.multiple)
-        if not whole and depth == ix.mul(ix.ceildiv(loop.hi, kernel.multiple), kernel.multiple):
+        # Terms past the last are multiplied by zeros, so they must be no NaN.
+        whole = is_multiple(loop.hi, kernel.multiple)
+        if buffer.kind is Kind.CONSTANT:  # whose rows past the last are zeros
+            whole = whole or loop.hi == depth
+        elif not whole and depth == ix.mul(ix.ceildiv(loop.hi, kernel.multiple), kernel.multiple):
             whole = _is_zero_beyond(self.low.program, buffer.name, layout.rows, loop.hi)
         return whole and is_multiple(loop.lo, kernel.multiple)
 
