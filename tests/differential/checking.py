@@ -94,7 +94,7 @@ class _Steps:
         return {"threads": self.case.threads, **({"constants": fixed} if fixed else {})}
 
     def described(self) -> tuple[Any, Any]:
-        names: dict[str, Any] = {"oc": oc}
+        names: dict[str, Any] = {"oc": oc, "written": written}
         exec(self.case.described, names)
         return names["result"], names["inputs"]
 
@@ -233,6 +233,19 @@ class _Steps:
         for (name, (wanted, known)), mine in zip(run.wanted.items(), found, strict=True):
             if not same(np.asarray(mine), wanted, known, options):
                 raise Mismatch(_difference(name, np.asarray(mine), wanted, known, run, how))
+
+
+def written(text: str) -> Any:
+    """A program with tiles, whose microkernels are those of this machine; others are left out."""
+    from offcut.backends.cpu import family, isa  # not before a fault is planted
+
+    names = [one.microkernel.name for one in family.families(isa.host())]
+
+    def mark(found: re.Match[str]) -> str:
+        name = next((name for name in names if name.startswith(found[1])), None)
+        return f"  @microkernel({name})" if name else ""
+
+    return oc.parse(re.sub(r"  @microkernel\((\w+)\)", mark, text))
 
 
 def _difference(

@@ -74,30 +74,35 @@ def effort(case: Case) -> int:
 def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
     kind = kind or draw.pick(*KINDS)
     drawn = KINDS[kind](draw)
-    as_drawn = bool(drawn.described or drawn.tile)
+    as_drawn = bool(drawn.described or drawn.tile or drawn.steps)
     few = quick and not (drawn.tile or drawn.large)
     text = drawn.text if as_drawn else renamed(draw, marked(draw, drawn.text))
     source = read(text)
-    tile, tail, copies = (drawn.tile, drawn.tail, None) if drawn.tile else _cut(draw, source, quick)
+    own = drawn.tile or drawn.steps
+    tile, tail, copies = (drawn.tile, drawn.tail, None) if own else _cut(draw, source, quick)
     forms = DESCRIBED_STEPS if drawn.described else STEPS
     tensors = any(dtype in text for dtype in ("int8", "bfloat16"))
     mask = draw.pick(*UNITS) if tensors and draw.chance(0.7) else draw.pick(*MASKS)
-    emulated = tensors and not mask and draw.chance(0.5)
+    emulated = (tensors and not mask and draw.chance(0.5)) or drawn.emulated
+    steps = ("cut",) if drawn.tile else draw.pick(*forms[quick])
+    strategy = draw.pick(*STRATEGIES) if drawn.described else "auto"
+    threads = 1 if emulated else draw.pick(1, 1, 1, 2, 3)
     return Case(
         kind=kind,
         seed=0,
         text=text,
         described=drawn.described,
-        steps=("cut",) if drawn.tile else draw.pick(*forms[quick]),
+        steps=drawn.steps or steps,
         tile=tile,
         tail=tail,
         copies=copies,
-        strategy=draw.pick(*STRATEGIES) if drawn.described else "auto",
-        threads=1 if emulated else draw.pick(1, 1, 1, 2, 3),
+        strategy="auto" if drawn.steps else strategy,
+        threads=drawn.threads or threads,
         mask=mask,
         emulated=emulated,
         verify=draw.chance(0.05 if quick else 0.2),
-        sizes=sizes_of(draw, source, tile, _points(text, FEW if few else MOST))[: 3 if few else 6],
+        sizes=drawn.sizes
+        or sizes_of(draw, source, tile, _points(text, FEW if few else MOST))[: 3 if few else 6],
         data="full" if drawn.data == "whole" and draw.chance(0.4) else drawn.data,
         layouts=draw.pick(*LAYOUTS),
     )

@@ -43,6 +43,8 @@ class Drawn:
     described  Python that describes the same, or nothing
     tile, tail  how its loops are to be cut; where it says nothing, that is drawn too
     large      whether what it is about takes sizes past a vector and a tile
+    steps, sizes, threads  what is tried, where, and on how many threads; the same
+    emulated   whether it needs the tensor unit, emulated where there is none
     """
 
     head: list[str] = field(default_factory=list)
@@ -52,16 +54,24 @@ class Drawn:
     tile: dict[str, int | tuple[int, ...]] = field(default_factory=dict)
     tail: dict[str, str] = field(default_factory=dict)
     large: bool = False
+    steps: tuple[str, ...] = ()
+    sizes: tuple[dict[str, int], ...] = ()
+    threads: int = 0
+    emulated: bool = False
 
     @property
-    def text(self) -> str:
-        head = sorted(
+    def ordered(self) -> list[str]:
+        """The declarations, sizes and what is assumed of them first."""
+        return sorted(
             self.head,
             key=lambda line: (
                 ("size", "assu").index(line[:4]) if line[:4] in ("size", "assu") else 2
             ),
         )
-        return "\n".join(["program drawn", *head, *self.body]) + "\n"
+
+    @property
+    def text(self) -> str:
+        return "\n".join(["program drawn", *self.ordered, *self.body]) + "\n"
 
 
 def nest(heads: Sequence[str], body: Sequence[str]) -> list[str]:

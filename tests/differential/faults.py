@@ -738,4 +738,137 @@ FAULTS = (
     Fault(
         "read-only results are written", "cpu.call", "    if not view.writeable:", "    if False:"
     ),
+    # Of all parts, what the net missed once.
+    Fault(
+        "every column is taken for the first of a panel",
+        "cpu.row_blocks",
+        "return is_multiple(self.column_axis.start, layout.width)",
+        "return True",
+    ),
+    Fault(
+        "a depth that ends inside a group of terms is taken for a packed one",
+        "cpu.covers",
+        "whole = is_multiple(loop.hi, kernel.multiple)",
+        "whole = True",
+    ),
+    Fault(
+        "terms that begin inside a group are taken for those of its start",
+        "cpu.covers",
+        "return whole and is_multiple(loop.lo, kernel.multiple)",
+        "return whole",
+    ),
+    Fault(
+        "every number is taken for a multiple",
+        "cpu.covers",
+        "return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))",
+        "return True",
+    ),
+    Fault(
+        "a vector goes from one packed panel to the next",
+        "cpu.addressing",
+        "whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0",
+        "whole = True",
+    ),
+    Fault(
+        "columns of a microkernel go from one packed panel to the next",
+        "cpu.row_blocks",
+        "room = lanes if aligned else ir.sub(f, lanes, ir.mod(f, now, lanes))",
+        "room = lanes",
+    ),
+    Fault(
+        "the columns of a tile are as many as there may be",
+        "cpu.row_blocks",
+        "known = ir.literal(columns)",
+        "known = low.range_of(self.column_axis.extent)[1] if self.column_axis else 1",
+    ),
+    Fault(
+        "what may be a multiple of a vector has no rest",
+        "cpu.vectors",
+        "if width == 1 or (known is not None and known % width == 0):",
+        "if width == 1 or (most is not None and most % width == 0):",
+    ),
+    Fault(
+        "a tile register keeps what it held",
+        "cpu.tile_code",
+        '    for tile in tiles:\n        yield f"  call void @llvm.x86.tilezero',
+        '    for tile in tiles[:1]:\n        yield f"  call void @llvm.x86.tilezero',
+    ),
+    Fault(
+        "lanes that write one element write neighbours",
+        "cpu.addressing",
+        'if kind == "apart" or (kind == "one" and lanes.width > 1):',
+        'if kind == "apart":',
+    ),
+    Fault(
+        "elements of a window that lie apart are those of its buffer",
+        "cpu.addressing",
+        'if memory.origins[axis] != "0":',
+        "if False:",
+    ),
+    Fault(
+        "the other value of a term is nothing",
+        "cpu.expressions",
+        "case Select(inside, then, Const(value)) if is_identity(op, value, dtype):",
+        "case Select(inside, then, Const(value)):",
+    ),
+    Fault(
+        "NaN in the rest of a row is not met",
+        "cpu.reductions",
+        "return self.pair(self.width, term, old[0]), met",
+        "return self.pair(self.width, term, old[0]), met if lanes.mask is None else old[1]",
+    ),
+    Fault(
+        "NaN before the rest of a row is forgotten",
+        "cpu.reductions",
+        "return self.pair(self.width, term, old[0]), met",
+        "return self.pair(self.width, term, old[0]), met if lanes.mask is None else none",
+    ),
+    Fault(
+        "an index is divided toward zero",
+        "cpu.ir",
+        '    return f.let(f"sub i64 {quotient}, {one}")',
+        "    return quotient",
+    ),
+    Fault(
+        "no index that is divided is negative",
+        "cpu.scalars",
+        "natural = self.range_of(a)[0] >= 0",
+        "natural = True",
+    ),
+    Fault(
+        "a difference is least where both are",
+        "cpu.scalars",
+        '"-": lambda a, b: (a[0] - b[1], a[1] - b[0]),',
+        '"-": lambda a, b: (a[0] - b[0], a[1] - b[1]),',
+    ),
+    Fault(
+        "bytes are compared with a sign",
+        "cpu.elements",
+        'sign = "u" if dtype in ("uint8", "bool") else "s"\n        words',
+        'sign = "s"\n        words',
+    ),
+    Fault(
+        "bytes are divided with a sign",
+        "cpu.elements",
+        "        if unsigned:\n            return",
+        "        if False:\n            return",
+    ),
+    Fault(
+        "any scalar is one of an iteration",
+        "cpu.parallel",
+        "return scalar and _written_first(name, loop.body)",
+        "return scalar",
+    ),
+    Fault(
+        "threads do not meet between iterations",
+        "cpu.threaded",
+        "                    self.block(body)\n                    self.meet()",
+        "                    self.block(body)",
+    ),
+    Fault(
+        "a part of an array is taken for all of it",
+        "raising",
+        "if tuple(axis.extent for axis in axes) != self.extents(stmt.buffer):",
+        "if False:",
+    ),
 )

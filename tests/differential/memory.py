@@ -62,7 +62,7 @@ def filled(shape: Sequence[int], dtype: str, data: str, rng: Random) -> Array:
 
     data   ``specials``: NaN, infinity and -0.0 among them; ``smooth``: fractions, ``rough``: such
            whose every operation is compared bit by bit; ``full``: integers of the whole range of
-           their type; ``indices``: 0 … 3, ``rising``: the same in order
+           their type; ``indices``: 0 … 3, ``rising``: the same in order; ``one``: a single NaN
 
     Sums of products of all but the fractions are exact in every type that sums are made in.
     """
@@ -91,6 +91,8 @@ def filled(shape: Sequence[int], dtype: str, data: str, rng: Random) -> Array:
         values = [
             rng.choice((-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)) for _ in range(count)
         ]
+        if data == "one" and count:
+            values[rng.randrange(count)] = np.nan
         if data == "specials":
             for _ in range(min(count, max(1, count // 9))):
                 values[rng.randrange(count)] = rng.choice(SPECIAL)

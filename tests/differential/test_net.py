@@ -32,6 +32,8 @@ BATCHES = dict.fromkeys(KINDS, 4) | {
     "moved": 2,
     "wild": 3,
     "network": 3,
+    "values": 2,
+    "written": 1,
 }
 FRESH = 100_000
 # The least share of each kind that is accepted, in percent.
@@ -59,6 +61,8 @@ ACCEPTED = {
     "described_operator": 75,
     "layer": 75,
     "network": 45,
+    "values": 95,
+    "written": 95,
 }
 
 

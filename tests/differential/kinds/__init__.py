@@ -19,7 +19,9 @@ from .rows import reduction, softmax
 from .stencils import convolution, in_place, stencil
 from .sums import sums
 from .tiled import tiled
+from .values import values
 from .wild import wild
+from .written import written
 
 KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "contraction": contraction,
@@ -45,4 +47,6 @@ KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "described_operator": described_operator,
     "layer": layer,
     "network": network,
+    "values": values,
+    "written": written,
 }
