@@ -229,6 +229,8 @@ class _Judge:
             low.along(low.memory[a.buffer], a.index, Lanes(2, found.depth)) != "next"
         ):
             return f"{format_expr(a)} does not lie side by side along {found.depth}"
+        if low.memory[a.buffer].layout is not None:
+            return f"{format_expr(a)} is packed, and its rows are read one step apart"
         layout = low.memory[b.buffer].layout
         if not self.reads(layout, low.program.buffer(b.buffer), b, loop):
             return f"{format_expr(b)} is not packed as it reads it"

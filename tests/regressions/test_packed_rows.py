@@ -1,0 +1,45 @@
+"""An operand in panels is no operand of rows: from one panel to the next is another step than inside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.cpu.family import families
+from offcut.backends.cpu.isa import host
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_panels_that_no_microkernel_reads_are_read_as_vectors(start: int) -> None:
+    kernel = next(f.microkernel for f in families(host()) if f.microkernel.name.startswith("fma_"))
+    width = 2 * kernel.panel  # of a panel, which the microkernel does not read
+    program = oc.parse(f"""
+program p
+size n in 0:60
+size K in 0:60
+input A: {kernel.computes.dtype}[7, K]
+input B: {kernel.computes.dtype}[K, n]
+output D: {kernel.computes.dtype}[7, n]
+local P: {kernel.computes.dtype}[K, n] @panels(0, 1, {width})
+for k in 0:K
+  tile j in 0 +: n
+    P[k, j] = B[k, j]
+for i in 0:7
+  for j in 0:min(n, {start})
+    D[i, j] = 0
+for u in 0:n//10 + 1
+  tile i in 0 +: 7, j in {start} + 10*u +: min(10, n - {start} - 10*u)  @microkernel({kernel.name})
+    D[i, j] = 0
+    for k in 0:K
+      D[i, j] += A[i, k] * P[k, j]
+""")
+    compiled = oc.compile(program)
+    rng = np.random.default_rng(0)
+    for n in (5, 17, 40, 50):
+        A, B = (
+            rng.integers(-3, 4, shape).astype(kernel.computes.dtype) for shape in ((7, 3), (3, n))
+        )
+        expected = A @ B
+        expected[:, :start] = 0
+        np.testing.assert_array_equal(compiled(A, B), expected)
