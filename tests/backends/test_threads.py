@@ -31,6 +31,7 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut.backends.cpu import pool, seconds, threaded
+from offcut.backends.cpu.parallel import parallel
 from offcut.core.tensor import Tensor
 from offcut.pipeline import Kernel
 
@@ -256,6 +257,26 @@ for i in 0:n
             with pytest.raises(oc.CallError, match="leads outside of an array"):
                 kernel(wrong, table)
     assert same_bits(agree(made, ids, table), table[ids])
+
+
+def test_a_scalar_of_an_iteration_is_each_threads_own() -> None:
+    rows = oc.parse("""
+program rows
+size n in 0:1000
+size m in 0:1000
+input x: float32[n]
+input table: float32[n, m]
+output y: float32[n, m]
+private t: float32[]
+for i in 0:n
+  t[] = x[i] * 2
+  for j in 0:m
+    y[i, j] = table[i, j] + t[]
+""")
+    assert parallel(rows).own == {"t"}
+    x, table = floats("x", 50), floats("table", 50, 70)
+    expected = table + (x * np.float32(2))[:, None]
+    assert same_bits(agree(on(COUNTS, rows), x, table), expected)
 
 
 @pytest.fixture

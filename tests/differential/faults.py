@@ -871,4 +871,10 @@ FAULTS = (
         "if tuple(axis.extent for axis in axes) != self.extents(stmt.buffer):",
         "if False:",
     ),
+    Fault(
+        "panels are read as rows are",
+        "cpu.covers",
+        "if low.memory[a.buffer].layout is not None:",
+        "if False:",
+    ),
 )

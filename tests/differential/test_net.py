@@ -32,6 +32,7 @@ BATCHES = dict.fromkeys(KINDS, 4) | {
     "moved": 2,
     "wild": 3,
     "network": 3,
+    "order": 1,
     "values": 2,
     "written": 1,
 }
@@ -61,6 +62,7 @@ ACCEPTED = {
     "described_operator": 75,
     "layer": 75,
     "network": 45,
+    "order": 95,
     "values": 95,
     "written": 95,
 }

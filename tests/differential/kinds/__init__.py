@@ -15,6 +15,7 @@ from .layers import layer
 from .moved import moved
 from .nests import pipeline
 from .networks import network
+from .order import order
 from .rows import reduction, softmax
 from .stencils import convolution, in_place, stencil
 from .sums import sums
@@ -47,6 +48,7 @@ KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "described_operator": described_operator,
     "layer": layer,
     "network": network,
+    "order": order,
     "values": values,
     "written": written,
 }
