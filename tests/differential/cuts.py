@@ -98,7 +98,7 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
         copies=copies,
         strategy="auto" if drawn.steps else strategy,
         threads=drawn.threads or threads,
-        mask=mask,
+        mask="" if drawn.emulated else mask,  # a machine that has the unit has all the rest
         emulated=emulated,
         verify=draw.chance(0.05 if quick else 0.2),
         sizes=drawn.sizes
