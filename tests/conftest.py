@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from offcut.partition import Partition
 
 # Before offcut is imported: each pass is checked, and no cache of the user's is read or written.
+# The processes of one run share an empty one, which the first of them makes.
 os.environ["OFFCUT_VERIFY"] = "1"
-os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")
-atexit.register(shutil.rmtree, os.environ["OFFCUT_CACHE"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")
+    atexit.register(shutil.rmtree, os.environ["OFFCUT_CACHE"], ignore_errors=True)
 
-import islpy as isl  # noqa: E402  # the environment comes first
-import llvmlite.binding as llvm  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
-from hypothesis.internal.conjecture import providers  # noqa: E402
+import islpy as isl  # the environment comes first
+import llvmlite.binding as llvm
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # Every run of `make test` draws the same examples, however busy the machine is. A slow test draws
 # fresh ones by ``derandomize=False``, and prints what repeats a failure.

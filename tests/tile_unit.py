@@ -9,15 +9,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from offcut.backends.cpu import amx, build, isa
-from offcut.backends.cpu.family import families
+from offcut.backends.cpu import amx, isa
 from offcut.core.dtypes import numpy_dtype
 
 
@@ -112,25 +110,18 @@ def on_tile_unit(text: str) -> str:
     return text.replace("@llvm.x86.", "@emulated_")
 
 
+class Emulated(isa.Host):
+    """A host whose tile unit is emulated: no other one, and nothing that is kept for it is another's."""
+
+
 @contextmanager
 def emulated() -> Iterator[None]:
-    """Kernels that are built inside run their tiles on `UNIT`, on a host that says it has the unit.
-
-    A host that has it is the same host, so what is kept of one is forgotten before and after.
-    """
+    """Kernels that are built inside run their tiles on `UNIT`, on a host that says it has the unit."""
     host, features, text = isa.host(), frozenset().union(*amx.FEATURES.values()), amx.text
+    unit = Emulated(host.triple, host.features | features, host.isa)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isa, "host", lambda: replace(host, features=host.features | features))
+        patch.setattr(isa, "host", lambda: unit)
         patch.setattr(amx, "permitted", lambda: True)
         patch.setattr(amx, "text", lambda kind: on_tile_unit(text(kind)))
         patch.setenv("OFFCUT_CACHE", "off")
-        _forget()
-        try:
-            yield
-        finally:
-            _forget()
-
-
-def _forget() -> None:
-    families.cache_clear()
-    build._tile_object.cache_clear()
+        yield

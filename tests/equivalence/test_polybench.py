@@ -50,9 +50,12 @@ CUTS = [
     for loop, carried in kernel.carries.items()
     for tail in LEGAL[carried]
 ] + [
-    pytest.param(name, dict.fromkeys(block, TILE), "cut")
-    for name, kernel in KERNELS.items()
-    for block in kernel.blocks
+    pytest.param(
+        *(name, dict.fromkeys(block, TILE), "cut"), marks=pytest.mark.slow if number % 2 else ()
+    )
+    for number, (name, block) in enumerate(
+        (name, block) for name, kernel in KERNELS.items() for block in kernel.blocks
+    )
 ]
 PRODUCTS = ("2mm", "3mm")  # of several matrices; gemm stands for them in `make test`
 REFUSED = [
@@ -64,9 +67,12 @@ REFUSED = [
         for tail in ILLEGAL[carried]
     )
 ] + [
-    (name, dict.fromkeys(block, TILE), "cut")
-    for name, kernel in KERNELS.items()
-    for block in kernel.crossed
+    pytest.param(
+        *(name, dict.fromkeys(block, TILE), "cut"), marks=pytest.mark.slow if number % 2 else ()
+    )
+    for number, (name, block) in enumerate(
+        (name, block) for name, kernel in KERNELS.items() for block in kernel.crossed
+    )
 ]
 
 

@@ -472,6 +472,8 @@ LONG = (
     "seidel in blocks of time",
     "neutral terms added",
     "trmm",
+    "lu",
+    "rows shift",
 )
 """Whose mutants take seconds: `make test` leaves them to others."""
 

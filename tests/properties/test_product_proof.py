@@ -104,6 +104,7 @@ LONG = (
     "balance, terms cut",
     "guard",
     "balance",
+    "balance and mask",
 )
 """Whose mutants take seconds: `make test` leaves them to others."""
 

@@ -140,7 +140,7 @@ CASES = {
     **{f"terms {tail}": partial(partition, k=tail) for tail in ("cut", "guard", "pad")},
     "rows mask, fused": partial(partition, i="mask", fused=True),
 }
-LONG = ("rows shift", "rows pad", "rows mask, fused")
+LONG = ("rows shift", "rows balance", "rows pad", "rows mask, fused")
 """Whose mutants take seconds: `make test` leaves them to others."""
 
 

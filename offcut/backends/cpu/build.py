@@ -360,9 +360,15 @@ def _family(host: Host, name: str) -> Family:
     return next(family for family in families(host) if family.microkernel.name == name)
 
 
-@lru_cache(maxsize=64)
+def _tile_objects(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> Iterator[bytes]:
+    """Object code of the functions of a microkernel that a kernel calls, each on its own."""
+    apart = [shapes] if _family(host, kernel).wide else [(shape,) for shape in shapes]
+    return (_tile_object(host, kernel, variant, one) for one in apart)
+
+
+@lru_cache(maxsize=1024)
 def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> bytes:
-    """Object code of microkernels, shared by all kernels that need the same ones."""
+    """Object code of microkernels, shared by all kernels that call the same ones."""
     name = objects.key("tiles", repr((host, kernel, variant, shapes)))
     kept = objects.read(name)
     if kept is None:
@@ -389,12 +395,12 @@ def build(
     named = strategy if isinstance(strategy, str) else json.dumps(dict(strategy), sort_keys=True)
     content = (repr(computation), repr(signature), named, *host.facts)
     name = objects.key(*content, repr(hardware()), repr(reassociate))
-    if os.environ.get("OFFCUT_VERIFY") != "1":
-        kept = objects.read(name)
-        if kept is not None:
-            with debug.timed("load"):
-                return _unpacked(kept, host, fresh=False)
-    made = plan(computation, host, strategy, reassociate)
+    kept = objects.read(name)
+    if kept is None or os.environ.get("OFFCUT_VERIFY") == "1":
+        made = plan(computation, host, strategy, reassociate)
+    if kept is not None:
+        with debug.timed("load"):
+            return _unpacked(kept, host, fresh=False)
     with debug.timed("lower"):
         low = lowered(computation, signature, made, host)
     return _compiled(low, made.partition.loops.buffers, host, name, loops=made.has_loops)
@@ -405,7 +411,7 @@ def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, lo
     debug.note(4, low.text)
     with debug.timed("compile microkernels"):
         tiles_for = replace(host, threads=1)
-        parts = [_tile_object(tiles_for, *request) for request in low.tiles]
+        parts = [code for request in low.tiles for code in _tile_objects(tiles_for, *request)]
     with debug.timed("compile"):
         parts.append(jit.object_code(low.text, host, passes=True, loops=loops))
     layouts = [
