@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         lacking = [feature for feature in marker.args if not host.get(feature, False)]
         if lacking:
             pytest.skip(f"{llvm.get_host_cpu_name()} lacks {', '.join(lacking)}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("every")
+        if marker and not item.get_closest_marker("slow"):
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % marker.args[0]:
+                item.add_marker("slow")
+            seen[name] += 1
 
 
 @pytest.fixture

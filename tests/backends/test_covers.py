@@ -112,6 +112,7 @@ STARTS = {
 }
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("tail", STRATEGIES)
 @pytest.mark.parametrize("start", STARTS)
 def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -> None:
@@ -152,6 +153,7 @@ def test_the_microkernels_that_a_cut_program_names_are_called_and_no_others(
 TYPES = (("float64", "float64"), ("bfloat16", "float32"), ("int8", "int32"), ("uint8", "int32"))
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("form", ["described", "text", "cut"])
 def test_what_a_plan_names_is_called_and_what_it_refuses_has_a_reason(

@@ -567,6 +567,7 @@ def test_a_pasted_matrix_product_is_packed_and_run_by_microkernels() -> None:
     assert kernel.plan(n=40).pieces
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("updated", [False, True])
 def test_a_matrix_product_that_starts_from_an_array_is_one_in_place_too(updated: bool) -> None:
     text = """\

@@ -42,6 +42,7 @@ def declared(columns: int, dtypes: tuple[str, str, str], cycles: float) -> oc.Mi
     return oc.external_microkernel("own", product(*sizes, dtypes)[1], 1, cycles=cycles)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "float32", slow("uint8"), slow("bfloat16")])
 def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_converts_or_packs(
     dtype: str,
@@ -74,6 +75,7 @@ def floats(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
     return rng.standard_normal(shape).astype(numpy_dtype(dtype))
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("depth", [1, 2, 71])
 @pytest.mark.parametrize("rows_of", ["float32", "bfloat16"])
 def test_a_constant_of_bfloat16_stays_so_and_gives_the_bits_of_a_converted_one(

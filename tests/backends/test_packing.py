@@ -15,6 +15,7 @@ from offcut.core.dtypes import numpy_dtype
 EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_packed_operand_gives_the_bits_of_one_read_in_place(turned: bool, dtype: str) -> None:
@@ -60,6 +61,7 @@ def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, 
     np.testing.assert_array_equal(around.astype(np.float32), expected)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["balance", "shift", "cut"])
 @pytest.mark.parametrize("inner", ["guard", "pad", "mask"])
 def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner: str) -> None:

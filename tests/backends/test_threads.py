@@ -204,6 +204,7 @@ for i in 0:n
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_has_the_same_bits_and_those_of_the_interpreter(name: str) -> None:
     program = oc.parse(PROGRAMS[name])

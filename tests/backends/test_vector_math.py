@@ -227,6 +227,7 @@ def test_a_lane_has_the_same_bits_whatever_the_number_of_lanes(name: str, dtype:
         np.testing.assert_array_equal(bits(mapped(name, dtype, lanes, "", False)(x)), expected)
 
 
+@pytest.mark.every(7)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lanes", [*LANES, 3])
 @pytest.mark.parametrize(("uses", "host"), BUILDS)

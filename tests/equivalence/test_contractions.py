@@ -80,6 +80,7 @@ def test_a_packed_constant_changes_no_bit(spec: str, k: int, n: int) -> None:
         assert same_bits(result, plain(x, w))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("spec", "strategies"),
     [
@@ -170,6 +171,7 @@ AXES = [
 ]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("axes", AXES, ids=lambda axes: "-".join(axes.values()) or "none")
 def test_a_strategy_by_axis_changes_no_bit(axes: dict[str, str]) -> None:
     what = contraction("mk,kn->mn", {"k": 300})

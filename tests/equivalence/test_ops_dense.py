@@ -33,6 +33,7 @@ EXACT: dict[str | None, Any] = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("activation", [None, slow("relu"), "gelu", slow("silu")], ids=str)
 def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> None:
     x, w = oc.placeholder((m, DEPTH), name="X"), oc.placeholder((DEPTH, n), name="W")
@@ -161,6 +162,7 @@ def test_a_product_in_batches_takes_either_operand_transposed(ta: bool, tb: bool
         op.check(given, exact, interpreted=rows == 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

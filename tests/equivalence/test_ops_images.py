@@ -141,6 +141,7 @@ SAME = Window(padding="same")
 PADDED = Window(padding=((1, 1), (1, 1)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     "window",
@@ -167,6 +168,7 @@ def test_groups_see_their_own_channels(
     check_convolution(PADDED, layout, channels, filters, groups, interpreted=True)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
 def test_a_convolution_of_small_types_is_accumulated_in_wider_ones(dtype: str) -> None:
     check_convolution(PADDED, "NHWC", 19, 17, dtype=dtype)
@@ -192,7 +194,7 @@ drawn = st.builds(
 
 
 @settings(
-    max_examples=10,
+    max_examples=5,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -90,6 +90,7 @@ def test_batchnorm_takes_the_statistics_of_its_channels(axis: int, dtype: str) -
 AXES: list[Any] = [None, 0, -1, (0, 2), (1, -3), ()]
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("axis", AXES, ids=str)
 @pytest.mark.parametrize("which", ["sum", "mean", "max", "min"])
 def test_a_reduction_is_right_over_any_axes(which: str, axis: Any) -> None:
@@ -102,6 +103,7 @@ def test_a_reduction_is_right_over_any_axes(which: str, axis: Any) -> None:
         op.check([a], exact, interpreted=shape == (1, 1, 1))
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int32"])
 @pytest.mark.parametrize("which", ["sum", "mean", "max", "min"])
 def test_a_reduction_of_any_type_is_accumulated_in_a_wider_one(which: str, dtype: str) -> None:

@@ -50,29 +50,20 @@ CUTS = [
     for loop, carried in kernel.carries.items()
     for tail in LEGAL[carried]
 ] + [
-    pytest.param(
-        *(name, dict.fromkeys(block, TILE), "cut"), marks=pytest.mark.slow if number % 2 else ()
-    )
-    for number, (name, block) in enumerate(
-        (name, block) for name, kernel in KERNELS.items() for block in kernel.blocks
-    )
+    (name, dict.fromkeys(block, TILE), "cut")
+    for name, kernel in KERNELS.items()
+    for block in kernel.blocks
 ]
 PRODUCTS = ("2mm", "3mm")  # of several matrices; gemm stands for them in `make test`
 REFUSED = [
-    pytest.param(*(name, {loop: TILE}, tail), marks=pytest.mark.slow if number % 3 else ())
-    for number, (name, loop, tail) in enumerate(
-        (name, loop, tail)
-        for name, kernel in KERNELS.items()
-        for loop, carried in kernel.carries.items()
-        for tail in ILLEGAL[carried]
-    )
+    (name, {loop: TILE}, tail)
+    for name, kernel in KERNELS.items()
+    for loop, carried in kernel.carries.items()
+    for tail in ILLEGAL[carried]
 ] + [
-    pytest.param(
-        *(name, dict.fromkeys(block, TILE), "cut"), marks=pytest.mark.slow if number % 2 else ()
-    )
-    for number, (name, block) in enumerate(
-        (name, block) for name, kernel in KERNELS.items() for block in kernel.crossed
-    )
+    (name, dict.fromkeys(block, TILE), "cut")
+    for name, kernel in KERNELS.items()
+    for block in kernel.crossed
 ]
 
 
@@ -106,6 +97,7 @@ def test_the_front_end_describes_the_same(name: str, sizes: Sizes) -> None:
     agree(described.run(given, **sizes_of(described, sizes)), expected)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("name", "tile", "tail"), CUTS, ids=str)
 def test_a_legal_cut_computes_the_same(name: str, tile: dict[str, int], tail: str) -> None:
     kernel = KERNELS[name]
@@ -128,6 +120,7 @@ def reason(name: str, tile: dict[str, int], tail: str) -> str:
     return "|".join([*found, UNTOLD] if name in DEEP else found)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("name", "tile", "tail"), REFUSED, ids=str)
 def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -> None:
     with pytest.raises(PartitionError) as refused:
@@ -135,6 +128,7 @@ def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -
     assert re.search(reason(name, tile, tail), refused.value.because)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [slow(n) if n in PRODUCTS else n for n in KERNELS])
 def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:
@@ -146,6 +140,7 @@ def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:
         agree(found, kernel.expected(given, sizes), dtype)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "name",
     [slow(n) if n in (*PRODUCTS, "covariance") else n for n, k in KERNELS.items() if k.front],

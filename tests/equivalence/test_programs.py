@@ -154,6 +154,7 @@ CASES = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [
@@ -268,6 +269,7 @@ def test_a_convolution_is_right_and_the_same_by_every_strategy() -> None:
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
     k = oc.dim("k", max=4096)

@@ -379,6 +379,7 @@ plot: cannot draw the partition
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("tail", "size"),
     [

@@ -478,6 +478,7 @@ LONG = (
 """Whose mutants take seconds: `make test` leaves them to others."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", [slow(case) if case in LONG else case for case in CASES], ids=str)
 def test_no_mutant_with_another_result_is_accepted(case: str) -> None:
     plain, emitted = CASES[case]()

@@ -219,6 +219,7 @@ def is_accepted(case: Case, mutant: Program) -> bool:
     return True
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -285,7 +285,7 @@ def is_always_legal(one: Drawn) -> bool:
 
 
 FAST = settings(
-    max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 SLOW = settings(FAST, max_examples=400, derandomize=False)
 

@@ -42,6 +42,7 @@ def test_what_is_cut_lies_inside(tile: dict[str, int], tail: str) -> None:
     assert unbounded(Space(program.sizes), program.body) == []
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("tile", "tail"), CUTS)
 @pytest.mark.parametrize(
     ("buffer", "shape"), [("A: float32[n, m", "n - 1, m"), ("C: float32[n, n", "n, n - 1")]

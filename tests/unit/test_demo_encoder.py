@@ -47,6 +47,7 @@ def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
     np.testing.assert_allclose(single, double, atol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> None:
     for count in LENGTHS:
         found = encoder.encode(ids(count))

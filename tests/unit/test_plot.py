@@ -275,6 +275,7 @@ plot: cannot draw the axes {", ".join(wanted) or "()"}
         )
 
 
+@pytest.mark.slow
 def test_a_size_at_which_each_of_too_many_tiles_has_its_own_shape_is_refused() -> None:
     pytest.importorskip("matplotlib")
     refused(

@@ -544,7 +544,7 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return listed
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps(), st.booleans(), st.integers(0, 99), st.integers(0, 99))
 def test_any_schedule_that_is_accepted_computes_the_product(
     drawn: list[tuple[Any, ...]], cached: bool, at: int, then: int

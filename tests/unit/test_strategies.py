@@ -47,6 +47,7 @@ def assert_disjoint_cover(p: Partition, domain: set[tuple[int, ...]], *sizes: in
         assert set(points(piece.owned, *sizes)) <= set(points(piece.executed, *sizes))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("tail", [*ALWAYS, "exact"])
 def test_pieces_are_a_disjoint_cover_and_the_loops_run_it(tail: str, tile: int) -> None:
@@ -135,6 +136,7 @@ def plane(tails: tuple[str, str]) -> Partition:
     return cut(computation([C]), {"i": 3, "j": 4}, dict(zip("ij", tails, strict=True)), [])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tails", list(combinations_with_replacement(ALWAYS, 2)), ids=" ".join)
 def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> None:
     p = plane(tails)
