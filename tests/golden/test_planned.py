@@ -1,0 +1,84 @@
+"""Whole programs as the CPU's planner makes them, for one machine: a change of any is seen, and meant.
+
+``pytest tests/golden --update-golden`` writes them, and removes those that no case makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import offcut as oc
+from offcut import ops
+from offcut.backends.cpu import build, vnni
+from offcut.backends.cpu.isa import AVX512, Host
+from offcut.core.computation import computation
+from offcut.core.parser import parse
+from offcut.core.program import Program
+from offcut.core.tensor import Tensor
+from offcut.costmodel import load
+
+HERE = Path(__file__).parent / "planned"
+HOST = Host("x86_64-golden", AVX512.features | vnni.FEATURES, AVX512)
+b, n, m = (oc.dim(name, max=4096) for name in "bnm")
+
+
+def given(name: str, *shape: object, dtype: str = "float32") -> Tensor:
+    return oc.placeholder(shape, dtype, name)
+
+
+def attended() -> Tensor:
+    return ops.attention(given("Q", b, n, 64), given("K", b, m, 64), given("V", b, m, 64))
+
+
+def dense() -> Tensor:
+    weights = given("W", 768, 3072)
+    return ops.dense(given("A", n, 768), weights, given("bias", 3072), activation="gelu")
+
+
+def bytes_product() -> Tensor:
+    return ops.matmul(given("A", n, 256, dtype="int8"), given("B", 256, 512, dtype="int8"))
+
+
+CASES: dict[str, Callable[[], Tensor]] = {
+    "attention": attended,
+    "batched_product": lambda: ops.matmul(given("A", b, n, 64), given("B", b, 64, m)),
+    "conv2d": lambda: ops.conv2d(given("X", b, 32, n, n), given("F", 32, 32, 3, 3), padding="same"),
+    "dense": dense,
+    "int8_product": bytes_product,
+    "layernorm": lambda: ops.layernorm(given("X", n, 768)),
+    "softmax": lambda: ops.softmax(given("X", n, m)),
+}
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Program]]:
+    """The program that is planned for a case, on a machine that has no caches of its own."""
+    described = load(Path(build.__file__).with_name("core.toml"))
+    monkeypatch.setattr(build, "hardware", lambda: described)
+
+    def make(name: str) -> Program:
+        return build.plan(computation([CASES[name]()]), HOST, "auto").partition.loops
+
+    yield make
+    build._plan.cache_clear()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_is_planned_as_it_was_and_read_back(
+    name: str, planned: Callable[[str], Program], golden: Callable[[str, str], None]
+) -> None:
+    program = planned(name)
+    golden(f"planned/{name}.offcut", str(program))
+    assert parse(str(program)) == program
+
+
+def test_every_golden_file_belongs_to_a_case(updating: bool) -> None:
+    orphans = [path for path in sorted(HERE.glob("*.offcut")) if path.stem not in CASES]
+    if updating:
+        for path in orphans:
+            path.unlink()
+        orphans = []
+    assert not orphans
