@@ -212,6 +212,7 @@ for i in 0:n
 """
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", [slow("mask"), "pad", "ladder"])
 @pytest.mark.parametrize("limit", ["9", "min(9, i + 1)", "min(9, j)"])
 def test_two_sums_of_one_tile_keep_their_own_bounds(limit: str, tail: str) -> None:
@@ -237,6 +238,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", ["mask", "pad", slow("cut")])
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_sum_whose_operands_lie_otherwise_is_right(what: str, tail: str) -> None:

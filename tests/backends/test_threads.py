@@ -66,6 +66,7 @@ def agree(kernels: dict[int, Kernel], *arrays: Array, **sizes: int) -> Array:
     return first
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "strategy",
     [s if s in ("auto", "shift", "balance") else slow(s) for s in (*STRATEGIES, "mix", "residue")],
@@ -104,6 +105,7 @@ def test_stages_that_read_each_other_wait_for_each_other() -> None:
         np.testing.assert_allclose(found, wide / wide.sum(axis=1, keepdims=True), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_attention_has_the_same_bits() -> None:
     h, n = oc.dim("h", max=16), oc.dim("n", min=1, max=128)
     Q, K, V = (oc.placeholder((h, n, 16), name=name) for name in "QKV")
@@ -439,7 +441,7 @@ for _ in range(100):
     "end", ["", slow("sys.exit(0)"), slow("del kernel; import gc; gc.collect()")]
 )
 def test_a_process_with_parked_threads_exits(end: str) -> None:
-    for _ in range(3):
+    for _ in range(2):
         ran = subprocess.run(
             [sys.executable, "-c", PROCESS.format(end=end)],
             capture_output=True,

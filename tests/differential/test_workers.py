@@ -14,7 +14,7 @@ def described(python: str) -> Case:
 
 
 def test_a_crash_a_hang_and_an_exception_are_told_and_the_next_case_is_checked() -> None:
-    with Worker(seconds=6) as worker:
+    with Worker(seconds=3) as worker:
         assert worker.check(Case("plain", 0, READ, sizes=({"n": 3},))).kind == "ok"
         crash = worker.check(described("import ctypes; ctypes.string_at(0)"))
         assert (crash.kind, crash.symptom[:7]) == ("crash", "SIGSEGV")

@@ -148,6 +148,7 @@ def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:
     layer.check([a, v, *given], exact)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("ta", "tb"), [(False, True), (True, False), slow(False, False), slow(True, True)]
 )

@@ -247,6 +247,7 @@ POOLS = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("layout", ["NCHW", slow("NHWC")])
 @pytest.mark.parametrize("window", POOLS, ids=str)
 def test_pooling_is_right_at_any_size(window: Window, layout: str) -> None:

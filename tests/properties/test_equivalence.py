@@ -454,6 +454,7 @@ CASES: dict[str, Callable[[], tuple[Program, Program]]] = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_legal_rewriting_is_proved(case: str) -> None:
     plain, emitted = CASES[case]()

@@ -167,14 +167,14 @@ NAMES = ("n", "m", "i", "where", "max", "C.i")
 
 
 @given(st.data(), st.sampled_from(["index", "bool", *VALUES]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_expression_is_read_back_as_it_was_printed(data: st.DataObject, dtype: str) -> None:
     expr = data.draw(exprs(dtype, NAMES, 4))
     assert parse_expr(format_expr(expr), dtype, buffers=BUFFERS, names=NAMES) == expr
 
 
 @given(st.data(), st.sampled_from(VALUES), st.sampled_from(["sum", "max", "min"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_reduction_is_read_back_as_it_was_printed(
     data: st.DataObject, dtype: str, op: str
 ) -> None:
@@ -190,7 +190,7 @@ def test_a_program_is_read_back_as_it_was_printed(program: Program) -> None:
 
 
 @given(programs(), st.sampled_from([" ", "\t", "   "]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_indentation_blank_lines_and_comments_do_not_matter(program: Program, step: str) -> None:
     lines = []
     for line in str(program).split("\n"):
@@ -210,7 +210,7 @@ SCRAPS = ["(", ")", "[", "]", ",", "  ", "\n", "\t", "@", "not ", "-", "1.5", "9
 
 
 @given(programs(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_mutated_program_is_read_or_refused(program: Program, data: st.DataObject) -> None:
     text = str(program)
     for _ in range(data.draw(st.integers(1, 3))):

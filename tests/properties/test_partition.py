@@ -71,7 +71,7 @@ VALUES = st.fixed_dictionaries({name: st.integers(0, 7) for name in SIZES})
 
 
 @given(contractions(), st.lists(VALUES, min_size=2, max_size=2), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_cut_contraction_is_numpys_and_proved(
     described: tuple[list[Axis], list[Axis], list[tuple[str, ...]]],
     calls: list[dict[str, int]],
@@ -119,7 +119,7 @@ def test_a_cut_contraction_is_numpys_and_proved(
 
 
 @given(st.sampled_from(SPATIAL), st.integers(1, 6), st.integers(0, 25), st.integers(0, 25))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_an_element_is_the_same_bit_for_bit_at_every_size_and_cut(
     tail: str, tile: int, n: int, more: int
 ) -> None:
