@@ -42,6 +42,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
+from offcut.partition.forwarding import forwarded
 from offcut.partition.prove import Theorem
 from offcut.partition.reordering import Order
 from offcut.partition.sides import (
@@ -133,7 +134,12 @@ def _theorems(
     for label, body in _options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
         theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
-        if any(is_same_shape(step, replace(emitted, body=body)) for step in reversed(way)):
+        whole = replace(emitted, body=body)
+        if any(is_same_shape(step, whole) for step in reversed(way)):
+            continue
+        short = answered(lambda whole=whole: forwarded(whole), whole)
+        if short != whole and is_same_shape(plain, short):
+            _check_inside(whole, users)
             continue
         _check_conditions(plain, replace(emitted, body=body))
         flows = Flows(source.sizes, source.assumptions, users)
