@@ -1,8 +1,9 @@
 """Whether one loop program computes what another one does, for all sizes.
 
-Most cuts are proved by reading the two texts side by side (`structure`). Where they differ in shape,
-both programs are read back into statement instances. Each store of the emitted program is matched to
-a store of the source (`unify`), which says of which source instance an emitted one is. Then
+Most cuts are proved by reading the two texts side by side (`structure`), the emitted one without its
+copies (`forwarding`) where it has some. Where they differ in shape, both programs are read back into
+statement instances. Each store of the emitted program is matched to a store of the source (`unify`),
+which says of which source instance an emitted one is. Then
 
 - where every instance runs exactly once, on the same elements, it is enough that any two that touch
   one element, one of them writing it, keep their order (`Order`);
@@ -137,7 +138,7 @@ def _theorems(
         whole = replace(emitted, body=body)
         if any(is_same_shape(step, whole) for step in reversed(way)):
             continue
-        short = answered(lambda whole=whole: forwarded(whole), whole)
+        short = _without_copies(whole)
         if short != whole and is_same_shape(plain, short):
             _check_inside(whole, users)
             continue
@@ -186,6 +187,10 @@ def _check_inside(emitted: Program, users: Mapping[str, str]) -> None:
         raise refused(
             emitted.name, f"{given}{one.access} is [{element}], which lies outside of its array"
         )
+
+
+def _without_copies(program: Program) -> Program:
+    return answered(lambda: forwarded(program), program)
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:
