@@ -1,7 +1,7 @@
 """Whether one loop program computes what another one does, for all sizes.
 
 Most cuts are proved by reading the two texts side by side (`structure`), the emitted one without its
-copies (`forwarding`) where it has some. Where they differ in shape, both programs are read back into
+copies (`forwarding`), the source with its sums in the order of the emitted ones (`terms`). Where they differ in shape, both programs are read back into
 statement instances. Each store of the emitted program is matched to a store of the source (`unify`),
 which says of which source instance an emitted one is. Then
 
@@ -59,6 +59,7 @@ from offcut.partition.sides import (
     unprimed,
 )
 from offcut.partition.structure import NotStructural, check_structure
+from offcut.partition.terms import in_order_of
 from offcut.partition.unify import Unified, solutions, unify
 from offcut.polyhedral import Set, accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows, Statement, bounds_of
@@ -138,8 +139,9 @@ def _theorems(
         whole = replace(emitted, body=body)
         if any(is_same_shape(step, whole) for step in reversed(way)):
             continue
-        short = _without_copies(whole)
-        if short != whole and is_same_shape(plain, short):
+        short = _without_copies(whole, plain)
+        ordered = in_order_of(short, plain, reassociate)
+        if (plain, whole) != (ordered, short) and is_same_shape(ordered, short):
             _check_inside(whole, users)
             continue
         _check_conditions(plain, replace(emitted, body=body))
@@ -189,8 +191,10 @@ def _check_inside(emitted: Program, users: Mapping[str, str]) -> None:
         )
 
 
-def _without_copies(program: Program) -> Program:
-    return answered(lambda: forwarded(program), program)
+def _without_copies(emitted: Program, source: Program) -> Program:
+    """`emitted` without the copies that `source` has not."""
+    own = [buffer.name for buffer in source.buffers]
+    return answered(lambda: forwarded(emitted, own), emitted)
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:

@@ -17,7 +17,7 @@ loops over the array (`check_structure`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
@@ -42,13 +42,14 @@ from offcut.partition.structure import NotStructural, check_structure
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
 
 
-def forwarded(program: Program) -> Program:
+def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
     """`program` with the readers of each copy reading what was copied, and without the copies.
 
     program   leaves no choice; all that it accesses lies inside of its buffers
+    kept      arrays that stay, copies or not
     """
     for buffer in program.buffers:
-        if buffer.kind is Kind.LOCAL:
+        if buffer.kind is Kind.LOCAL and buffer.name not in kept:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
             if buffer.name not in _touched(body):

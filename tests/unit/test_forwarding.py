@@ -119,6 +119,12 @@ for i in 0:n
 """
 
 
+def test_a_copy_that_both_programs_have_stays() -> None:
+    copied = oc.parse(HEAD + LOCAL + COPY + READS)
+    assert forwarded(copied, kept=["S"]) == copied
+    oc.prove_equal(copied, oc.parse(HEAD + LOCAL + PIECES + READS))
+
+
 def test_a_window_of_one_row_is_a_copy_of_that_row_alone() -> None:
     short = forwarded(oc.parse(WINDOW))
     assert [buffer.name for buffer in short.buffers] == ["A", "B"]

@@ -1,0 +1,82 @@
+"""The terms of sums in the order in which another program adds them.
+
+Where the terms of an update may be added in any order, the loops over them may change places, if
+neither's bounds depend on the other. So a sum over channels and a window of an image can be compared
+with one over the window and the channels, side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.core.dtypes import INTEGERS
+from offcut.core.expr import loads, variables
+from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, with_blocks
+
+Orders = dict[tuple[str, str], list[str]]  # (buffer, reducer) -> iterators, outermost first
+
+
+def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program:
+    """`source`, its sums in the order of loops that `emitted` has where they may be.
+
+    reassociate   whether float sums may; those of integers, greatest and least elements always may
+    """
+    orders: Orders = {}
+    _collect(emitted.body, (), orders)
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(turned(stmt) for stmt in body)
+
+    def turned(stmt: Stmt) -> Stmt:
+        chain: list[For] = []
+        inner = stmt
+        while isinstance(inner, For) and len(inner.body) == 1:
+            chain.append(inner)
+            inner = inner.body[0]
+        if not isinstance(inner, Store) or inner.reduce is None or not may_turn(chain, inner):
+            return with_blocks(stmt, change)
+        held = set[str]().union(*map(variables, inner.index))
+        return _nested(_sorted(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner)
+
+    def may_turn(chain: list[For], store: Store) -> bool:
+        """Whether each term is what it is whatever has been added."""
+        asked = [store.value, *store.index, *(end for loop in chain for end in (loop.lo, loop.hi))]
+        reads = {load.buffer for expr in asked for load, _ in loads(expr)}
+        exact = source.buffer(store.buffer).dtype in INTEGERS or store.reduce != "sum"
+        return (reassociate or exact) and store.buffer not in reads
+
+    return replace(source, body=change(source.body))
+
+
+def _collect(body: tuple[Stmt, ...], around: tuple[str, ...], orders: Orders) -> None:
+    """The loops around each update, those of its first place in the text."""
+    for stmt in body:
+        inside = around
+        match stmt:
+            case Store(buffer, _, _, reduce) if reduce is not None:
+                orders.setdefault((buffer, reduce), list(around))
+            case For(name):
+                inside = (*around, name)
+            case Tile(axes):
+                inside = (*around, *(axis.iter for axis in axes))
+            case _:
+                pass
+        for block in blocks(stmt):
+            _collect(block, inside, orders)
+
+
+def _sorted(chain: list[For], held: set[str], order: list[str]) -> list[For]:
+    """`chain` with the loops over terms, which are innermost, in `order` where they do not depend."""
+    first = next((p for p, loop in enumerate(chain) if loop.iter not in held), len(chain))
+    outer, terms = chain[:first], chain[first:]
+    names = {loop.iter for loop in terms}
+    bounds = {name for loop in terms for end in (loop.lo, loop.hi) for name in variables(end)}
+    if names & (held | bounds) or not names <= set(order):
+        return chain
+    return [*outer, *sorted(terms, key=lambda loop: order.index(loop.iter))]
+
+
+def _nested(chain: list[For], body: Stmt) -> Stmt:
+    for loop in reversed(chain):
+        body = replace(loop, body=(body,))
+    return body
