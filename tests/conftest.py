@@ -6,10 +6,11 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 
@@ -101,14 +102,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    seen: Counter[str] = Counter()
+    """Leave one case of `step` of a test to `make test`, drawn by their names, and the others to all."""
+    cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        marker = item.get_closest_marker("every")
-        if marker and not item.get_closest_marker("slow"):
-            name = item.nodeid.partition("[")[0]
-            if seen[name] % marker.args[0]:
-                item.add_marker("slow")
-            seen[name] += 1
+        if item.get_closest_marker("every") and not item.get_closest_marker("slow"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for drawn in cases.values():
+        drawn.sort(key=lambda item: crc32(item.nodeid.encode()))
+        marker = drawn[0].get_closest_marker("every")
+        assert marker is not None
+        for item in drawn[-(-len(drawn) // marker.args[0]) :]:
+            item.add_marker("slow")
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def on_tile_unit(text: str) -> str:
 
 
 class Emulated(isa.Host):
-    """A host whose tile unit is emulated: no other one, and nothing that is kept for it is another's."""
+    """A host whose tile unit is emulated; a class of its own, so that no cache by `Host` mixes the two."""
 
 
 @contextmanager

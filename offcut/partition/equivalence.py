@@ -1,8 +1,9 @@
 """Whether one loop program computes what another one does, for all sizes.
 
-Most cuts are proved by reading the two texts side by side (`structure`), the emitted one without its
-copies (`forwarding`), the source with its sums in the order of the emitted ones (`terms`). Where they differ in shape, both programs are read back into
-statement instances. Each store of the emitted program is matched to a store of the source (`unify`),
+Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is tried once
+more: the emitted program without the copies that the source has not (`forwarding`) and without windows
+(`windows`), the source with loops joined (`joining`) and sums ordered (`terms`) as they are there. Where
+they differ in shape all the same, both programs are read back into statement instances. Each store of the emitted program is matched to a store of the source (`unify`),
 which says of which source instance an emitted one is. Then
 
 - where every instance runs exactly once, on the same elements, it is enough that any two that touch
@@ -44,6 +45,7 @@ from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
 from offcut.partition.forwarding import forwarded
+from offcut.partition.joining import joined_like
 from offcut.partition.prove import Theorem
 from offcut.partition.reordering import Order
 from offcut.partition.sides import (
@@ -61,6 +63,7 @@ from offcut.partition.sides import (
 from offcut.partition.structure import NotStructural, check_structure
 from offcut.partition.terms import in_order_of
 from offcut.partition.unify import Unified, solutions, unify
+from offcut.partition.windows import without_windows
 from offcut.polyhedral import Set, accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows, Statement, bounds_of
 
@@ -139,17 +142,15 @@ def _theorems(
         whole = replace(emitted, body=body)
         if any(is_same_shape(step, whole) for step in reversed(way)):
             continue
-        short = _without_copies(whole, plain)
-        ordered = in_order_of(short, plain, reassociate)
-        if (plain, whole) != (ordered, short) and is_same_shape(ordered, short):
-            _check_inside(whole, users)
+        shaped = _shaped(plain, whole, reassociate)
+        if shaped != (plain, whole) and is_same_shape(*shaped) and not accesses_outside(whole):
             continue
-        _check_conditions(plain, replace(emitted, body=body))
+        _check_conditions(plain, whole)
         flows = Flows(source.sizes, source.assumptions, users)
-        pair = flows.prepared(plain), flows.prepared(replace(emitted, body=body))
+        pair = flows.prepared(plain), flows.prepared(whole)
         for case in flows.cases(pair[1]):
             _Comparison(case, *pair, reassociate, of).prove()
-        _check_inside(replace(emitted, body=body), users)
+        _check_inside(whole, users)
     return tuple(theorems)
 
 
@@ -191,10 +192,14 @@ def _check_inside(emitted: Program, users: Mapping[str, str]) -> None:
         )
 
 
-def _without_copies(emitted: Program, source: Program) -> Program:
-    """`emitted` without the copies that `source` has not."""
+def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
+    """Programs that do the same as these two, as near to each other as is easily seen.
+
+    All that `emitted` accesses must lie inside: a copy that is gone is not asked for its accesses.
+    """
     own = [buffer.name for buffer in source.buffers]
-    return answered(lambda: forwarded(emitted, own), emitted)
+    emitted = without_windows(answered(lambda: forwarded(emitted, own), emitted))
+    return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:

@@ -22,24 +22,25 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables, walk
+from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import (
     Alloc,
     Buffer,
+    Execution,
     For,
     If,
     Kind,
     Program,
     Stmt,
     Store,
-    Tile,
-    expressions,
     mapped,
 )
 from offcut.core.program import walk as statements
+from offcut.partition.accesses import bound, read, stored, touched
 from offcut.partition.structure import NotStructural, check_structure
 
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
+_MOST_NODES = 200  # of what an element is: copies of copies grow
 
 
 def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
@@ -47,12 +48,14 @@ def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
 
     program   leaves no choice; all that it accesses lies inside of its buffers
     kept      arrays that stay, copies or not
+
+    An array of which anything is left stays as it was; `program` itself comes back where all do.
     """
     for buffer in program.buffers:
         if buffer.kind is Kind.LOCAL and buffer.name not in kept:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
-            if buffer.name not in _touched(body):
+            if buffer.name not in touched(body):
                 left = tuple(other for other in program.buffers if other != buffer)
                 program = replace(program, buffers=left, body=body)
     return program
@@ -69,37 +72,41 @@ class _Copy:
         self.program, self.buffer = program, buffer
 
     def without(
-        self, body: tuple[Stmt, ...], around: tuple[Stmt, ...], held: Held
+        self, body: tuple[Stmt, ...], around: tuple[For | If, ...], held: Held
     ) -> tuple[Stmt, ...]:
-        """`body` without the array, where that can be told; else as it is.
+        """`body` without the array, where that can be told; else with all or some of it.
 
         around   the loops and conditions that it stands in, outermost first
+        held     what there is of the array
         """
         name = self.buffer.name
-        storing = [p for p, stmt in enumerate(body) if name in _stored((stmt,))]
+        storing = [p for p, stmt in enumerate(body) if name in stored((stmt,))]
         if not storing:
             return body
         first, last = storing[0], storing[-1] + 1
         before, nest, after = body[:first], body[first:last], body[last:]
-        if name not in _touched(after):
+        if name not in touched(after):
             if len(nest) > 1:
                 return body
             return (*before, *self.inside(nest[0], around, held), *after)
         copied = self.copied(nest, around, held)
-        if copied is None or _stored(after) & {load.buffer for load in _loads(copied.value)}:
+        if copied is None or stored(after) & read((copied.value,)):
             return body
         return (*before, *(mapped(one, lambda e: self.read(e, held, copied)) for one in after))
 
-    def inside(self, stmt: Stmt, around: tuple[Stmt, ...], held: Held) -> tuple[Stmt, ...]:
-        """`stmt`, outside of which nothing reads the array, likewise."""
+    def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
+        """`stmt`, after which nothing of its block reads the array, likewise.
+
+        What stands before it, and reads what an earlier iteration left, keeps the array in the program.
+        """
         match stmt:
             case Alloc(name, axes, body) if name == self.buffer.name:
                 window = _held(self.buffer, axes)
                 left = body if window is None else self.without(body, around, window)
-                return (stmt,) if name in _touched(left) else left
+                return (stmt,) if name in touched(left) else left
             case Alloc():
                 return (replace(stmt, body=self.without(stmt.body, around, held)),)
-            case For() | Tile():
+            case For() if self.is_of_an_iteration(stmt):
                 further = (*around, replace(stmt, body=()))
                 return (replace(stmt, body=self.without(stmt.body, further, held)),)
             case If(condition, then, other):
@@ -109,10 +116,22 @@ class _Copy:
             case _:
                 return (stmt,)
 
-    def copied(self, nest: tuple[Stmt, ...], around: Sequence[Stmt], held: Held) -> Store | None:
-        """The store that `nest` makes of each element that is there, where it does just that."""
+    def is_of_an_iteration(self, loop: For) -> bool:
+        """Whether iterations run in turn, or each has the array to itself."""
+        blocks = (stmt for stmt in statements(loop.body) if isinstance(stmt, Alloc))
+        own = any(block.buffer == self.buffer.name for block in blocks)
+        return own or loop.execution is Execution.SERIAL
+
+    def copied(
+        self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held
+    ) -> Store | None:
+        """A store of `nest` that makes each element what it is, where `nest` does no more."""
         forms = [stmt for stmt in statements(nest) if isinstance(stmt, Store)]
+        if sum(1 for form in forms[:1] for _ in walk(form.value)) > _MOST_NODES:
+            return None
         if any(form.buffer != self.buffer.name or form.reduce is not None for form in forms):
+            return None
+        if any(dtype_of(form.value) != self.buffer.dtype for form in forms):
             return None
         for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
             plain = self.plain(form, around, held)
@@ -125,9 +144,11 @@ class _Copy:
             return form
         return None
 
-    def plain(self, form: Store, around: Sequence[Stmt], held: Held) -> tuple[Stmt, ...] | None:
-        """Loops that store all that is there, a coordinate by each index of `form`."""
-        names = {size.name for size in self.program.sizes} | _bound(around)
+    def plain(self, form: Store, around: Sequence[For | If], held: Held) -> tuple[Stmt, ...] | None:
+        """`form` in loops over all that is there; None where its indices are no names of their own."""
+        names = {size.name for size in self.program.sizes} | {
+            name for stmt in around for name in bound(stmt)
+        }
         loops: dict[str, Expr] = {}
         for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
             if own == one:
@@ -142,11 +163,11 @@ class _Copy:
             plain = (For(name, ix.const(0), extent, plain),)
         return plain
 
-    def alone(self, body: tuple[Stmt, ...], around: Sequence[Stmt]) -> Program:
+    def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
         """The program that runs `body` wherever `around` does, and gives back the array."""
         for stmt in reversed(around):
             body = _around(stmt, body)
-        names = _touched(body)
+        names = touched(body)
         buffers = (buffer for buffer in self.program.buffers if buffer.name in names)
         kinds = {self.buffer.name: Kind.OUTPUT}
         plain = tuple(replace(b, kind=kinds.get(b.name, Kind.INPUT), layout=None) for b in buffers)
@@ -174,7 +195,7 @@ def _held(buffer: Buffer, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
     """A window that has one coordinate, or all of them, on each axis; None of any other."""
     found: list[Expr | None] = []
     for extent, (start, count) in zip(buffer.shape, axes, strict=True):
-        if ix.literal(count) == 1:
+        if ix.literal(count) == 1 and not read((start,)):
             found.append(start)
         elif ix.literal(start) == 0 and count == extent:
             found.append(None)
@@ -183,40 +204,6 @@ def _held(buffer: Buffer, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
     return tuple(found)
 
 
-def _around(stmt: Stmt, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` where a loop, a condition, or the points of a tile run it."""
-    match stmt:
-        case For():
-            return (replace(stmt, body=body),)
-        case If():
-            return (replace(stmt, then=body),)
-        case Tile(axes, _, where):
-            body = body if where is None else (If(where, body),)
-            for axis in reversed(axes):
-                body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
-            return body
-        case _:
-            raise AssertionError(stmt)
-
-
-def _bound(around: Sequence[Stmt]) -> set[str]:
-    """The names of loops."""
-    loops = {stmt.iter for stmt in around if isinstance(stmt, For)}
-    return loops | {a.iter for stmt in around if isinstance(stmt, Tile) for a in stmt.axes}
-
-
-def _stored(body: tuple[Stmt, ...]) -> set[str]:
-    return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Store)}
-
-
-def _loads(expr: Expr) -> list[Load]:
-    return [node for node in walk(expr) if isinstance(node, Load)]
-
-
-def _touched(body: tuple[Stmt, ...]) -> set[str]:
-    """The arrays that `body` reads or stores."""
-    found = _stored(body)
-    for stmt in statements(body):
-        for expr in expressions(stmt):
-            found |= {load.buffer for load in _loads(expr)}
-    return found
+def _around(stmt: For | If, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` in a loop, or under a condition."""
+    return (replace(stmt, body=body) if isinstance(stmt, For) else replace(stmt, then=body),)

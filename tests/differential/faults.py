@@ -440,7 +440,7 @@ FAULTS = (
         "        if unproved:",
         "        if False:",
     ),
-    # Of all parts, what was thought of later.
+    # Of several parts.
     Fault(
         "a padded tile reads one row too many",
         "cpu.row_blocks",
@@ -738,7 +738,7 @@ FAULTS = (
     Fault(
         "read-only results are written", "cpu.call", "    if not view.writeable:", "    if False:"
     ),
-    # Of all parts, what the net missed once.
+    # Of all parts, what tiles written by hand, odd values and orders show.
     Fault(
         "every column is taken for the first of a panel",
         "cpu.row_blocks",

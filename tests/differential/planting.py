@@ -27,7 +27,7 @@ from .faults import FAULTS, Fault
 
 NOTES = Path(__file__).with_name("finders.json")
 SECONDS = 60  # of processor time, for one case
-TRIES = 5  # more, for a case on several threads
+TRIES = 5  # of a case on several threads, which meet by chance on a busy machine
 
 Finder = tuple[str, int]  # a kind of program, and a seed
 
@@ -110,14 +110,14 @@ def _in_child(plant: Callable[[], None], cases: Sequence[Finder], writing: int) 
 
         for number, (kind, seed) in enumerate(cases):
             os.write(writing, f"{number}\n".encode())
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             case = case_of(seed, kind, quick=True)
             steps = ("cut", "uncut") if case.tile else ("uncut",)
             case = case.with_(steps=("strategy",) if case.described else steps)
-            outcome = check(case)
-            for _ in range(TRIES if case.threads > 1 else 0):
-                if not outcome.failed:  # on a busy machine threads may meet by chance
-                    outcome = check(case)
+            for _ in range(TRIES if case.threads > 1 else 1):
+                signal.setitimer(signal.ITIMER_PROF, SECONDS)
+                outcome = check(case)
+                if outcome.failed:
+                    break
             if outcome.failed:
                 os.write(writing, f"{number} {outcome.kind}: {outcome.symptom}\n".encode())
                 status = _FOUND

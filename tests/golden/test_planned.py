@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import EQUAL
 
 import offcut as oc
 from offcut import ops
@@ -17,8 +18,10 @@ from offcut.backends.cpu.isa import AVX512, Host
 from offcut.core.computation import computation
 from offcut.core.parser import parse
 from offcut.core.program import Program
+from offcut.core.source import source
 from offcut.core.tensor import Tensor
 from offcut.costmodel import load
+from offcut.partition import check_equal
 
 HERE = Path(__file__).parent / "planned"
 HOST = Host("x86_64-golden", AVX512.features | vnni.FEATURES, AVX512)
@@ -73,6 +76,14 @@ def test_a_program_is_planned_as_it_was_and_read_back(
     program = planned(name)
     golden(f"planned/{name}.offcut", str(program))
     assert parse(str(program)) == program
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_planned_program_computes_what_was_described(
+    name: str, planned: Callable[[str], Program]
+) -> None:
+    described = source(computation([CASES[name]()]))
+    assert {one.name for one in check_equal(described, planned(name), reassociate=True)} == EQUAL
 
 
 def test_every_golden_file_belongs_to_a_case(updating: bool) -> None:

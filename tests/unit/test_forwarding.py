@@ -8,6 +8,7 @@ import pytest
 import offcut as oc
 from offcut.errors import PartitionError
 from offcut.partition.forwarding import forwarded
+from offcut.partition.windows import without_windows
 
 HEAD = "program p\nsize n in 0:40\ninput X: float32[n]\ninput F: float32[3]\n"
 SOURCE = f"""{HEAD}output Y: float32[n]
@@ -132,3 +133,149 @@ def test_a_window_of_one_row_is_a_copy_of_that_row_alone() -> None:
     np.testing.assert_array_equal(short.run({"A": a}), (a + 1)[:, ::-1].T)
     other = oc.parse(WINDOW.replace("S[i, 8 - j]", "S[0, 8 - j]"))
     assert forwarded(other) == other
+
+
+LANES = """program l
+size n in 0:9
+input A: float32[n, 9]
+output B: float32[9, n]
+local S: float32[9]
+{head}
+  for z in 0:9
+    S[z] = A[i, z] + 1.0
+  for j in 0:9
+    B[j, i] = S[8 - j]
+"""
+
+
+@pytest.mark.parametrize("head", ["tile i in 0 +: n", "for i in 0:n  @parallel"])
+def test_an_array_that_iterations_share_side_by_side_stays(head: str) -> None:
+    program = oc.parse(LANES.format(head=head))
+    assert forwarded(program) == program
+    source = oc.parse(LANES.format(head="for i in 0:n"))
+    assert forwarded(source) != source
+    with pytest.raises(PartitionError):
+        oc.prove_equal(source, program)
+
+
+def test_a_window_in_a_tile_stays_for_its_lanes_would_share_it() -> None:
+    lines = LANES.format(head="tile i in 0 +: n").replace("[9]", "[n, 9]").splitlines()
+    body = indented("\n".join(lines[6:])).replace("S[", "S[i, ")
+    program = oc.parse("\n".join([*lines[:6], "  alloc S[i +: 1, 0 +: 9]", body]))
+    assert without_windows(forwarded(program)) == program
+    with pytest.raises(PartitionError, match="its lanes would share it"):
+        oc.prove_equal(oc.parse(LANES.format(head="for i in 0:n")), program)
+
+
+MOVED = """program m
+size n in 0:9
+inout I: int32[n]
+input A: float32[n, 9]
+output B: float32[n, 9]
+local S: float32[n, 9]
+for i in 0:n
+  alloc S[index(I[i]) +: 1, 0 +: 9]
+    for z in 0:9
+      S[index(I[i]), z] = A[i, z]
+    I[i] = 0
+    for j in 0:9
+      B[i, j] = S[index(I[i]), j]
+"""
+
+
+def test_a_window_whose_place_is_read_from_memory_stays() -> None:
+    program = oc.parse(MOVED)
+    assert forwarded(program) == program
+
+
+FAR = """program f
+size n in 0:9
+input X: float32[n]
+input I: int32[n]
+output Y: float32[n]
+{copy}for x in 0:n
+  Y[x] = {read}
+"""
+
+
+def test_a_copy_that_may_be_read_outside_is_refused() -> None:
+    place = "index(I[x])"
+    guarded = f"where({place} < n and {place} >= 0, X[{place}], 0.0)"
+    copy = "local S: float32[n]\nfor z in 0:n\n  S[z] = where(z < n and z >= 0, X[z], 0.0)\n"
+    source = oc.parse(FAR.format(copy="", read=guarded))
+    with pytest.raises(PartitionError):
+        oc.prove_equal(source, oc.parse(FAR.format(copy=copy, read=f"S[{place}]")))
+
+
+def test_copies_of_copies_do_not_grow_without_end() -> None:
+    stages = 30
+    buffers = "".join(f"local S{q}: float32[{3 * stages + 9}]\n" for q in range(stages))
+    text = f"program c\ninput X: float32[9]\noutput Y: float32[9]\n{buffers}"
+    for q in range(stages):
+        read = f"S{q - 1}" if q else "X"
+        end = 9 - 2 if not q else 9
+        text += f"for z in 0:{end}\n  S{q}[z] = {read}[z] + {read}[z + 1] + {read}[z + 2]\n"
+    text += f"for z in 0:9\n  Y[z] = S{stages - 1}[z]\n"
+    assert len(str(forwarded(oc.parse(text)))) < 100 * len(text)
+
+
+OTHER = """program o
+size n in 0:9
+input X: float32[n, 5]
+output Y: float64[5, n]
+local S: float64[5, n]
+{copy}for i in 0:5
+  for j in 0:n
+    Y[i, j] = S[4 - i, j]
+"""
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "for a in 0:5\n  for b in 0:n\n    S[a, b] = float64(X[b, a])\n",
+        "for b in 0:n\n  for a in 0:5\n    S[a, b] = float64(X[b, a])\n",
+    ],
+    ids=["turned and converted", "by its rows"],
+)
+def test_a_copy_may_be_turned_and_converted(copy: str) -> None:
+    program = oc.parse(OTHER.format(copy=copy))
+    short = forwarded(program)
+    assert [buffer.name for buffer in short.buffers] == ["X", "Y"]
+    given = {"X": np.arange(15, dtype="f").reshape(3, 5)}
+    np.testing.assert_array_equal(short.run(given), program.run(given))
+
+
+BRANCHES = """program b
+size n in 0:9
+input X: float32[n]
+output Y: float32[n]
+local S: float32[n]
+for i in 0:n
+  Y[i] = 0.0
+if n > 3
+  for i in 0:n
+    S[i] = X[i]
+  for i in 0:n
+    Y[i] = S[n - 1 - i]
+else
+  for i in 0:n
+    S[i] = 2.0 * X[i]
+  for i in 0:n
+    Y[i] = S[i]
+"""
+
+
+def test_each_branch_of_a_condition_has_its_own_copy() -> None:
+    program = oc.parse(BRANCHES)
+    short = forwarded(program)
+    assert [buffer.name for buffer in short.buffers] == ["X", "Y"]
+    for n in (0, 1, 3, 4, 8):
+        given = {"X": np.arange(1, n + 1, dtype="f")}
+        np.testing.assert_array_equal(short.run(given), program.run(given))
+
+
+def test_the_first_column_alone_is_no_copy_of_all() -> None:
+    copy = "for b in 0:n\n  S[0, b] = float64(X[b, 0])\n"
+    program = oc.parse(OTHER.format(copy=copy))
+    assert forwarded(program) == program

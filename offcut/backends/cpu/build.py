@@ -361,12 +361,12 @@ def _family(host: Host, name: str) -> Family:
 
 
 def _tile_objects(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> Iterator[bytes]:
-    """Object code of the functions of a microkernel that a kernel calls, each on its own."""
+    """Object code of the functions of a microkernel that a kernel calls; a wide one is one function."""
     apart = [shapes] if _family(host, kernel).wide else [(shape,) for shape in shapes]
     return (_tile_object(host, kernel, variant, one) for one in apart)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # all functions of all microkernels of a host, in several variants
 def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> bytes:
     """Object code of microkernels, shared by all kernels that call the same ones."""
     name = objects.key("tiles", repr((host, kernel, variant, shapes)))
@@ -396,11 +396,12 @@ def build(
     content = (repr(computation), repr(signature), named, *host.facts)
     name = objects.key(*content, repr(hardware()), repr(reassociate))
     kept = objects.read(name)
-    if kept is None or os.environ.get("OFFCUT_VERIFY") == "1":
-        made = plan(computation, host, strategy, reassociate)
     if kept is not None:
+        if os.environ.get("OFFCUT_VERIFY") == "1":
+            plan(computation, host, strategy, reassociate)  # which proves it again
         with debug.timed("load"):
             return _unpacked(kept, host, fresh=False)
+    made = plan(computation, host, strategy, reassociate)
     with debug.timed("lower"):
         low = lowered(computation, signature, made, host)
     return _compiled(low, made.partition.loops.buffers, host, name, loops=made.has_loops)

@@ -246,7 +246,7 @@ class _Judge:
         return None
 
     def reads(self, layout: Panels | None, buffer: Buffer, b: Load, loop: For) -> bool:
-        """Whether B lies as the functions read it, from the first term of `loop` on."""
+        """Whether B lies as the functions read it, from the first term of `loop` on, zeros past the last."""
         kernel = self.kernel
         if layout is None:
             return kernel.interleave == 1
@@ -256,14 +256,20 @@ class _Judge:
         terms = [coefficient(part, loop.iter) for part in b.index]
         if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
             return False
-        depth = buffer.shape[layout.rows]
-        # Terms past the last are multiplied by zeros, so they must be no NaN.
-        whole = is_multiple(loop.hi, kernel.multiple)
-        if buffer.kind is Kind.CONSTANT:  # whose rows past the last are zeros
-            whole = whole or loop.hi == depth
-        elif not whole and depth == ix.mul(ix.ceildiv(loop.hi, kernel.multiple), kernel.multiple):
-            whole = _is_zero_beyond(self.low.program, buffer.name, layout.rows, loop.hi)
-        return whole and is_multiple(loop.lo, kernel.multiple)
+        return is_multiple(loop.lo, kernel.multiple) and self.ends_in_zeros(layout, buffer, loop.hi)
+
+    def ends_in_zeros(self, layout: Panels, buffer: Buffer, end: Expr) -> bool:
+        """Whether the last group of terms is whole, or what follows `end` in it is zero in B.
+
+        The unit multiplies all of a group, and what lies past the last term of A may be no NaN.
+        """
+        multiple, depth = self.kernel.multiple, buffer.shape[layout.rows]
+        if is_multiple(end, multiple):
+            return True
+        if buffer.kind is Kind.CONSTANT:
+            return end == depth
+        whole = ix.mul(ix.ceildiv(end, multiple), multiple)
+        return depth == whole and _is_zero_beyond(self.low.program, buffer.name, layout.rows, end)
 
 
 def _lies_alike(one: Sum, target: str, first: Match) -> bool:

@@ -1,0 +1,49 @@
+"""What statements store and read of which arrays, as their text says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from offcut.core.expr import Expr, Load, walk
+from offcut.core.program import For, Stmt, Store, Tile, expressions
+from offcut.core.program import walk as statements
+
+
+def stored(body: tuple[Stmt, ...]) -> set[str]:
+    """The arrays that `body` stores."""
+    return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Store)}
+
+
+def read(exprs: Iterable[Expr]) -> set[str]:
+    """The arrays that expressions read."""
+    return {load.buffer for load in _loads(exprs)}
+
+
+def touched(body: tuple[Stmt, ...]) -> set[str]:
+    """The arrays that `body` stores or reads."""
+    return stored(body).union(*(read(expressions(stmt)) for stmt in statements(body)))
+
+
+def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
+    """The elements of an array that `body` stores and reads."""
+    found: list[tuple[Expr, ...]] = []
+    for stmt in statements(body):
+        if isinstance(stmt, Store) and stmt.buffer == buffer:
+            found.append(stmt.index)
+        found += (load.index for load in _loads(expressions(stmt)) if load.buffer == buffer)
+    return found
+
+
+def bound(stmt: Stmt) -> frozenset[str]:
+    """The iterators that a loop or a tile binds."""
+    match stmt:
+        case For(name):
+            return frozenset((name,))
+        case Tile(axes):
+            return frozenset(axis.iter for axis in axes)
+        case _:
+            return frozenset()
+
+
+def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:
+    return (node for expr in exprs for node in walk(expr) if isinstance(node, Load))

@@ -1,0 +1,87 @@
+"""What brings two programs nearer to each other before they are compared: windows gone, loops joined."""
+
+from __future__ import annotations
+
+import pytest
+
+import offcut as oc
+from offcut.errors import PartitionError
+from offcut.partition.joining import joined_like
+from offcut.partition.windows import without_windows
+
+HEAD = """program p
+size n in 0:40
+input A: float32[n, 9]
+output B: float32[n, 9]
+"""
+ROWS = """local S: float32[n, 9]
+for i in 0:n
+  alloc S[{window}]
+    for j in 0:9
+      S[i, j] = exp(A[i, j])
+    for j in 0:9
+      B[i, j] = S[{read}, 8 - j]
+"""
+ONE_ROW = "i +: 1, 0 +: 9"
+
+
+def rows(window: str = ONE_ROW, read: str = "i") -> oc.Program:
+    return oc.parse(HEAD + ROWS.format(window=window, read=read))
+
+
+def test_a_row_of_each_iteration_is_a_row_of_an_array() -> None:
+    whole = without_windows(rows())
+    assert "alloc" not in str(whole)
+    oc.prove_equal(whole, rows())
+
+
+@pytest.mark.parametrize(
+    ("window", "read"),
+    [("0 +: n, 0 +: 9", "i"), ("i +: 1, 0 +: 9", "max(i - 1, 0)"), ("0 +: 1, 0 +: 9", "i")],
+    ids=["all rows in each iteration", "the row before", "the first row"],
+)
+def test_a_window_stays_where_an_iteration_may_see_another_one_s(window: str, read: str) -> None:
+    program = rows(window, read)
+    assert without_windows(program) == program
+
+
+TWO = """local S: float32[n, 9]
+for i in 0:n
+  for j in 0:9
+    S[i, j] = exp(A[i, j])
+for i in 0:n
+  for j in 0:9
+    B[i, j] = S[{read}, 8 - j]
+"""
+ONE = TWO.replace("for i in 0:n\n  for j in 0:9\n    B", "  for j in 0:9\n    B")
+
+
+def test_loops_that_meet_in_their_own_rows_are_joined() -> None:
+    two, one = (oc.parse(HEAD + text.format(read="i")) for text in (TWO, ONE))
+    assert joined_like(one, two) == one
+    assert joined_like(two, two) == two
+    oc.prove_equal(two, one)
+
+
+@pytest.mark.parametrize("read", ["n - 1 - i", "min(i + 1, n - 1)"])
+def test_loops_that_meet_in_other_rows_are_not_joined(read: str) -> None:
+    two, one = (oc.parse(HEAD + text.format(read=read)) for text in (TWO, ONE))
+    assert joined_like(one, two) == two
+    with pytest.raises(PartitionError):
+        oc.prove_equal(two, one)
+
+
+RANGES = """program r
+size n in 0:9
+input A: float32[9]
+output B: float32[9]
+for i in 0:n
+  B[i] = A[i]
+for i in 0:{end}
+  B[i] = A[i] + 1.0
+"""
+
+
+def test_loops_of_other_ranges_are_not_joined() -> None:
+    two = oc.parse(RANGES.format(end="n - 1"))
+    assert joined_like(oc.parse(RANGES.format(end="n")), two) == two
