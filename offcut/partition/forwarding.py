@@ -133,8 +133,9 @@ class _Copy:
             return None
         if any(dtype_of(form.value) != self.buffer.dtype for form in forms):
             return None
+        order = [name for stmt in statements(nest) for name in sorted(bound(stmt))]
         for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
-            plain = self.plain(form, around, held)
+            plain = self.plain(form, around, held, order)
             if plain is None:
                 continue
             try:
@@ -144,8 +145,10 @@ class _Copy:
             return form
         return None
 
-    def plain(self, form: Store, around: Sequence[For | If], held: Held) -> tuple[Stmt, ...] | None:
-        """`form` in loops over all that is there; None where its indices are no names of their own."""
+    def plain(
+        self, form: Store, around: Sequence[For | If], held: Held, order: Sequence[str]
+    ) -> tuple[Stmt, ...] | None:
+        """`form` in loops over all that is there, in this order; None where an index is no name of its own."""
         names = {size.name for size in self.program.sizes} | {
             name for stmt in around for name in bound(stmt)
         }
@@ -156,11 +159,11 @@ class _Copy:
             if one is not None or not isinstance(own, Var) or own.name in names | loops.keys():
                 return None
             loops[own.name] = extent
-        if variables(form.value) - names - loops.keys():
+        if variables(form.value) - names - loops.keys() or not loops.keys() <= set(order):
             return None
         plain: tuple[Stmt, ...] = (form,)
-        for name, extent in reversed(loops.items()):
-            plain = (For(name, ix.const(0), extent, plain),)
+        for name in sorted(loops, key=order.index, reverse=True):
+            plain = (For(name, ix.const(0), loops[name], plain),)
         return plain
 
     def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
