@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, TypeAlias, assert_never
 
+MAX_HEIGHT = 200
+"""Operations that may be nested in what is written: functions of expressions call themselves."""
+
 
 class _Hashed:
     """A node that computes its hash once: nodes are keys of what is kept about them."""

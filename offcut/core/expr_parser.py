@@ -23,6 +23,7 @@ import numpy as np
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
 from offcut.core.expr import (
+    MAX_HEIGHT,
     Binary,
     Cast,
     Compare,
@@ -59,7 +60,7 @@ _LITERALS = {"inf": math.inf, "nan": math.nan}
 _OPEN = "untyped"
 
 # Deeper text is refused, long before Python's own stack would overflow.
-_MAX_BRACKETS, _MAX_HEIGHT = 80, 200
+_MAX_BRACKETS = 80
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -314,8 +315,8 @@ class Reader:
 
     def _node(self, expr: Expr, dtype: str, column: int, *parts: Typed) -> Typed:
         height = 1 + max((part.height for part in parts), default=0)
-        if height > _MAX_HEIGHT:
-            raise self._too_deep(f"more than {_MAX_HEIGHT} operations", column)
+        if height > MAX_HEIGHT:
+            raise self._too_deep(f"more than {MAX_HEIGHT} operations", column)
         return Typed(expr, dtype, column, height)
 
     def _too_deep(self, what: str, column: int) -> ParseError:

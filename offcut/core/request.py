@@ -21,10 +21,15 @@ def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
     outputs = tuple(output) if isinstance(output, tuple | list) else (output,)
     for position, tensor in enumerate(outputs):
         if not isinstance(tensor, Tensor) or tensor.definition is None:
+            shown = repr(tensor)
             raise DescribeError(
                 op,
-                f"cannot compute {tensor!r}",
+                f"cannot compute {shown if len(shown) < 80 else f'a {type(tensor).__name__}'}",
                 because="an output is a tensor defined by compute",
+                help=(
+                    "the loops of a partition are compile(p.loops), of a schedule compile(s.lower())",
+                    "a text is a program by parse(text)",
+                ),
             )
         if tensor in outputs[:position]:
             raise DescribeError(

@@ -7,6 +7,7 @@ builds nodes and checks what a single node can show (ranks, element types, axes)
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, in_range, numpy_dtype
 from offcut.core.expr import (
+    MAX_HEIGHT,
     Binary,
     Cast,
     Compare,
@@ -92,7 +94,7 @@ class Tensor(NoOperand):
 class Value(NoNumber):
     """An expression over axes, sizes and tensor elements, with Python's operators."""
 
-    __slots__ = ("axes", "node", "sizes", "tensors")
+    __slots__ = ("axes", "height", "node", "sizes", "tensors")
 
     def __init__(
         self,
@@ -100,8 +102,10 @@ class Value(NoNumber):
         tensors: tuple[Tensor, ...] = (),
         axes: tuple[Axis, ...] = (),
         sizes: tuple[Dim, ...] = (),
+        height: int = 0,
     ) -> None:
         self.node, self.tensors, self.axes, self.sizes = node, tensors, axes, sizes
+        self.height = height
 
     @property
     def dtype(self) -> str:
@@ -206,7 +210,15 @@ def _combine(node: Expr, *parts: Value, tensors: tuple[Tensor, ...] = ()) -> Val
         read |= dict.fromkeys(part.tensors)
         axes |= dict.fromkeys(part.axes)
         sizes |= dict.fromkeys(part.sizes)
-    return Value(node, tuple(read), tuple(axes), tuple(sizes))
+    height = 1 + builtins.max((part.height for part in parts), default=0)
+    if height > MAX_HEIGHT:
+        raise DescribeError(
+            "compute",
+            "cannot take an expression so deep",
+            because=f"more than {MAX_HEIGHT} operations are nested",
+            help=("a tensor for each part: T = compute(shape, …)", "sum(…, axis=k) of many terms"),
+        )
+    return Value(node, tuple(read), tuple(axes), tuple(sizes), height)
 
 
 def _index_value(part: Any, at: str) -> Value:

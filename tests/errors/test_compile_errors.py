@@ -65,13 +65,25 @@ compile: cannot compute nothing
         lambda: oc.compile(A),
         """\
 compile: cannot compute A: float32[n, 8]
-  because  an output is a tensor defined by compute""",
+  because  an output is a tensor defined by compute
+  help     the loops of a partition are compile(p.loops), of a schedule compile(s.lower())
+  help     a text is a program by parse(text)""",
     ),
     "no tensor as output": (
         lambda: oc.compile([C, "D"]),  # type: ignore[list-item]
         """\
 compile: cannot compute 'D'
-  because  an output is a tensor defined by compute""",
+  because  an output is a tensor defined by compute
+  help     the loops of a partition are compile(p.loops), of a schedule compile(s.lower())
+  help     a text is a program by parse(text)""",
+    ),
+    "a partition": (
+        lambda: oc.compile(oc.partition(C)),  # type: ignore[arg-type]
+        """\
+compile: cannot compute a Partition
+  because  an output is a tensor defined by compute
+  help     the loops of a partition are compile(p.loops), of a schedule compile(s.lower())
+  help     a text is a program by parse(text)""",
     ),
     "an input left out": (
         lambda: oc.compile(C, inputs=[A]),

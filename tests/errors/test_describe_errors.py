@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -911,3 +913,18 @@ def test_a_promise_may_be_made_twice_and_ends_each_time() -> None:
     with s:
         pass
     assert computation([C]).assumptions == ()
+
+
+def test_an_expression_so_deep_that_no_text_holds_it_is_refused() -> None:
+    def total(count: int) -> oc.Tensor:
+        return row(lambda i: reduce(add, [H[i]] * count))
+
+    assert total(200).definition is not None
+    refused(
+        lambda: total(5000),
+        """\
+compute: cannot take an expression so deep
+  because  more than 200 operations are nested
+  help     a tensor for each part: T = compute(shape, …)
+  help     sum(…, axis=k) of many terms""",
+    )
