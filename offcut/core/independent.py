@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from offcut.core.accesses import owned
 from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
 from offcut.core.expr import walk as nodes
 from offcut.core.index import Linear, linear, sub
@@ -50,7 +51,7 @@ def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     written = {stmt.buffer for stmt in inside if isinstance(stmt, Store)}
     if any(kinds.get(name) is Kind.PRIVATE for name in written):
         return False
-    shared = written - {stmt.buffer for stmt in inside if isinstance(stmt, Alloc)}
+    shared = written - owned(loop.body)
     found: dict[str, list[tuple[_Interval | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
         if name in found:

@@ -19,7 +19,7 @@ from offcut.partition.cut import (
 )
 from offcut.partition.equivalence import check_equal
 from offcut.partition.fusion import Shared, fused, window, windowed
-from offcut.partition.legality import MOST_VERSIONS, check_marks, check_tiles
+from offcut.partition.legality import MOST_VERSIONS, check_marks, check_tiles, check_windows
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
@@ -64,6 +64,7 @@ __all__ = [
     "check_marks",
     "check_program",
     "check_tiles",
+    "check_windows",
     "checked_request",
     "conversions",
     "converted",

@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import bound, owned, read, stored, touched
 from offcut.core.conditions import negated
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import (
@@ -36,7 +37,6 @@ from offcut.core.program import (
     mapped,
 )
 from offcut.core.program import walk as statements
-from offcut.partition.accesses import bound, read, stored, touched
 from offcut.partition.structure import NotStructural, check_structure
 
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
@@ -55,7 +55,8 @@ def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
         if buffer.kind is Kind.LOCAL and buffer.name not in kept:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
-            if buffer.name not in touched(body):
+            windows = {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)}
+            if buffer.name not in touched(body) | windows:
                 left = tuple(other for other in program.buffers if other != buffer)
                 program = replace(program, buffers=left, body=body)
     return program
@@ -118,9 +119,7 @@ class _Copy:
 
     def is_of_an_iteration(self, loop: For) -> bool:
         """Whether iterations run in turn, or each has the array to itself."""
-        blocks = (stmt for stmt in statements(loop.body) if isinstance(stmt, Alloc))
-        own = any(block.buffer == self.buffer.name for block in blocks)
-        return own or loop.execution is Execution.SERIAL
+        return loop.execution is Execution.SERIAL or self.buffer.name in owned(loop.body)
 
     def copied(
         self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from offcut.core.accesses import bound, indices, read, stored, touched
 from offcut.core.expr import Expr, Var
 from offcut.core.program import For, Program, Stmt, with_blocks
 from offcut.core.program import walk as statements
-from offcut.partition.accesses import bound, indices, read, stored, touched
 
 
 def joined_like(emitted: Program, source: Program) -> Program:

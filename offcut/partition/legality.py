@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from offcut.core import index as ix
+from offcut.core.accesses import owned
 from offcut.core.conditions import negated
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Load, variables
 from offcut.core.expr import walk as nodes
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
-    Alloc,
     Choose,
     Execution,
     For,
@@ -30,7 +30,7 @@ from offcut.core.program import (
 )
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
-from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences
+from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences, windows_left
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
 MOST_TILES = 256  # each code of its own: what compiles in seconds
@@ -167,7 +167,7 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
     for one in dependences(program):
         loop = marked.get(one.path)
         store = one.source.store if one.kind == "flow" else one.target.store
-        if loop is None or store.buffer in _allocated(loop):
+        if loop is None or store.buffer in owned(loop.body):
             continue
         reduces = one.reduction and loop.execution is Execution.VECTOR and loop.bound is None
         exact = store.reduce in ("max", "min") or program.buffer(store.buffer).dtype not in FLOATS
@@ -185,6 +185,18 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
 
 
 @bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))
+def check_windows(program: Program) -> None:
+    """Refuse a program that may touch a windowed array outside of its window: there is no memory for it."""
+    for name in windows_left(program):
+        raise PartitionError(
+            "compile",
+            f"cannot compile {program.name}",
+            at=f"alloc {name}",
+            because=f"nothing shows that all that is accessed of {name} lies in a window of it",
+            help=(f"a larger window, or {name} without alloc, which holds all of it",),
+        )
+
+
 def check_tiles(program: Program) -> None:
     """Refuse a tile of a program, cut by whomever, whose instances need each other.
 
@@ -194,7 +206,7 @@ def check_tiles(program: Program) -> None:
     """
     for around, tile in _tiles(program.body, ()):
         private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE or b.scope is not None}
-        own = private | _allocated(tile)
+        own = private | owned(tile.body)
         if _is_apart(tile, own):
             continue
         body: tuple[Stmt, ...] = (tile,)
@@ -278,11 +290,6 @@ def _accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         yield stmt.buffer, stmt.index
     for expr in expressions(stmt):
         yield from ((n.buffer, n.index) for n in nodes(expr) if isinstance(n, Load))
-
-
-def _allocated(stmt: For | Tile) -> set[str]:
-    """The buffers of which each iteration has a window of its own."""
-    return {inner.buffer for inner in walk(stmt.body) if isinstance(inner, Alloc)}
 
 
 def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:

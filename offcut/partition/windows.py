@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 
 from offcut.core import index as ix
+from offcut.core.accesses import bound, indices
 from offcut.core.expr import Var
 from offcut.core.program import Alloc, Program, Stmt, Tile, with_blocks
 from offcut.core.program import walk as statements
-from offcut.partition.accesses import bound, indices
 
 
 def without_windows(program: Program) -> Program:

@@ -13,7 +13,7 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.bounds import Outside, accesses_outside, check_program_fits
+from offcut.polyhedral.bounds import Outside, accesses_outside, check_program_fits, windows_left
 from offcut.polyhedral.dependences import (
     Dependence,
     Statement,
@@ -77,4 +77,5 @@ __all__ = [
     "unbounded",
     "up_to",
     "where_equal",
+    "windows_left",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from offcut.core import index as ix
+from offcut.core.accesses import owned, touched
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
     Cast,
@@ -31,6 +32,7 @@ from offcut.core.program import (
     blocks,
     expressions,
     substituted,
+    walk,
     with_blocks,
 )
 from offcut.polyhedral.access import interval
@@ -77,11 +79,31 @@ def accesses_outside(program: Program) -> tuple[Outside, ...]:
     return tuple(one for one in found if one is not None)
 
 
-class _Seen:
-    """The accesses that are seen to lie inside by what is around them."""
+@lru_cache(maxsize=64)
+def windows_left(program: Program) -> tuple[str, ...]:
+    """The arrays of `program` that are not seen to be accessed inside of their windows alone."""
+    alone = owned(program.body)
+    windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
+    found = {stmt.buffer for stmt in windows} - alone
+    if alone:
+        seen = _Seen(program, windows=True)
+        open_ = seen.left(program.body, Around(Space(program.sizes, program.assumptions)))
+        found |= touched(open_) & alone
+    return tuple(sorted(found))
 
-    def __init__(self, program: Program) -> None:
-        self.shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+
+class _Seen:
+    """The accesses that are seen to lie inside by what is around them.
+
+    windows   inside of the windows of arrays that have some, and of those alone
+    """
+
+    def __init__(self, program: Program, windows: bool = False) -> None:
+        zero = ix.const(0)
+        self.windows = windows
+        self.held: dict[str, tuple[tuple[Expr, Expr], ...]] = {}
+        if not windows:
+            self.held = {b.name: tuple((zero, n) for n in b.shape) for b in program.buffers}
 
     def left(self, body: Sequence[Stmt], at: Around) -> tuple[Stmt, ...]:
         """`body` without the stores all of whose accesses are seen to lie inside."""
@@ -108,8 +130,11 @@ class _Seen:
                 body = self.left(stmt.body, inner)
             case Let(_, _, _, value) if self.all_in(value, at):
                 body = self.left(stmt.body, at.inside(stmt))
-            case Alloc():
+            case Alloc(name, axes):
+                before = self.held
+                self.held = {**before, name: axes} if self.windows else before
                 body = self.left(stmt.body, at)
+                self.held = before
             case Choose(options):
                 made = (replace(o, body=self.left(o.body, at)) for o in options)
                 return (Choose(tuple(made)),)
@@ -129,10 +154,12 @@ class _Seen:
 
     def is_inside(self, buffer: str, index: Sequence[Expr], at: Around) -> bool:
         """Whether one access is seen to lie inside."""
+        if buffer not in self.held:
+            return True
         sides = (
             side
-            for part, extent in zip(index, self.shapes[buffer], strict=True)
-            for side in (Compare("<=", ix.const(0), part), Compare("<", part, extent))
+            for part, (start, count) in zip(index, self.held[buffer], strict=True)
+            for side in (Compare("<=", start, part), Compare("<", part, ix.add(start, count)))
         )
         return all(map(at.shows, sides))
 

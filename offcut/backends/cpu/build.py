@@ -52,6 +52,7 @@ from offcut.partition import (
     check_marks,
     check_program,
     check_tiles,
+    check_windows,
     separate,
     without_covers,
 )
@@ -225,6 +226,7 @@ def _planned(program: Program, host: Host, reassociate: bool) -> Vectorized:
     if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
         check_marks(program, {})
     check_tiles(program)
+    check_windows(program)
     with debug.timed("bounds"):
         inside = kept_inside(program)
     with debug.timed("separate"):

@@ -200,6 +200,8 @@ class _Block:
         known = ir.literal(columns)
         aligned = b_memory.layout is None or self.aligned(b_memory.layout)
         call = _Call(self, variant, a, c_row, rows, depth)
+        if not call.heights:
+            return  # it has no row at any size
         if self.family.wide and aligned:
             b = low.address(b_memory, self.b.index)
             call.wide(c, b, columns, b_memory)
@@ -274,7 +276,7 @@ class _Call:
         low, high = (1, 1) if axis is None else self.low.range_of(axis.extent)
         self.heights = range(max(low, 1), high + 1)
         if ir.literal(rows) is not None:
-            self.heights = range(int(rows), int(rows) + 1)
+            self.heights = range(max(int(rows), 1), int(rows) + 1)
         elif axis is not None and any(limits(block.owner.tile, axis.iter)):
             self.heights = range(1, high + 1)
 

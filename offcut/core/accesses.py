@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from offcut.core.expr import Expr, Load, walk
-from offcut.core.program import For, Stmt, Store, Tile, expressions
+from offcut.core.program import Alloc, For, Stmt, Store, Tile, blocks, expressions
 from offcut.core.program import walk as statements
 
 
@@ -31,6 +31,23 @@ def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
         if isinstance(stmt, Store) and stmt.buffer == buffer:
             found.append(stmt.index)
         found += (load.index for load in _loads(expressions(stmt)) if load.buffer == buffer)
+    return found
+
+
+def owned(body: tuple[Stmt, ...]) -> set[str]:
+    """The arrays that `body` touches in windows of its own alone."""
+    return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)} - outside(body)
+
+
+def outside(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
+    """The arrays that `body` touches outside of a window of theirs; those `held` are in one."""
+    found: set[str] = set()
+    for stmt in body:
+        own = {stmt.buffer} if isinstance(stmt, Store) else set[str]()
+        inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
+        found |= (own | read(expressions(stmt))) - held
+        for block in blocks(stmt):
+            found |= outside(block, inside)
     return found
 
 
