@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from math import prod
 from typing import TypeGuard
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned
-from offcut.core.conditions import negated
+from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Load, variables
 from offcut.core.expr import walk as nodes
@@ -26,11 +28,13 @@ from offcut.core.program import (
     Tile,
     blocks,
     expressions,
+    substituted,
     walk,
 )
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
 from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences, windows_left
+from offcut.polyhedral.around import equal
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
 MOST_TILES = 256  # each code of its own: what compiles in seconds
@@ -209,23 +213,53 @@ def check_tiles(program: Program) -> None:
         own = private | owned(tile.body)
         if _is_apart(tile, own):
             continue
-        body: tuple[Stmt, ...] = (tile,)
-        for stmt in reversed(around):
-            body = (only_with(stmt, body),)
-        alone = replace(program, body=body)
-        depth = sum(len(s.axes) if isinstance(s, Tile) else isinstance(s, For) for s in around)
-        for one in dependences(alone):
-            store = one.source.store if one.kind == "flow" else one.target.store
-            inside = [path for _, path in one.source.loops]
-            if one.path != inside[depth] or store.buffer in own:
-                continue
+        found = _needed(program, around, tile, own)
+        if found is not None and not found.certain:
+            each = (_needed(program, way, inner, own) for way, inner in _with_values(around, tile))
+            found = next((one for one in each if one is not None), None)
+        if found is not None:
             raise PartitionError(
                 "compile",
                 "cannot run a tile whose instances need each other",
                 at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
-                because=carried(one, program, {}),
+                because=carried(found, program, {}),
                 help=("loops instead of the tile keep the order",),
             )
+
+
+def _needed(
+    program: Program, around: Sequence[Stmt], tile: Tile, own: Collection[str]
+) -> Dependence | None:
+    """A dependence between two instances of one tile by an array that is not in `own`."""
+    body: tuple[Stmt, ...] = (tile,)
+    for stmt in reversed(around):
+        body = (only_with(stmt, body),)
+    depth = sum(len(s.axes) if isinstance(s, Tile) else isinstance(s, For) for s in around)
+    for one in dependences(replace(program, body=body)):
+        store = one.source.store if one.kind == "flow" else one.target.store
+        inside = [path for _, path in one.source.loops]
+        if one.path == inside[depth] and store.buffer not in own:
+            return one
+    return None
+
+
+def _with_values(around: Sequence[Stmt], tile: Tile) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
+    """`tile` and what encloses it, once for each literal that the bounded values around it may be."""
+    lets = [stmt for stmt in around if isinstance(stmt, Let)]
+    if prod(let.hi - let.lo for let in lets) > MOST_TILES:
+        yield tuple(around), tile
+        return
+    for literals in product(*(range(let.lo, let.hi) for let in lets)):
+        values = {let.name: ix.const(q) for let, q in zip(lets, literals, strict=True)}
+        way: list[Stmt] = []
+        for stmt in around:
+            fixed = substituted((only_with(stmt, ()),), values)[0]
+            if isinstance(fixed, Let):
+                fixed = If(all_of(equal(fixed.value, values[fixed.name])), ())
+            way.append(fixed)
+        (inner,) = substituted((tile,), values)
+        assert isinstance(inner, Tile)
+        yield tuple(way), inner
 
 
 def _tiles(

@@ -84,9 +84,7 @@ for i in 0:n
 
 @pytest.mark.parametrize(("tile", "rows"), [(3, "ladder"), (2, "mix")])
 def test_a_tile_that_never_has_a_row_is_no_code(tile: int, rows: str) -> None:
-    cut = oc.partition(
-        oc.parse(PRODUCT), tile={"i": tile, "j": tile}, tail={"i": rows, "j": "mix"}
-    )
+    cut = oc.partition(oc.parse(PRODUCT), tile={"i": tile, "j": tile}, tail={"i": rows, "j": "mix"})
     kernel = oc.compile(cut.loops)
     for n in (0, 1, tile, 3 * tile + 1):
         a = np.arange(n * n, dtype="f").reshape(n, n)
