@@ -748,14 +748,14 @@ FAULTS = (
     Fault(
         "a depth that ends inside a group of terms is taken for a packed one",
         "cpu.covers",
-        "whole = is_multiple(loop.hi, kernel.multiple)",
-        "whole = True",
+        "if is_multiple(end, multiple):",
+        "if True:",
     ),
     Fault(
         "terms that begin inside a group are taken for those of its start",
         "cpu.covers",
-        "return whole and is_multiple(loop.lo, kernel.multiple)",
-        "return whole",
+        "return is_multiple(loop.lo, kernel.multiple) and self.ends",
+        "return self.ends",
     ),
     Fault(
         "every number is taken for a multiple",

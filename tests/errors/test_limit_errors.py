@@ -128,7 +128,8 @@ def test_a_fault_of_isl_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
         raise isl.Error("affine expression involves some of the domain dimensions")
 
     source = program(IN_ORDER, 108)
-    staged = "local T: int32[n]\nfor i in 0:n\n  T[i] = S[i]\nfor i in 0:n\n  A[i] = A[i] + T[i]\n"
+    staged = "local T: int32[n]\nfor i in 0:n\n  T[n - 1 - i] = S[n - 1 - i]\n"
+    staged += "for i in 0:n\n  A[i] = A[i] + T[i]\n"
     emitted = oc.parse(str(source).partition("for")[0] + staged)
     monkeypatch.setattr(isl.UnionAccessInfo, "compute_flow", fails)
     assert (
