@@ -112,7 +112,7 @@ STARTS = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("tail", STRATEGIES)
 @pytest.mark.parametrize("start", STARTS)
 def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -> None:

@@ -158,6 +158,7 @@ def test_a_program_that_is_a_product_takes_it_too() -> None:
     assert own.calls
 
 
+@pytest.mark.slow
 def test_a_function_that_is_declared_cheap_is_taken_and_a_dear_one_is_not() -> None:
     case = contraction("mk,kn->mn")
     arrays = floats("a", 30, 9), floats("b", 9, 5)

@@ -450,6 +450,7 @@ def allowed(case: Case) -> list[int]:
     return [n for n in SIZES if n >= case.program.sizes[0].min]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_computes_what_numpy_does_at_every_size(name: str) -> None:
     case = CASES[name]

@@ -42,6 +42,7 @@ def declared(columns: int, dtypes: tuple[str, str, str], cycles: float) -> oc.Mi
     return oc.external_microkernel("own", product(*sizes, dtypes)[1], 1, cycles=cycles)
 
 
+@pytest.mark.slow
 @pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "float32", slow("uint8"), slow("bfloat16")])
 def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_converts_or_packs(
@@ -125,6 +126,7 @@ def peak() -> float:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("rows", "most", "claims", "taken"),
     [

@@ -27,14 +27,19 @@ BATCHES = dict.fromkeys(KINDS, 4) | {
     "sums": 1,
     "tiled": 1,
     "layer": 1,
-    "contraction": 3,
+    "contraction": 2,
+    "bounds": 3,
+    "branches": 3,
+    "reduction": 3,
+    "described_operator": 3,
+    "described_window": 3,
     "described_contraction": 1,
     "convolution": 3,
     "softmax": 3,
     "gather": 3,
     "pipeline": 3,
     "moved": 2,
-    "wild": 3,
+    "wild": 2,
     "network": 3,
     "order": 1,
     "values": 2,
@@ -80,7 +85,7 @@ def pool() -> Iterator[Pool]:
 
 def test_programs_of_every_kind_are_checked() -> None:
     assert ACCEPTED.keys() == KINDS.keys()
-    assert sum(BATCHES.values()) * BATCH >= 1400
+    assert sum(BATCHES.values()) * BATCH >= 1300
 
 
 @pytest.mark.parametrize(("kind", "batch"), [(k, n) for k in KINDS for n in range(BATCHES[k])])

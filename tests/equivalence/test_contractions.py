@@ -81,7 +81,7 @@ def test_a_packed_constant_changes_no_bit(spec: str, k: int, n: int) -> None:
         assert same_bits(result, plain(x, w))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("spec", "strategies"),
     [

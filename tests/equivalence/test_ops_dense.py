@@ -205,6 +205,7 @@ def test_products_of_small_types_are_accumulated_in_wider_ones(dtype: str) -> No
         op.check([a, v], exact)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("activation", [name for name in EXACT if name is not None])
 def test_an_activation_is_a_function_of_each_element(activation: str, dtype: str) -> None:

@@ -99,7 +99,7 @@ def test_the_front_end_describes_the_same(name: str, sizes: Sizes) -> None:
     agree(described.run(given, **sizes_of(described, sizes)), expected)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("name", "tile", "tail"), CUTS, ids=str)
 def test_a_legal_cut_computes_the_same(name: str, tile: dict[str, int], tail: str) -> None:
     kernel = KERNELS[name]
@@ -122,7 +122,7 @@ def reason(name: str, tile: dict[str, int], tail: str) -> str:
     return "|".join([*found, UNTOLD] if name in DEEP else found)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(("name", "tile", "tail"), REFUSED, ids=str)
 def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -> None:
     with pytest.raises(PartitionError) as refused:
@@ -130,7 +130,7 @@ def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -
     assert re.search(reason(name, tile, tail), refused.value.because)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [slow(n) if n in PRODUCTS else n for n in KERNELS])
 def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:
@@ -142,7 +142,7 @@ def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:
         agree(found, kernel.expected(given, sizes), dtype)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "name",
     [slow(n) if n in (*PRODUCTS, "covariance") else n for n, k in KERNELS.items() if k.front],

@@ -154,7 +154,7 @@ CASES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [

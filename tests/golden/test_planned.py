@@ -78,6 +78,7 @@ def test_a_program_is_planned_as_it_was_and_read_back(
     assert parse(str(program)) == program
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_planned_program_computes_what_was_described(
     name: str, planned: Callable[[str], Program]

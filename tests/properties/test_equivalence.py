@@ -454,7 +454,7 @@ CASES: dict[str, Callable[[], tuple[Program, Program]]] = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_legal_rewriting_is_proved(case: str) -> None:
     plain, emitted = CASES[case]()
@@ -479,7 +479,7 @@ LONG = (
 """Whose mutants take seconds: `make test` leaves them to others."""
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", [slow(case) if case in LONG else case for case in CASES], ids=str)
 def test_no_mutant_with_another_result_is_accepted(case: str) -> None:
     plain, emitted = CASES[case]()

@@ -167,7 +167,7 @@ NAMES = ("n", "m", "i", "where", "max", "C.i")
 
 
 @given(st.data(), st.sampled_from(["index", "bool", *VALUES]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_an_expression_is_read_back_as_it_was_printed(data: st.DataObject, dtype: str) -> None:
     expr = data.draw(exprs(dtype, NAMES, 4))
     assert parse_expr(format_expr(expr), dtype, buffers=BUFFERS, names=NAMES) == expr
@@ -210,7 +210,7 @@ SCRAPS = ["(", ")", "[", "]", ",", "  ", "\n", "\t", "@", "not ", "-", "1.5", "9
 
 
 @given(programs(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_mutated_program_is_read_or_refused(program: Program, data: st.DataObject) -> None:
     text = str(program)
     for _ in range(data.draw(st.integers(1, 3))):

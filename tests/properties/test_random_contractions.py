@@ -168,6 +168,7 @@ def check(case: Drawn) -> None:
 calm = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=calm)
 @given(case=drawn().filter(lambda case: not (case.bias and case.spec.endswith("->"))))
 def test_a_random_contraction_is_right(case: Drawn) -> None:

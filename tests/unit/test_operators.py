@@ -61,7 +61,7 @@ TASKS = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "name", [slow(name) if number % 2 else name for number, name in enumerate(TASKS)]
 )

@@ -137,6 +137,7 @@ def test_the_tiled_nest_of_the_paper_has_six_loops() -> None:
     assert str(s.lower()).endswith(TILED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", [slow(None), "cut", slow("mask")])
 def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> None:
     s = listing(n, m, d, 4, tail)
@@ -150,6 +151,7 @@ def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> N
         check_product(s, rows, columns, depth)
 
 
+@pytest.mark.slow
 def test_an_instruction_on_a_tail_is_padded_or_replaced_by_loops() -> None:
     padded, plain = str(listing(n, m, d).lower()), str(listing(n, m, d, tail="cut").lower())
     assert padded.count("@pad  @microkernel(fused_gemm8x8_add)") == 6

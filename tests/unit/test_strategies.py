@@ -60,6 +60,7 @@ def test_pieces_are_a_disjoint_cover_and_the_loops_run_it(tail: str, tile: int) 
         np.testing.assert_array_equal(p.run({"A": a}, n=n), a * 2 + 1)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("tail", ALWAYS)
 def test_a_constant_extent_is_cut_without_conditions(tail: str, tile: int) -> None:
@@ -136,7 +137,7 @@ def plane(tails: tuple[str, str]) -> Partition:
     return cut(computation([C]), {"i": 3, "j": 4}, dict(zip("ij", tails, strict=True)), [])
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("tails", list(combinations_with_replacement(ALWAYS, 2)), ids=" ".join)
 def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> None:
     p = plane(tails)
