@@ -362,15 +362,9 @@ def _family(host: Host, name: str) -> Family:
     return next(family for family in families(host) if family.microkernel.name == name)
 
 
-def _tile_objects(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> Iterator[bytes]:
-    """Object code of the functions of a microkernel that a kernel calls; a wide one is one function."""
-    apart = [shapes] if _family(host, kernel).wide else [(shape,) for shape in shapes]
-    return (_tile_object(host, kernel, variant, one) for one in apart)
-
-
-@lru_cache(maxsize=1024)  # all functions of all microkernels of a host, in several variants
+@lru_cache(maxsize=256)
 def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> bytes:
-    """Object code of microkernels, shared by all kernels that call the same ones."""
+    """Object code of microkernels, shared by all kernels that need the same ones."""
     name = objects.key("tiles", repr((host, kernel, variant, shapes)))
     kept = objects.read(name)
     if kept is None:
@@ -414,7 +408,7 @@ def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, lo
     debug.note(4, low.text)
     with debug.timed("compile microkernels"):
         tiles_for = replace(host, threads=1)
-        parts = [code for request in low.tiles for code in _tile_objects(tiles_for, *request)]
+        parts = [_tile_object(tiles_for, *request) for request in low.tiles]
     with debug.timed("compile"):
         parts.append(jit.object_code(low.text, host, passes=True, loops=loops))
     layouts = [
