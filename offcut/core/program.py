@@ -375,8 +375,3 @@ def canonical(program: Program) -> Program:
     """`program` with its index arithmetic folded: what mentions a coordinate depends on it."""
     body = tuple(mapped(stmt, ix.folded) for stmt in program.body)
     return program if body == program.body else replace(program, body=body)
-
-
-def buffers_in(loop: For) -> set[str]:
-    """The buffers that a loop writes."""
-    return {stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Store)}

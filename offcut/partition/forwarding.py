@@ -126,7 +126,7 @@ class _Copy:
     ) -> Store | None:
         """A store of `nest` that makes each element what it is, where `nest` does no more."""
         forms = [stmt for stmt in statements(nest) if isinstance(stmt, Store)]
-        if sum(1 for form in forms[:1] for _ in walk(form.value)) > _MOST_NODES:
+        if any(sum(1 for _ in walk(form.value)) > _MOST_NODES for form in forms):
             return None
         if any(form.buffer != self.buffer.name or form.reduce is not None for form in forms):
             return None

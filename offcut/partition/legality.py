@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import prod
 from typing import TypeGuard
 
 from offcut.core import index as ix
-from offcut.core.accesses import owned
+from offcut.core.accesses import outside, owned
 from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Load, variables
@@ -33,11 +34,22 @@ from offcut.core.program import (
 )
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
-from offcut.polyhedral import Dependence, Facts, bounded, coefficient, dependences, windows_left
+from offcut.polyhedral import (
+    Dependence,
+    Facts,
+    Outside,
+    answered,
+    bounded,
+    coefficient,
+    dependences,
+    outside_window,
+    windows_left,
+)
 from offcut.polyhedral.around import equal
 
 MOST_VERSIONS = 64  # of the rest that `residue` makes
 MOST_TILES = 256  # each code of its own: what compiles in seconds
+_MOST_VALUES = 256  # that bounded values around a tile take together, each asked by itself
 
 
 def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
@@ -188,19 +200,36 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
         )
 
 
-@bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))
 def check_windows(program: Program) -> None:
     """Refuse a program that may touch a windowed array outside of its window: there is no memory for it."""
     for name in windows_left(program):
+        because = f"nothing shows that all that is accessed of {name} lies in a window of it"
+        if name in outside(program.body):
+            because = f"{name} is accessed outside of it, too"
+        elif (found := answered(partial(outside_window, program, name), None)) is not None:
+            because = _leaves(found, program)
         raise PartitionError(
             "compile",
             f"cannot compile {program.name}",
             at=f"alloc {name}",
-            because=f"nothing shows that all that is accessed of {name} lies in a window of it",
+            because=because,
             help=(f"a larger window, or {name} without alloc, which holds all of it",),
         )
 
 
+def _leaves(one: Outside, program: Program) -> str:
+    """An access outside of a window in words, at its smallest."""
+    assert one.sizes is not None
+    names = [*(size.name for size in program.sizes), *one.statement.iterators]
+    given = [
+        f"{name} = {value}" for name, value in zip(names, (*one.sizes, *one.point), strict=False)
+    ]
+    element = ", ".join(map(str, one.point[len(one.statement.iterators) :]))
+    text = f"element [{element}], counted from where the window starts, lies outside of it"
+    return f"with {', '.join(given)}, {text}" if given else text
+
+
+@bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))
 def check_tiles(program: Program) -> None:
     """Refuse a tile of a program, cut by whomever, whose instances need each other.
 
@@ -246,7 +275,7 @@ def _needed(
 def _with_values(around: Sequence[Stmt], tile: Tile) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
     """`tile` and what encloses it, once for each literal that the bounded values around it may be."""
     lets = [stmt for stmt in around if isinstance(stmt, Let)]
-    if prod(let.hi - let.lo for let in lets) > MOST_TILES:
+    if prod(let.hi - let.lo for let in lets) > _MOST_VALUES:
         yield tuple(around), tile
         return
     for literals in product(*(range(let.lo, let.hi) for let in lets)):

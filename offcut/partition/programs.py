@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from offcut.core.accesses import stored
 from offcut.core.computation import Names
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, buffers_in
+from offcut.core.program import For, Program, Stmt, Tile, blocks
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
@@ -173,7 +174,7 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
     known = _qualified(all_loops)
     found = [loop for loop in all_loops if loop.iter == iterator]
     if label:
-        found = [loop for loop in found if label in buffers_in(loop)]
+        found = [loop for loop in found if label in stored(loop.body)]
     elif len(found) > 1:
         raise PartitionError(
             "partition",
@@ -193,7 +194,7 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
 
 def _qualified(found: Sequence[For]) -> list[str]:
     """``C.i`` for every loop and every buffer that it writes."""
-    return list(dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(buffers_in(one))))
+    return list(dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(stored(one.body))))
 
 
 def _choice(
@@ -202,12 +203,12 @@ def _choice(
     wanted: Mapping[str, LoopCut],
 ) -> LoopCut | None:
     for name, (iterator, labels) in homes.items():
-        if loop.iter == iterator and (labels is None or labels & buffers_in(loop)):
+        if loop.iter == iterator and (labels is None or labels & stored(loop.body)):
             return wanted[name]
     return None
 
 
-def _carried_by_nest(program: Program) -> list[tuple[frozenset[str], Carried]]:
+def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
     """By top-level statement: the buffers it writes, and what its loops carry, by iterator."""
     sequential: dict[int, set[str]] = {}
     reductions: dict[int, dict[str, str]] = {}
@@ -219,7 +220,7 @@ def _carried_by_nest(program: Program) -> list[tuple[frozenset[str], Carried]]:
             reductions.setdefault(nest, {})[loop] = one.source.store.reduce
         else:
             mixed.add((nest, loop))
-    found: list[tuple[frozenset[str], Carried]] = []
+    found: list[tuple[set[str], Carried]] = []
     for position, stmt in enumerate(program.body):
         alone = {
             name: op
@@ -227,17 +228,13 @@ def _carried_by_nest(program: Program) -> list[tuple[frozenset[str], Carried]]:
             if (position, name) not in mixed
         }
         carried = Carried(frozenset(sequential.get(position, ())), alone)
-        found.append((_written(stmt), carried))
+        found.append((stored((stmt,)), carried))
     return found
 
 
-def _written(stmt: Stmt) -> frozenset[str]:
-    return frozenset(s.buffer for s in statements((stmt,)) if isinstance(s, Store))
-
-
-def _carried_in(stmt: Stmt, nests: Sequence[tuple[frozenset[str], Carried]]) -> Carried:
+def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carried:
     """What the loops of a separated statement carry: at most what those of its source do."""
-    mine = [carried for buffers, carried in nests if _written(stmt) & buffers]
+    mine = [carried for buffers, carried in nests if stored((stmt,)) & buffers]
     sequential = frozenset(name for carried in mine for name in carried.sequential)
     reductions = {name: op for carried in mine for name, op in carried.reductions.items()}
     alone = {

@@ -13,7 +13,13 @@ from offcut.polyhedral.access import (
     stage_sets,
 )
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.bounds import Outside, accesses_outside, check_program_fits, windows_left
+from offcut.polyhedral.bounds import (
+    Outside,
+    accesses_outside,
+    check_program_fits,
+    outside_window,
+    windows_left,
+)
 from offcut.polyhedral.dependences import (
     Dependence,
     Statement,
@@ -67,6 +73,7 @@ __all__ = [
     "coefficient",
     "dependences",
     "in_pass",
+    "outside_window",
     "over_points",
     "over_sizes",
     "runs",

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.accesses import owned, touched
+from offcut.core.accesses import owned, read, touched
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
     Cast,
     Compare,
     Expr,
+    Load,
     children,
     dtype_of,
     loads,
+    rewrite,
+    variables,
 )
 from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
@@ -31,6 +34,7 @@ from offcut.core.program import (
     TileAxis,
     blocks,
     expressions,
+    mapped,
     substituted,
     walk,
     with_blocks,
@@ -90,6 +94,46 @@ def windows_left(program: Program) -> tuple[str, ...]:
         open_ = seen.left(program.body, Around(Space(program.sizes, program.assumptions)))
         found |= touched(open_) & alone
     return tuple(sorted(found))
+
+
+def outside_window(program: Program, name: str) -> Outside | None:
+    """An access of `name` outside of the window that it stands in, at an element counted from its start.
+
+    None where sets show none, or a window is not of a length that sizes alone say.
+    """
+    windows = [s for s in walk(program.body) if isinstance(s, Alloc) and s.buffer == name]
+    shapes = {tuple(count for _, count in window.axes) for window in windows}
+    sizes = {size.name for size in program.sizes}
+    if len(shapes) != 1 or any(variables(n) - sizes or read((n,)) for n in min(shapes)):
+        return None
+    (shape,) = shapes
+    buffers = tuple(replace(b, shape=shape) if b.name == name else b for b in program.buffers)
+    body = tuple(_from_start(stmt, name) for stmt in program.body)
+    found = accesses_outside(replace(program, buffers=buffers, body=body))
+    return next((one for one in found if one.buffer == name and one.sizes is not None), None)
+
+
+def _from_start(stmt: Stmt, name: str) -> Stmt:
+    """`stmt` with the accesses of `name` in a window of it counted from the start of that window."""
+    if not isinstance(stmt, Alloc) or stmt.buffer != name:
+        return with_blocks(stmt, lambda body: tuple(_from_start(inner, name) for inner in body))
+
+    def moved(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(ix.sub(part, start) for part, (start, _) in zip(index, stmt.axes, strict=True))
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer != name:
+            return None
+        return replace(node, index=moved(node.index))
+
+    def stored(inner: Stmt) -> Stmt:
+        if isinstance(inner, Store) and inner.buffer == name:
+            return replace(inner, index=moved(inner.index))
+        return with_blocks(inner, lambda body: tuple(map(stored, body)))
+
+    return replace(
+        stmt, body=tuple(stored(mapped(s, lambda e: rewrite(e, rule))) for s in stmt.body)
+    )
 
 
 class _Seen:

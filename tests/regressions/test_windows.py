@@ -18,21 +18,34 @@ TWICE = "for i in 0:n\n  Y[i] = X[i] * 2.0\n"
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "because"),
     [
-        "alloc S[0 +: 2]\n  for z in 0:n\n    S[z] = X[z]\n  for i in 0:n\n    Y[i] = S[i] * 2.0\n",
-        "alloc S[1 +: n]\n  for z in 0:n\n    S[z] = X[z]\n  for i in 0:n\n    Y[i] = S[i] * 2.0\n",
-        "alloc S[0 +: n]\n  for i in 0:n\n    S[i] = X[i]\nfor i in 0:n\n  Y[i] = S[i] * 2.0\n",
+        (
+            "alloc S[0 +: 2]\n  for z in 0:n\n    S[z] = X[z]\n  for i in 0:n\n    Y[i] = S[i] * 2.0\n",
+            "with n = 3, z = 2, element [2], counted from where the window starts, lies outside of it",
+        ),
+        (
+            "alloc S[1 +: n]\n  for z in 0:n\n    S[z] = X[z]\n  for i in 0:n\n    Y[i] = S[i] * 2.0\n",
+            "with n = 1, z = 0, element [-1], counted from where the window starts, lies outside of it",
+        ),
+        (
+            "alloc S[0 +: n]\n  for i in 0:n\n    S[i] = X[i]\nfor i in 0:n\n  Y[i] = S[i] * 2.0\n",
+            "S is accessed outside of it, too",
+        ),
+        (
+            "for i in 0:n\n  alloc S[i +: i]\n    S[i] = X[i]\n    Y[i] = S[i] * 2.0\n",
+            "nothing shows that all that is accessed of S lies in a window of it",
+        ),
     ],
-    ids=["longer than its window", "before its window", "after its window"],
+    ids=["longer than its window", "before its window", "after its window", "a length of its own"],
 )
-def test_what_leaves_a_window_is_not_compiled(body: str) -> None:
+def test_what_leaves_a_window_is_not_compiled(body: str, because: str) -> None:
     with pytest.raises(PartitionError) as refused:
         oc.compile(oc.parse(HEAD + body))
     assert str(refused.value) == (
         "compile: cannot compile w\n"
         "  at       alloc S\n"
-        "  because  nothing shows that all that is accessed of S lies in a window of it\n"
+        f"  because  {because}\n"
         "  help     a larger window, or S without alloc, which holds all of it"
     )
 

@@ -20,6 +20,7 @@ from offcut.backends.cpu.accesses import begins_with_store, own_expressions
 from offcut.backends.cpu.footprint import Access, Footprints
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
+from offcut.core.accesses import owned, read, stored, touched
 from offcut.core.computation import Names
 from offcut.core.expr import Load, Var, walk
 from offcut.core.program import (
@@ -37,7 +38,6 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
-    buffers_in,
     with_blocks,
 )
 from offcut.core.program import walk as statements
@@ -195,7 +195,7 @@ class _Marker:
         asked = loop.execution is Execution.PARALLEL
         if (asked or deep or not serial) and self.independent(loop, path):
             self.loops.append(loop.iter)
-            self.own |= {name for name in buffers_in(loop) if self.keeps(name, loop)}
+            self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
             body = self.inner(loop.body, path)
             return replace(loop, execution=Execution.PARALLEL, body=body)
         return replace(_serial(loop), body=self.together(loop.body, path, True))
@@ -257,17 +257,17 @@ class _Marker:
         """Whether iterations of `loop` touch nothing that another one writes."""
         if loop.execution is Execution.PARALLEL:
             return True
-        shared = {name for name in buffers_in(loop) if not self.keeps(name, loop)}
+        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
         shared -= _statuses(self.program)
         if not shared:
             return True
-        touched: dict[str, set[Access]] = {name: set() for name in shared}
+        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
         for access in self.footprints.of(loop.body, loop.iter):
             if access.buffer in shared:
-                touched[access.buffer].add(access)
+                by_buffer[access.buffer].add(access)
         left = {
             name
-            for name, accesses in touched.items()
+            for name, accesses in by_buffer.items()
             if not self.footprints.moves_on(tuple(accesses), loop.iter)
         }
         return not left or self.by_sets(left, path)
@@ -300,14 +300,14 @@ class _Marker:
         if name in self.tiled:
             return True
         if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
-            return not _outside_window(self.program.body, name)
+            return name in owned(self.program.body)
         scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
         return scalar and _written_first(name, loop.body)
 
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
-            if not has_parallel(stmt) or not _touches(stmt, name):
+            if not has_parallel(stmt) or name not in touched((stmt,)):
                 continue
             if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL:
                 if not self.keeps(name, stmt):
@@ -331,22 +331,8 @@ def _statuses(program: Program) -> frozenset[str]:
 
 def _named(stmt: Stmt) -> set[str]:
     """The buffers that a statement itself accesses."""
-    found = {n.buffer for e in own_expressions(stmt) for n in walk(e) if isinstance(n, Load)}
+    found = read(own_expressions(stmt))
     return found | {stmt.buffer} if isinstance(stmt, Store) else found
-
-
-def _touches(stmt: Stmt, name: str) -> bool:
-    return any(name in _named(inner) for inner in statements((stmt,)))
-
-
-def _outside_window(body: Sequence[Stmt], name: str) -> bool:
-    """Whether something accesses a buffer outside of its windows."""
-    for stmt in body:
-        if isinstance(stmt, Alloc) and stmt.buffer == name:
-            continue
-        if name in _named(stmt) or any(_outside_window(block, name) for block in blocks(stmt)):
-            return True
-    return False
 
 
 def _written_first(name: str, body: Sequence[Stmt]) -> bool:
@@ -354,11 +340,11 @@ def _written_first(name: str, body: Sequence[Stmt]) -> bool:
     if begins_with_store(name, body):
         return True
     for stmt in body:
-        if not _touches(stmt, name):
+        if name not in touched((stmt,)):
             continue
         if name in _named(stmt) or isinstance(stmt, Tile | Choose | Alloc):
             return False
-        inside = (block for block in blocks(stmt) if any(_touches(s, name) for s in block))
+        inside = (block for block in blocks(stmt) if name in touched(block))
         if not all(_written_first(name, block) for block in inside):
             return False
     return True

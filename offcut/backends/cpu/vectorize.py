@@ -28,6 +28,7 @@ from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.reductions import lanes_of
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
+from offcut.core.accesses import touched
 from offcut.core.computation import Names
 from offcut.core.expr import (
     Binary,
@@ -164,7 +165,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
         if any(reads(expr, buffer) for expr in own_expressions(stmt)):
             return None
         if isinstance(stmt, Tile | Choose | Alloc):
-            if any(_touches(inner, buffer) for inner in statements((stmt,))):
+            if buffer in touched((stmt,)):
                 return None
             continue
         inside = blocks(stmt)
@@ -174,11 +175,6 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
                 return None
             found += deeper
     return found
-
-
-def _touches(stmt: Stmt, buffer: str) -> bool:
-    writes = isinstance(stmt, Store) and stmt.buffer == buffer
-    return writes or any(reads(expr, buffer) for expr in own_expressions(stmt))
 
 
 def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
