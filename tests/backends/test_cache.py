@@ -82,6 +82,7 @@ def test_a_second_process_generates_no_code(home: Path) -> None:
     assert {path.name: path.read_bytes() for path in entries(home)} == kept
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_at_once_both_work_and_leave_whole_entries(home: Path) -> None:
     with ThreadPoolExecutor(3) as pool:
         for generated, error in pool.map(lambda _: process(), range(3)):

@@ -206,6 +206,7 @@ def test_two_products_of_one_kernel_call_one_function(tmp_path: Path) -> None:
     assert "links   own" in kernel.export(tmp_path).header.read_text()
 
 
+@pytest.mark.slow
 def test_where_operands_do_not_lie_as_the_function_reads_them_others_run() -> None:
     own = Own()
     for spec, shapes in [("km,kn->mn", [(7, 5), (7, 9)]), ("mk,nk->mn", [(5, 7), (9, 7)])]:

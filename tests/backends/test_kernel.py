@@ -365,6 +365,7 @@ def test_no_strategy_touches_memory_outside_its_arrays(
 
 
 @needs_fork
+@pytest.mark.slow
 def test_other_operand_orders_and_types_touch_no_memory_outside_either(softmax: Kernel) -> None:
     kernels = [
         (spec, build(contraction(spec, dtype=dtype).result, strategy=strategy), dtype)

@@ -92,6 +92,7 @@ def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
         np.testing.assert_allclose(kernel(u, v), u @ v, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
     rng = np.random.default_rng(4)
     a, b, m, n = (oc.dim(name, max=64) for name in "abmn")

@@ -78,6 +78,7 @@ def test_a_dense_layer_has_the_same_bits_on_any_number_of_threads(strategy: str)
         DENSE.check(agree(made, x), (x, W))
 
 
+@pytest.mark.slow
 def test_a_product_that_packs_at_the_call_has_the_same_bits() -> None:
     product = contraction("bmk,bnk->bmn")
     made = on((1, 3), product.result, inputs=product.inputs)

@@ -187,6 +187,7 @@ def test_the_sum_itself_may_be_a_second_result() -> None:
         np.testing.assert_allclose(y, np.tanh(a @ w), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_epilogue_of_a_batched_contraction_runs_in_every_batch() -> None:
     b = oc.dim("b", max=64)
     X, V = oc.placeholder((b, m, DEPTH), name="X"), oc.placeholder((b, n, DEPTH), name="V")

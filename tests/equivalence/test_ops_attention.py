@@ -114,6 +114,7 @@ def test_a_mask_is_added_or_chooses(which: str, dtype: str) -> None:
         op.check([*arrays, mask], attended(arrays, added), interpreted=keys == 1)
 
 
+@pytest.mark.slow
 def test_a_query_that_attends_to_nothing_gives_zeros() -> None:
     inputs = [*operands(), oc.placeholder((b, 1, m, n), name="M")]
     op = Operator(ops.attention(*inputs), inputs)

@@ -59,7 +59,7 @@ def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> N
             np.testing.assert_allclose(found, exact(model, count), atol=1e-5)
 
 
-@pytest.mark.every(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 40, 256, 5000])
 def test_an_embedding_has_the_same_bits_alone_and_in_any_batch(encoder: Encoder, rows: int) -> None:
     sentences = [ids(count, seed) for seed, count in enumerate(LENGTHS)]

@@ -121,6 +121,7 @@ def test_the_listing_of_the_paper_prints_its_nest() -> None:
     assert str(s) == PAPER
 
 
+@pytest.mark.slow
 def test_the_listing_of_the_paper_computes_the_product() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((1024, 1024), dtype=np.float32) for _ in range(2))
