@@ -62,8 +62,6 @@ def slow(*values: object) -> object:
 
 EQUAL = frozenset({"instances", "in bounds", "data flow", "results"})
 """The theorems by which a loop program computes what another one does."""
-RUN = frozenset({"in bounds", "order kept", "emitted"})
-"""Those by which it runs what was described."""
 
 
 def proved(cut: Partition) -> set[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Names, Stage, StageAxis
-from offcut.core.expr import Compare, Select, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
 from offcut.core.source import source
@@ -68,35 +67,24 @@ def cut(
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     wanted = _resolve(computation, tile, tail)
-    if _wants_loops(computation, wanted.values()):
-        return _cut_as_loops(computation, wanted, microkernels, price, copies)
-    cuts: list[GroupCut] = []
-    for position, group in enumerate(computation.groups):
-        lead = group[0]
-        mine = {axis: choice for (home, axis), choice in wanted.items() if home == position}
-        spatial = tuple(_axis_cut(a, mine[a.name]) for a in lead.axes if a.name in mine)
-        reduced = tuple(_axis_cut(a, mine[a.name]) for a in lead.reduce_axes if a.name in mine)
-        first = next((k for k, a in enumerate(lead.axes) if a.name in mine), len(lead.axes))
-        found = _covering(lead, spatial, microkernels)
-        outer = tuple(a.name for a in lead.axes[:first])
-        cuts.append(GroupCut(group, spatial, reduced, outer, found, bare=True))
-    names = computation.names()
-    parts = [cut_group(computation, one, names) for one in cuts]
-    theorems = prove(computation, cuts)
-    body = tuple(stmt for body, _ in parts for stmt in body)
-    pieces = tuple(piece for _, found in parts for piece in found)
-    return partition_of(computation, pieces, program_of(computation, body), theorems)
+    space = space_of(computation)
+    theorems: dict[Theorem, None] = {}
+    for group in computation.groups:
+        for stage in group:
+            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
+    homes = {home: computation.groups[home][0].buffer for home, _ in wanted}
+    users = users_of(computation)
+    loops = {f"{homes[home]}.{axis}": choice for (home, axis), choice in wanted.items()}
+    made = cut_program(source(computation), loops, microkernels, price, users, copies)
+    return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
 
 
-def _covering(
-    lead: Stage, cuts: Sequence[AxisCut], microkernels: Sequence[Microkernel]
-) -> Match | None:
-    """The first match whose microkernel is as tall as the tile of its rows; where none is, the first."""
-    heights: dict[str | None, int] = {cut.axis: cut.tile for cut in cuts}
-    preferred = (next(all_matches(lead, (kernel,)), None) for kernel in microkernels)
-    ways = [way for way in preferred if way is not None]
-    tall = (way for way in ways if heights.get(way.rows, 1) <= way.microkernel.max_rows)
-    return next(tall, ways[0] if ways else None)
+def users_of(computation: Computation) -> Users:
+    """What the user calls what is in `computation`."""
+    stages = (stage for group in computation.groups for stage in group)
+    axes = (axis for stage in stages for axis in (*stage.axes, *stage.reduce_axes))
+    renamed = dict.fromkeys((a.label, a.name) for a in axes if a.label != a.name)
+    return Users(computation.size_names, computation.labels, tuple(renamed))
 
 
 def partition_of(
@@ -108,39 +96,9 @@ def partition_of(
         pieces=pieces,
         loops=loops,
         certificate=theorems,
-        users=Users(computation.size_names, computation.labels),
+        users=users_of(computation),
         computation=computation,
     )
-
-
-def _wants_loops(computation: Computation, choices: Iterable[LoopCut]) -> bool:
-    """Whether the cut is one of loops: it has conditions to separate, levels, or mixed sequences."""
-    asked = any(
-        isinstance(node, Compare | Select)
-        for group in computation.groups
-        for stage in group
-        for node in walk(stage.value)
-    )
-    return asked or any(len(c.tiles) > 1 or c.strategy is Strategy.MIX for c in choices)
-
-
-def _cut_as_loops(
-    computation: Computation,
-    wanted: Mapping[tuple[int, str], LoopCut],
-    microkernels: Sequence[Microkernel],
-    price: Price,
-    copies: int,
-) -> Partition:
-    space = space_of(computation)
-    theorems: dict[Theorem, None] = {}
-    for group in computation.groups:
-        for stage in group:
-            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
-    homes = {home: computation.groups[home][0].buffer for home, _ in wanted}
-    users = Users(computation.size_names, computation.labels)
-    loops = {f"{homes[home]}.{axis}": choice for (home, axis), choice in wanted.items()}
-    made = cut_program(source(computation), loops, microkernels, price, users, copies)
-    return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
 
 
 def program_of(computation: Computation, body: tuple[Stmt, ...]) -> Program:
@@ -254,10 +212,6 @@ def _prove_axis(
         statement = "a repeated instance starts from the neutral element and writes the same value"
         found.append(Theorem("repetition safe", statement, at))
     return found
-
-
-def _axis_cut(axis: StageAxis, choice: LoopCut) -> AxisCut:
-    return AxisCut(axis.name, choice.strategy, choice.tiles[0])
 
 
 def checked_tiles(name: str, given: object) -> tuple[int, ...]:

@@ -30,9 +30,9 @@ def nests(partition: Partition) -> list[list[Piece | LoopPiece]]:
 def _kept(piece: LoopPiece) -> tuple[str, ...]:
     """The axes that are no reduction's: instances along others update the same element."""
     if piece.store.reduce is None:
-        return piece.axes
+        return piece.names
     indexed = {name for index in piece.store.index for name in variables(index)}
-    return tuple(name for name in piece.axes if name in indexed)
+    return tuple(name for name in piece.names if name in indexed)
 
 
 class Nest:
@@ -56,12 +56,11 @@ class Nest:
             self.label, self.operator = lead.stage.label, ""
             reduced = {axis.name for axis in lead.stage.reduce_axes}
         else:
-            lead = max(_loop_pieces(pieces), key=lambda piece: len(piece.axes))
+            lead = max(_loop_pieces(pieces), key=lambda piece: len(piece.names))
             buffer, reduce = lead.store.buffer, lead.store.reduce
-            shared = set(lead.axes).intersection(*(p.axes for p in pieces))
-            names = [name for name in lead.axes if name in shared]
-            known = _axis_labels(partition)
-            self.labels = [known.get((buffer, name), name) for name in names]
+            shared = set(lead.names).intersection(*(p.names for p in _loop_pieces(pieces)))
+            names = [name for name in lead.names if name in shared]
+            self.labels = [lead.label_of(name) for name in names]
             users = {inner: user for user, inner in partition.users.buffers}
             self.label = users.get(buffer, buffer)
             self.operator = " =" if reduce is None else f" {'+' if reduce == 'sum' else reduce}="
@@ -96,15 +95,3 @@ def operator_of(piece: Piece | LoopPiece) -> str | None:
 
 def _loop_pieces(pieces: Sequence[Piece | LoopPiece]) -> list[LoopPiece]:
     return [piece for piece in pieces if isinstance(piece, LoopPiece)]
-
-
-def _axis_labels(partition: Partition) -> dict[tuple[str, str], str]:
-    """What the user calls an axis, by buffer and its name in the program."""
-    described = partition.computation
-    groups = () if described is None else described.groups
-    return {
-        (stage.buffer, axis.name): axis.label
-        for group in groups
-        for stage in group
-        for axis in (*stage.axes, *stage.reduce_axes)
-    }

@@ -100,15 +100,15 @@ def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
         because = f"nothing shows that {tile} divides the extent {format_expr(extent)}"
     elif found:
         because = f"with {', '.join(f'{n} = {v}' for n, v in found.items())}, {because}"
+    help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(left)} iterations',)
+    if ix.literal(left) is None:
+        help = (*help, f"assume({format_expr(left)} == 0) if every caller guarantees it")
     raise PartitionError(
         "partition",
         'cannot take tail="exact"',
         at=f"loop {loop.iter}",
         because=because,
-        help=(
-            f'tail="cut" separates the last {format_expr(left)} iterations',
-            f"assume({format_expr(left)} == 0) if every caller guarantees it",
-        ),
+        help=help,
     )
 
 

@@ -192,7 +192,10 @@ class LoopCutter:
             for one in chain:
                 inner = inner.loop(one.iter, one.lo, one.hi)
             return _wrapped(chain, self.block(chain[-1].body, inner))
-        first, last = chosen[0], chosen[-1]
+        first = chosen[0]
+        sums = [k for k in chosen if chain[k].iter in self.carried.reductions]
+        # The terms of a sum keep their order: the second loop over them is cut inside of a tile.
+        last = max(k for k in chosen if len(sums) < 2 or k < sums[1])
         for one in chain[:first]:
             at = at.loop(one.iter, one.lo, one.hi)
         if self.distributes(chain[first:]):

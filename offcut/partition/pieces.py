@@ -134,11 +134,13 @@ class LoopPiece(_Cut):
 
     path       the statement that runs the instances of one tile, last, and what encloses it
     iterators  the loops of the program that was cut; other names count tiles
+    labels     (what the user calls a loop, its name), where they differ
     """
 
     space: Space
     path: tuple[Stmt, ...]
     iterators: frozenset[str]
+    labels: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def store(self) -> Store:
@@ -147,7 +149,12 @@ class LoopPiece(_Cut):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The names of the coordinates of `owned` and `executed`, by position."""
+        """The user's names of the coordinates of `owned` and `executed`, by position."""
+        return tuple(map(self.label_of, self.names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Likewise, their names in the program."""
         found = next(names for store, names in self._stores() if store is self.store)
         return tuple(name for name in found if name in self.iterators)
 
@@ -159,16 +166,25 @@ class LoopPiece(_Cut):
     @property
     def executed(self) -> Set:
         """What actually runs: repeated and padded instances too."""
-        return self._run_of(self.path).times.domain()
+        return self._run_of(tuple(map(_all_lanes, self.path))).times.domain()
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """``lo, hi`` of the owned coordinates, by axis, counted from the start of its loop."""
-        return {axis: segment.owned for axis, segment in self.segments}
+        return {self.label_of(axis): segment.owned for axis, segment in self.segments}
+
+    def label_of(self, axis: str) -> str:
+        """What the user calls an axis."""
+        return next((label for label, name in self.labels if name == axis), axis)
 
     def _owning(self, stmt: Stmt) -> Stmt:
-        """`stmt`; where it runs a tile that was moved back, only what no other tile runs."""
+        """`stmt`; where it runs a tile that was moved back, only what no other tile runs, and where it
+        runs terms past the last one, without these.
+        """
         for axis, segment in self.segments:
+            if segment.form is Form.PAD and isinstance(stmt, For) and stmt.iter == axis:
+                past = ix.sub(segment.owned[1], segment.start)
+                stmt = replace(stmt, hi=ix.add(stmt.lo, past))
             if segment.form is not Form.SHIFT:
                 continue
             skipped = ix.sub(segment.owned[0], segment.start)
@@ -218,6 +234,13 @@ class LoopPiece(_Cut):
         return f"{self.store.buffer} {self.role}: {', '.join(parts)}; {self.microkernel or 'loops'}"
 
 
+def _all_lanes(stmt: Stmt) -> Stmt:
+    """A tile with the lanes that are off as well."""
+    if isinstance(stmt, Tile) and stmt.form in (Form.MASK, Form.PAD):
+        return replace(stmt, where=None)
+    return stmt
+
+
 def _named(body: tuple[Stmt, ...], around: tuple[str, ...]) -> list[tuple[Store, tuple[str, ...]]]:
     """Every store of `body`, with the iterators around it."""
     found: list[tuple[Store, tuple[str, ...]]] = []
@@ -260,10 +283,14 @@ def _stores(program: Program) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """What a user calls the sizes and the buffers of a program: (user's name, name in the program)."""
+    """What a user calls the sizes and the buffers of a program: (user's name, name in the program).
+
+    axes   likewise, of those that the program calls otherwise
+    """
 
     sizes: tuple[tuple[str, str], ...]
     buffers: tuple[tuple[str, str], ...]
+    axes: tuple[tuple[str, str], ...] = ()
 
     @property
     def of_sizes(self) -> dict[str, str]:

@@ -79,8 +79,9 @@ def cut_program(
             price,
             names,
         )
-        body += cutter.block((stmt,), Facts(space))
-        made += cutter.made
+        cut = cutter.block((stmt,), Facts(space))
+        body += cut
+        made += cutter.made or [Made(one, (), None) for one in cut]
         axes |= cutter.axes
         notes |= cutter.notes
     reached = {axis for one in made for axis, _ in one.segments}
@@ -98,7 +99,7 @@ def cut_program(
         raise not_equal(refused, list(wanted), tails) from None
     return Partition(
         source=source,
-        pieces=tuple(_pieces(space, source, emitted, made)),
+        pieces=tuple(_pieces(space, source, emitted, made, users)),
         loops=emitted,
         certificate=Certificate((*certificate.theorems, _fits(source), *proved)),
         users=users,
@@ -246,7 +247,7 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
 
 
 def _pieces(
-    space: Space, source: Program, emitted: Program, made: Sequence[Made]
+    space: Space, source: Program, emitted: Program, made: Sequence[Made], users: Users
 ) -> list[LoopPiece]:
     """A piece for every tile that was made, with all that encloses it."""
     iterators = frozenset(loop.iter for loop in _loops(source.body))
@@ -257,7 +258,8 @@ def _pieces(
         one = wanted.get(id(stmt))
         if one is not None:
             path = (*around, stmt)
-            found.append(LoopPiece(one.segments, one.microkernel, space, path, iterators))
+            cut = one.segments, one.microkernel
+            found.append(LoopPiece(*cut, space, path, iterators, users.axes))
             return
         for inside in blocks(stmt):
             for inner in inside:

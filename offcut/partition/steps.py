@@ -148,7 +148,8 @@ def _steps_of_path(piece: LoopPiece, plane: Sequence[str]) -> list[Step]:
             case _:
                 pass
     value = piece.store.value
-    if piece.form is Form.PAD and isinstance(value, Select):
+    padded = any(segment.form is Form.PAD for _, segment in piece.segments)
+    if padded and isinstance(value, Select):
         bound = {step.name for step in steps if isinstance(step, Loop | Value)}
         sizes = {size.name for size in piece.space.sizes}
         steps += [t for t in _tests(named(value.condition)) if t.needs <= bound | sizes]

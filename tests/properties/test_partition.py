@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from conftest import points
+from conftest import EQUAL, points, proved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +99,7 @@ def test_a_cut_contraction_is_numpys_and_proved(
         computation([C]), {a.name: a.tile for a in chosen}, {a.name: a.tail for a in chosen}, []
     )
     assert parse(str(p)) == p.loops
-    used = {name for name, _ in p.computation.size_names}
+    used = {name for name, _ in p.users.sizes}
     rng = np.random.default_rng(0)
     for sizes in calls:
         a, b = (
@@ -158,6 +158,6 @@ def test_what_is_not_cut_is_the_source() -> None:
     for outputs in ([C], [D], [total], [D, total]):
         made = cut(computation(outputs), {}, {}, [])
         assert made.loops == made.source
-        assert [theorem.name for theorem in made.prove().theorems].count("emitted") == 1
+        assert proved(made) >= EQUAL
     inner = cut(computation([C]), {"k": 3}, "cut", []).loops
     assert not any(isinstance(stmt, Tile) for stmt in walk(inner.body))

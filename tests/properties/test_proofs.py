@@ -7,7 +7,7 @@ refuse. A mutant whose results agree at every edge size may be refused or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -152,9 +152,9 @@ LONG = ("rows shift", "rows balance", "rows pad", "rows mask, fused")
         for name, make in CASES.items()
     ],
 )
-def test_every_mutant_that_changes_a_result_is_refused(make: Callable[[], Partition]) -> None:
-    p = make()
-    assert check_program(p.computation, p.loops)
+def test_every_mutant_that_changes_a_result_is_refused(make: partial[Partition]) -> None:
+    p, described = make(), contraction("fused" in make.keywords)
+    assert check_program(described, p.loops)
     right = results(p.loops)
     slipped, killed = [], 0
     for body in dict.fromkeys(mutated(p.loops.body)):
@@ -163,7 +163,7 @@ def test_every_mutant_that_changes_a_result_is_refused(make: Callable[[], Partit
             continue
         killed += 1
         try:
-            check_program(p.computation, mutant)
+            check_program(described, mutant)
         except PartitionError:
             continue
         slipped.append("\n".join(map(format_stmt, body)))
@@ -211,7 +211,7 @@ def test_a_refusal_shows_the_smallest_instance_that_is_wrong(
 ) -> None:
     p = partition(i=tail)
     with pytest.raises(PartitionError) as refused:
-        check_program(p.computation, mutant(p, old, new))
+        check_program(contraction(), mutant(p, old, new))
     assert str(refused.value) == (
         "prove: the emitted program does not run what was described\n"
         f"  at       C\n  because  {because}"
@@ -222,7 +222,7 @@ def test_terms_out_of_order_are_refused() -> None:
     p = partition(i="cut", k="cut")
     backwards = mutant(p, "k in 2*k_tile:2*k_tile + 2", "k in 2 - 2*k_tile:4 - 2*k_tile")
     with pytest.raises(PartitionError) as refused:
-        check_program(p.computation, backwards)
+        check_program(contraction(), backwards)
     assert str(refused.value) == (
         "prove: the emitted program does not run what was described\n"
         "  at       C\n"
@@ -233,7 +233,7 @@ def test_terms_out_of_order_are_refused() -> None:
 def test_a_term_outside_the_loop_of_its_reduction_is_refused() -> None:
     p = partition(i="cut")
     with pytest.raises(PartitionError) as refused:
-        check_program(p.computation, mutant(p, "C[i, j] = 0.0", "C[i, j] += A[i, 0] * B[0, j]"))
+        check_program(contraction(), mutant(p, "C[i, j] = 0.0", "C[i, j] += A[i, 0] * B[0, j]"))
     wrong = "C[i, j] += A[i, 0] * B[0, j] is not what C computes, A[i, k] * B[k, j]"
     assert refused.value.because == wrong
 
@@ -249,7 +249,7 @@ def test_a_tile_that_starts_a_finished_sum_again_is_refused() -> None:
     again = """
 tile i in 0 +: n, j in 0 +: 4
   C[i, j] = 0.0"""
-    assert refusal(p.computation, parse(str(p) + again)) == (
+    assert refusal(contraction(), parse(str(p) + again)) == (
         "prove: the emitted program does not run what was described\n"
         "  at       C\n"
         "  because  with n = 1, the instance i = 0, j = 0 of C is in two tiles"
@@ -258,9 +258,9 @@ tile i in 0 +: n, j in 0 +: 4
 
 def test_a_follower_that_reads_another_point_of_its_tile_is_refused() -> None:
     p = partition(fused=True, i="cut")
-    assert check_program(p.computation, p.loops)
+    assert check_program(contraction(True), p.loops)
     elsewhere = mutant(p, "C[i, j] = C_sum[i, j] + 1.0", "C[i, j] = C_sum[i, 3 - j] + 1.0")
-    assert refusal(p.computation, elsewhere) == (
+    assert refusal(contraction(True), elsewhere) == (
         "prove: the emitted program does not run what was described\n"
         "  at       C\n"
         "  because  C[i, j] = C_sum[i, 3 - j] + 1.0 is not what C computes, C_sum[i, j] + 1.0"
@@ -271,8 +271,8 @@ def test_a_copy_that_is_described_is_proved() -> None:
     n = dim("n", max=64)
     P = oc.placeholder((n,), "float64", "P")
     V = oc.compute((n,), lambda i: P[i], name="V")
-    p = cut(computation([oc.compute((n,), lambda i: V[n - 1 - i] + 1.0, name="W")]), {}, {}, [])
-    assert check_program(p.computation, p.loops)
+    c = computation([oc.compute((n,), lambda i: V[n - 1 - i] + 1.0, name="W")])
+    assert check_program(c, cut(c, {}, {}, []).loops)
 
 
 def test_a_packed_copy_that_is_read_and_never_made_is_refused() -> None:
@@ -281,9 +281,9 @@ def test_a_packed_copy_that_is_read_and_never_made_is_refused() -> None:
     copy = Stage("P", "P", (r, c), (), Load("B", (Var("r"), Var("c")), "float64"))
     local = Buffer("P", "float64", (r.extent, c.extent), Kind.LOCAL)
     packing = replace(
-        p.computation,
-        buffers=(*p.computation.buffers, local),
-        groups=((copy,), *p.computation.groups),
+        contraction(),
+        buffers=(*contraction().buffers, local),
+        groups=((copy,), *contraction().groups),
     )
     reading = str(p).replace("* B[k, j]", "* P[k, j]")
     head, body = reading.split("for i_tile", 1)
@@ -325,16 +325,18 @@ def test_a_certificate_says_what_was_proved_and_of_what() -> None:
     assert (
         str(partition(i="shift", k="pad").prove())
         == """\
-in bounds        every access lies inside its tensor  (C)
-int64            index arithmetic stays within 2^62  (C)
-order kept       dependences run along the reduction only  (C)
-disjoint         no coordinate is owned twice  (shift by 3)
-covering         every coordinate is owned  (shift by 3)
-in bounds        what is executed and kept lies inside the extent  (shift by 3)
-repetition safe  a repeated instance starts from the neutral element and writes the same value  (axis C.i)
-disjoint         no coordinate is owned twice  (pad by 2)
-covering         every coordinate is owned  (pad by 2)
-in bounds        what is executed and kept lies inside the extent  (pad by 2)
-ascending        tiles run in the order of the coordinate  (pad by 2)
-emitted          every instance once, in bounds, in order  (C)"""
+in bounds   every access lies inside its tensor  (C)
+int64       index arithmetic stays within 2^62  (C)
+order kept  dependences run along the reduction only  (C)
+disjoint    no coordinate is owned twice  (shift by 3)
+covering    every coordinate is owned  (shift by 3)
+in bounds   what is executed and kept lies inside the extent  (shift by 3)
+disjoint    no coordinate is owned twice  (pad by 2)
+covering    every coordinate is owned  (pad by 2)
+in bounds   what is executed and kept lies inside the extent  (pad by 2)
+ascending   tiles run in the order of the coordinate  (pad by 2)
+instances   every emitted instance is one of the source  (C)
+in bounds   every access lies in its buffer and its window  (C)
+data flow   every read sees what the source's read sees  (C)
+results     every result is left by the source's last write  (C)"""
     )

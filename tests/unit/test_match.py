@@ -15,6 +15,7 @@ from offcut.core.printer import format_expr
 from offcut.core.program import Tile, walk
 from offcut.core.sizes import dim
 from offcut.partition import Match, all_matches, cut
+from offcut.partition.match import cover
 
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
@@ -183,14 +184,28 @@ def test_every_tile_that_a_register_tile_holds_is_covered_tails_too() -> None:
     assert covers({"i": 4, "j": 8}, "balance") == ["outer"] * 4
 
 
-def test_a_tile_is_covered_only_where_one_register_tile_holds_it_at_every_height() -> None:
-    assert covers({"i": 5, "j": 8}, "cut") == [None, None, "outer", "outer"]
-    assert covers({"i": 4, "j": 16}, "cut") == [None, "outer", None, "outer"]
-    assert covers({"i": 2, "j": 16}, "cut") == ["outer", "outer", None, "outer"]
+def covered(heights: dict[str, tuple[int, int]], masked: str = "") -> bool:
+    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
+    found = matched(c)
+    assert found is not None
+    return cover(found, heights, frozenset(masked)) == "outer"
 
 
-def test_a_tile_with_the_whole_of_the_columns_inside_is_left_to_loops() -> None:
-    assert covers({"i": 4}, "cut") == [None, None]
+def test_a_way_covers_a_tile_where_one_register_tile_holds_it_at_every_height() -> None:
+    assert covered({"i": (1, 4), "j": (8, 8)})
+    assert covered({"i": (2, 2), "j": (16, 16)})
+    assert not covered({"i": (1, 5), "j": (8, 8)})
+    assert not covered({"i": (1, 2), "j": (16, 16)})
+    assert not covered({"i": (4, 4), "j": (16, 16)})
+
+
+def test_a_way_covers_lanes_that_are_off_along_axes_with_a_predicate_alone() -> None:
+    assert covered({"i": (4, 4), "j": (8, 8)}, "j")
+    assert not covered({"i": (4, 4), "j": (8, 8)}, "i")
+
+
+def test_a_tile_that_is_too_tall_is_covered_in_another_way() -> None:
+    assert covers({"i": 5, "j": 8}, "cut") == ["outer"] * 4
 
 
 def test_every_way_to_lay_a_microkernel_is_offered() -> None:

@@ -171,7 +171,7 @@ def test_three_cut_axes_and_a_reduction(tails: tuple[str, str, str]) -> None:
     p.prove()
     for m_size, n_size in ((0, 3), (1, 2), (3, 7)):
         domain = set(product(range(m_size), range(n_size), range(7), range(5)))
-        order = [user for user, _ in p.computation.size_names]
+        order = [user for user, _ in p.users.sizes]
         at = {"m": m_size, "n": n_size}
         assert_disjoint_cover(p, domain, *(at[user] for user in order))
         a, b = numbers(m_size, n_size, 5), numbers(m_size, 5, 7)
@@ -283,7 +283,7 @@ def test_element_wise_stages_follow_in_the_tile_of_the_reduction() -> None:
     D = oc.compute((n, 6), lambda r, c: oc.maximum(S[r, c], 0.0), name="D")
     p = cut(computation([D]), {"i": 4, "j": 4}, {"i": "shift", "j": "pad"}, [])
     p.prove()
-    assert {piece.stage.label for piece in p.pieces} == {"S_sum"}
+    assert {piece.store.buffer for piece in p.pieces} == {"S_sum"}
     for size in edge_sizes(4):
         a, b = numbers(size, 5), numbers(6)
         wanted = np.maximum(2 * a.sum(1)[:, None] + b, 0)
