@@ -76,6 +76,9 @@ from offcut.partition.segments import loops
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.polyhedral import Facts
 
+# A strategy, its tile, whether the order of the iterations counts, and how many there are, if that is known.
+AxisCut = tuple[Strategy, int, bool, int | None]
+
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
 
@@ -141,7 +144,7 @@ class LoopCutter:
         self.price, self.names = price, names
         self.made: list[Made] = []
         self.tiles = 0
-        self.axes: dict[tuple[Strategy, int, bool], None] = {}
+        self.axes: dict[AxisCut, None] = {}
         self.notes: dict[str, None] = {}
         self.sequences: dict[tuple[str, Expr, Expr], Strategy] = {}
 
@@ -362,7 +365,7 @@ class _Band:
         sequential = loop.iter in self.cutter.carried.sequential
         # In tiles of one iteration, every strategy is the loop itself.
         strategy = Strategy.CUT if step.tile == 1 else step.strategy
-        self.cutter.axes[strategy, step.tile, sequential] = None
+        self.cutter.axes[strategy, step.tile, sequential, ix.literal(extent)] = None
         body: tuple[Stmt, ...] = ()
         for one in segments(strategy, extent, step.tile):
             when = None if one.when is None else _undecided(one.when, at)

@@ -6,8 +6,9 @@ proved equal to the one given, whatever made it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from offcut.core.accesses import stored
 from offcut.core.computation import Names
@@ -19,6 +20,7 @@ from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import (
+    AxisCut,
     Carried,
     LoopCut,
     LoopCutter,
@@ -69,7 +71,7 @@ def cut_program(
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
-    axes: dict[tuple[Strategy, int, bool], None] = {}
+    axes: dict[AxisCut, None] = {}
     nests = _carried_by_nest(source)
     for stmt in separated.program.body:
         cutter = LoopCutter(
@@ -149,11 +151,11 @@ def check_in_bounds(program: Program, users: Users) -> None:
         )
 
 
-def _axis_theorems(axes: Mapping[tuple[Strategy, int, bool], None]) -> list[Theorem]:
+def _axis_theorems(axes: Iterable[AxisCut]) -> list[Theorem]:
     found: list[Theorem] = []
-    for strategy, tile, ordered in axes:
+    for strategy, tile, ordered, extent in axes:
         for one in SEQUENCES if strategy is Strategy.MIX else (strategy,):
-            found += check_axis(one, tile, None, ordered)
+            found += check_axis(one, tile, None, ordered, extent)
     return found
 
 
@@ -209,6 +211,7 @@ def _choice(
     return None
 
 
+@lru_cache(maxsize=16)
 def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
     """By top-level statement: the buffers it writes, and what its loops carry, by iterator."""
     sequential: dict[int, set[str]] = {}
