@@ -45,7 +45,6 @@ class GroupCut:
     match: Match | None = None
     around: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
-    bare: bool = False
 
 
 def cut(
@@ -129,7 +128,6 @@ def cut_group(
         names,
         plan.around,
         plan.inner,
-        plan.bare,
     )
     space, lead = space_of(computation), plan.group[0]
     along: list[list[tuple[str, Segment]]] = []

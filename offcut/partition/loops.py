@@ -76,8 +76,8 @@ from offcut.partition.segments import loops
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.polyhedral import Facts
 
-# A strategy, its tile, whether the order of the iterations counts, and how many there are, if that is known.
-AxisCut = tuple[Strategy, int, bool, int | None]
+# What is proved of a loop that is cut: the strategy, the tile, whether its order counts, a literal extent.
+AxisClaim = tuple[Strategy, int, bool, int | None]
 
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
@@ -144,7 +144,7 @@ class LoopCutter:
         self.price, self.names = price, names
         self.made: list[Made] = []
         self.tiles = 0
-        self.axes: dict[AxisCut, None] = {}
+        self.axes: dict[AxisClaim, None] = {}
         self.notes: dict[str, None] = {}
         self.sequences: dict[tuple[str, Expr, Expr], Strategy] = {}
 
@@ -565,14 +565,19 @@ class _Band:
     def covered(
         self, body: Sequence[Stmt], heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
     ) -> str | None:
-        """The microkernel that computes the sum in a tile; None where there is none."""
+        """The microkernel that computes the sum in a tile, one that holds it in the preferred way
+        before one that takes it in pieces; None where there is none.
+        """
         axes = list(heights)
         for store, inner in _updates(body, (), frozenset(axes)):
-            for kernel in self.cutter.kernels:
-                for found in matches(kernel, store.value, store.reduce, axes, inner):
-                    name = cover(found, heights, masked)
-                    if name is not None:
-                        return name
+            of = store.value, store.reduce, axes, inner
+            ways = [list(matches(kernel, *of)) for kernel in self.cutter.kernels]
+            preferred = [found for way in ways for found in way[:1]]
+            others = [found for way in ways for found in way[1:]]
+            names = (cover(found, heights, masked) for found in (*preferred, *others))
+            first = next((name for name in names if name is not None), None)
+            if first is not None:
+                return first
         return None
 
     def ordered(self, k: int, mine: _Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:

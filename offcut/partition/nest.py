@@ -79,7 +79,6 @@ def nest(
     names: Names,
     around: Sequence[str] = (),
     inner: Sequence[str] = (),
-    bare: bool = False,
 ) -> Nest:
     """The nest of `group` with `cuts` in loop order.
 
@@ -87,10 +86,9 @@ def nest(
             lie inside the tile with their whole extent
     around  axes that loops around the nest run through
     inner   axes that get a plain loop inside the cache groups, so that a group stays near meanwhile
-    bare    what lies in no axis is no tile either: its statements stand in the loops themselves
     """
     loops = frozenset((*outer, *inner, *around))
-    return _Builder(group, cuts, reduce_cuts, cover, names, loops, inner, bare).build(outer)
+    return _Builder(group, cuts, reduce_cuts, cover, names, loops, inner).build(outer)
 
 
 @dataclass(frozen=True)
@@ -139,10 +137,9 @@ class _Builder:
         names: Names,
         outer: frozenset[str],
         inner: Sequence[str],
-        bare: bool,
     ) -> None:
         self.group, self.cuts, self.cover, self.names = group, cuts, cover, names
-        self.outer, self.inner, self.bare = outer, inner, bare
+        self.outer, self.inner = outer, inner
         self.reduce_cuts = {cut.axis: cut for cut in reduce_cuts}
         self.extents = {a.name: a.extent for a in (*group[0].axes, *group[0].reduce_axes)}
         self.regions: dict[Region, list[Tile]] = {}
@@ -253,9 +250,6 @@ class _Builder:
         )
         order = {axis.name: k for k, axis in enumerate(self.group[0].axes)}
         axes = tuple(sorted((*at.axes, *whole), key=lambda axis: order[axis.iter]))
-        if self.bare and not axes:
-            self.regions.setdefault(Region(at.parts, None), [])
-            return self.instances()
         roles = {segment.role for _, segment in at.parts}
         forms = {segment.form for _, segment in at.parts}
         form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)

@@ -20,7 +20,7 @@ from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import (
-    AxisCut,
+    AxisClaim,
     Carried,
     LoopCut,
     LoopCutter,
@@ -71,7 +71,7 @@ def cut_program(
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
-    axes: dict[AxisCut, None] = {}
+    axes: dict[AxisClaim, None] = {}
     nests = _carried_by_nest(source)
     for stmt in separated.program.body:
         cutter = LoopCutter(
@@ -81,9 +81,8 @@ def cut_program(
             price,
             names,
         )
-        cut = cutter.block((stmt,), Facts(space))
-        body += cut
-        made += cutter.made or [Made(one, (), None) for one in cut]
+        body += cutter.block((stmt,), Facts(space))
+        made += cutter.made
         axes |= cutter.axes
         notes |= cutter.notes
     reached = {axis for one in made for axis, _ in one.segments}
@@ -151,7 +150,7 @@ def check_in_bounds(program: Program, users: Users) -> None:
         )
 
 
-def _axis_theorems(axes: Iterable[AxisCut]) -> list[Theorem]:
+def _axis_theorems(axes: Iterable[AxisClaim]) -> list[Theorem]:
     found: list[Theorem] = []
     for strategy, tile, ordered, extent in axes:
         for one in SEQUENCES if strategy is Strategy.MIX else (strategy,):

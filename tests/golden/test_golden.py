@@ -18,7 +18,8 @@ from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.parser import parse
 from offcut.core.program import Program
 from offcut.core.sizes import dim
-from offcut.partition import Strategy, cut
+from offcut.core.source import source
+from offcut.partition import Strategy, checked_request, cut, cut_program
 from offcut.schedule import create_schedule
 
 HERE = Path(__file__).parent
@@ -128,6 +129,14 @@ def emitted(name: str) -> Program:
 @pytest.mark.parametrize("name", [*CASES, *SCHEDULES])
 def test_a_loop_program_is_emitted_as_it_was(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.offcut", str(emitted(name)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_described_tensor_and_its_text_are_cut_alike(name: str) -> None:
+    described, tile, tail = CASES[name]
+    text = parse(str(source(described())))
+    wanted = checked_request(tile, tail)
+    assert cut_program(text, wanted, [gemm()]).loops == emitted(name)
 
 
 @pytest.mark.parametrize("name", [*CASES, *SCHEDULES])
