@@ -24,7 +24,7 @@ from offcut.backends.cpu.build import (
     build,
     build_program,
     code_bytes,
-    contraction_in,
+    computation_in,
     covers_of,
     foreign_in,
     hardware,
@@ -467,7 +467,7 @@ def _kernel_of_program(
     bound = canonical(given)
     signature = signature_of(bound)
     host = replace(isa.host(), external=external, threads=threads)
-    described, why = contraction_in(bound, host, reassociate)
+    described, why = computation_in(bound, host, reassociate)
     if described is not None:
         code = build(described, signature, host, "auto", reassociate)
     else:

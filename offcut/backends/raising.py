@@ -15,8 +15,7 @@ by the next term of it. Then each statement writes a whole array, and what reads
 
 A sum that begins with more than its neutral element is summed by itself first and added to it, which
 is another order of the same terms; it starts from what changes nothing, -0.0, so that a sum of no terms
-leaves a -0.0 that is there. A factor of a sum that is no element of an array, and does not
-need all of the axes, becomes an array of its own.
+leaves a -0.0 that is there.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ from offcut.core.expr import (
     Expr,
     Load,
     Reduce,
-    Unary,
     Var,
     dtype_of,
     rewrite,
@@ -175,7 +173,6 @@ class _Raising:
                 old.name: new for old, new in zip(started.axes, point, strict=True)
             }
             start = substitute(started.value, here)
-        value = self.factored(value, axes, rest)
         body = Reduce(stmt.reduce, value, tuple(axis.name for axis in rest))
         if _is_neutral(start, stmt.reduce):
             self.stage(stmt.buffer, axes, rest, body)
@@ -185,33 +182,6 @@ class _Raising:
         op = {"sum": "+"}.get(stmt.reduce, stmt.reduce)
         self.stage(stmt.buffer, axes, (), Binary(op, start, Load(total, point, dtype)))
         return True
-
-    def factored(
-        self, value: Expr, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...]
-    ) -> Expr:
-        """A product whose factors are elements, as far as making arrays of them pays."""
-        match value:
-            case Unary("neg", Binary("*", a, b)):
-                value = Binary("*", Unary("neg", a), b)
-        match value:
-            case Binary("*", a, b):
-                everywhere = {axis.name for axis in axes}
-                if all(everywhere - variables(factor) for factor in (a, b)):
-                    return Binary("*", self.factor(a, axes, rest), self.factor(b, axes, rest))
-        return value
-
-    def factor(self, value: Expr, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...]) -> Expr:
-        if isinstance(value, Load) or not any(isinstance(node, Load) for node in walk(value)):
-            return value
-        loads = [node for node in walk(value) if isinstance(node, Load)]
-        order = [v.name for part in loads[0].index for v in walk(part) if isinstance(v, Var)]
-        own = variables(value)
-        used = [axis for axis in (*axes, *rest) if axis.name in own]
-        used.sort(key=lambda axis: order.index(axis.name) if axis.name in order else len(order))
-        point = tuple(Var(axis.name) for axis in used)
-        name = self.array("factor", loads[0].dtype, tuple(axis.extent for axis in used))
-        self.stages.append(Stage(name, name, tuple(used), (), value))
-        return Load(name, point, loads[0].dtype)
 
     def stage(
         self,
@@ -283,10 +253,11 @@ class _Raising:
         last = {b.name: self.now.get(b.name, b.name) for b in results}
         if any(name not in self.shapes for name in last.values()):
             return None
-        for buffer in results:
-            if buffer.kind is Kind.OUTPUT:
-                self.rename(last[buffer.name], buffer.name)
-                last[buffer.name] = buffer.name
+        for buffer in self.program.buffers:
+            of_program = buffer.kind in (Kind.OUTPUT, Kind.LOCAL, Kind.PRIVATE)
+            if of_program and (name := self.now.get(buffer.name)) is not None:
+                self.rename(name, buffer.name)
+        last |= {b.name: b.name for b in results if b.kind is Kind.OUTPUT}
         needed = set(last.values())
         for stage in reversed(self.stages):
             if stage.buffer in needed:

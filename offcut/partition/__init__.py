@@ -34,7 +34,7 @@ from offcut.partition.prove import (
 )
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
-from offcut.partition.staging import staged, turned
+from offcut.partition.staging import is_staged, staged, turned
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
 
@@ -74,6 +74,7 @@ __all__ = [
     "fused",
     "interval_text",
     "is_read_once",
+    "is_staged",
     "matches",
     "owned_set",
     "partition_of",

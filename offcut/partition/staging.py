@@ -27,6 +27,7 @@ from offcut.core.expr import (
     Expr,
     Load,
     Select,
+    Unary,
     Var,
     dtype_of,
     rewrite,
@@ -74,12 +75,20 @@ def staged(computation: Computation, worth: Callable[[Stage, bool], bool]) -> Co
     return replace(computation, buffers=tuple(buffers), groups=tuple(groups))
 
 
+def is_staged(lead: Stage) -> bool:
+    """Whether some factor of a sum would lie in scratch of its own."""
+    return bool(_lead(lead, Names(()), True)[1])
+
+
 def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:
     """`lead` reading scratch, and the stages that fill it; no stage where nothing is computed.
 
     narrow   whether the scratch is of the type that is read, and converted by the sum
     """
-    value = lead.value
+    given = value = lead.value
+    match value:
+        case Unary("neg", Binary("*", a, b)):
+            value = Binary("*", Unary("neg", a), b)
     if lead.reducer != "sum" or not isinstance(value, Binary) or value.op != "*":
         return lead, []
     copies: list[Stage] = []
@@ -95,7 +104,7 @@ def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:
             copies.append(copy)
         factors.append(factor)
     product = Binary("*", *factors)
-    body = rewrite(lead.body, lambda node: product if node == value else None)
+    body = rewrite(lead.body, lambda node: product if node == given else None)
     return replace(lead, body=body), copies
 
 

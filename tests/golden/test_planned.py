@@ -17,7 +17,7 @@ from offcut.backends.cpu import build, vnni
 from offcut.backends.cpu.isa import AVX512, Host
 from offcut.core.computation import computation
 from offcut.core.parser import parse
-from offcut.core.program import Program
+from offcut.core.program import Program, canonical
 from offcut.core.source import source
 from offcut.core.tensor import Tensor
 from offcut.costmodel import load
@@ -76,6 +76,43 @@ def test_a_program_is_planned_as_it_was_and_read_back(
     program = planned(name)
     golden(f"planned/{name}.offcut", str(program))
     assert parse(str(program)) == program
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_described_tensor_and_its_text_are_planned_alike(
+    name: str, planned: Callable[[str], Program]
+) -> None:
+    text = parse(str(source(computation([CASES[name]()]))))
+    found, _ = build.computation_in(canonical(text), HOST)
+    assert found is not None
+    assert build.plan(found, HOST, "auto").partition.loops == planned(name)
+
+
+SCALED = """program scaled
+size m in 0:4097
+size n in 0:4097
+size p in 0:4097
+inout C: float64[m, n]
+input A: float64[m, p]
+input B: float64[p, n]
+for i in 0:m
+  for j in 0:n
+    C[i, j] = 1.2 * C[i, j]
+  for k in 0:p
+    for j in 0:n
+      C[i, j] {update}
+"""
+
+
+@pytest.mark.parametrize("update", ["+= 1.5 * A[i, k] * B[k, j]", "-= A[i, k] * B[k, j]"])
+def test_a_product_with_a_computed_factor_is_planned(
+    update: str, planned: Callable[[str], Program]
+) -> None:
+    text = parse(SCALED.format(update=update))
+    found, why = build.computation_in(canonical(text), HOST)
+    assert found is not None, why
+    pieces = build.plan(found, HOST, "auto").partition.pieces
+    assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)
 
 
 @pytest.mark.every(2)

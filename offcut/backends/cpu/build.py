@@ -31,6 +31,7 @@ from offcut.core.computation import Computation
 from offcut.core.expr import Expr, Load
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
+    Alloc,
     Buffer,
     Choose,
     Execution,
@@ -53,6 +54,7 @@ from offcut.partition import (
     check_program,
     check_tiles,
     check_windows,
+    is_staged,
     separate,
     without_covers,
 )
@@ -251,55 +253,55 @@ def _is_cut(program: Program) -> bool:
     return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
 
 
-def contraction_in(
+def computation_in(
     program: Program, host: Host, reassociate: bool = True
 ) -> tuple[Computation | None, str]:
-    """`program` as a computation, where it is one and some microkernel computes a sum of it; else why
-    it runs in its loops, "" where nothing in it is a sum of products.
+    """`program` as a computation, where it is one that is better planned than run as it stands; else
+    why no microkernel runs in it, "" where nothing in it is a sum of products.
 
     reassociate   whether a sum that starts from a value may add it last
     """
-    found, why = _known_contraction(program, host)
-    if found is None or reassociate:
-        return found, why
-    own = {buffer.name for buffer in program.buffers}
-    for stage in (stage for group in found.groups for stage in group):
-        if stage.reducer is not None and stage.buffer not in own:
-            of = stage.buffer.removesuffix("_sum")
-            return None, f"the sum in {of} starts from a value, and reassociate=False"
-    return found, ""
-
-
-def _known_contraction(program: Program, host: Host) -> tuple[Computation | None, str]:
-    name = objects.key("contraction", repr(program), *host.facts)
+    name = objects.key("computation", repr(program), *host.facts, repr(reassociate))
     kept = objects.read(name)
     if kept is not None:
-        return None, kept.decode()
-    try:
-        with debug.timed("raise"), in_pass():
-            found, why = _contraction(program, host)
-    except GaveUp:
-        return None, "isl takes too long to tell whether it is a computation"
-    if found is None:
-        objects.write(name, why.encode())
+        text = kept.decode()
+        return (None, text) if text != _PLANNED else (raised(*privatized(program)), "")
+    found, why = _computation(program, host, reassociate)
+    objects.write(name, (why if found is None else _PLANNED).encode())
     return found, why
 
 
-def _contraction(program: Program, host: Host) -> tuple[Computation | None, str]:
+_PLANNED = "planned"  # what the cache keeps of a program that is a computation
+
+
+def _computation(program: Program, host: Host, reassociate: bool) -> tuple[Computation | None, str]:
     if not any(isinstance(stmt, Store) and stmt.reduce for stmt in walk(program.body)):
         return None, ""
-    computation = raised(*privatized(program))
+    try:
+        with debug.timed("raise"), in_pass():
+            computation = raised(*privatized(program))
+    except GaveUp:
+        return None, "isl takes too long to tell whether it is a computation"
     if computation is None:
         return None, ""
     kernels = [family.microkernel for family in families(host)]
-    leads = (group[0] for group in computation.groups)
-    if not any(match.columns for lead in leads for match in all_matches(lead, kernels)):
+    leads = [group[0] for group in computation.groups]
+    product = any(match.columns for lead in leads for match in all_matches(lead, kernels))
+    if len(leads) == 1 and not product and not is_staged(leads[0]):
         return None, ""
+    own = {buffer.name for buffer in program.buffers}
+    for lead in leads if not reassociate else ():
+        if lead.reducer is not None and lead.buffer not in own:
+            of = lead.buffer.removesuffix("_sum")
+            why = f"the sum in {of} starts from a value, and reassociate=False"
+            return None, why if product else ""
     try:
-        schedule(computation, host.isa, families(host), hardware(), "auto")
+        made = plan(computation, host, "auto", reassociate)
     except PartitionError as refused:  # a read that cannot be bounded, say
-        return None, f"{refused.refused}: {refused.because}"
-    return computation, ""
+        return None, f"{refused.refused}: {refused.because}" if product else ""
+    covered = any(piece.microkernel is not None for piece in made.partition.pieces)
+    shares = any(isinstance(stmt, Alloc) for stmt in walk(made.partition.loops.body))
+    return (computation, "") if covered or shares else (None, "")
 
 
 def _reads_bounds(program: Program) -> bool:
