@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from offcut.backends.cpu.build import (
     lowered_program,
     plan,
     plan_program,
+    raised_of,
     shared,
     tile_modules,
 )
@@ -82,9 +83,22 @@ from offcut.partition import (
 from offcut.polyhedral import bounded, check_divisors
 
 Strategies = str | Mapping[str, str]
+_Request = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]  # outputs, inputs
 
-# Outputs, inputs, the strategy, and whether sums may be reassociated.
-_Request = tuple[tuple[Tensor, ...], tuple[Tensor, ...], Strategies, bool]
+
+@dataclass(frozen=True)
+class _How:
+    """How a kernel is made; `compile` says what the fields mean."""
+
+    strategy: Strategies = "auto"
+    reassociate: bool = True
+    external: tuple[Microkernel, ...] = ()
+    threads: int = 1
+
+    @property
+    def host(self) -> isa.Host:
+        """The machine as the kernel may use it."""
+        return replace(isa.host(), external=self.external, threads=self.threads)
 
 
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
@@ -191,7 +205,7 @@ def compile(
     inputs       placeholders in call order; by default in the order in which they are read
     constants    arrays by placeholder name: copied and packed now, not passed at the call
     strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
-                 or a strategy by axis
+                 or a strategy by axis; of a program that is a computation as well
     threads      that a call may use, at most: it takes fewer where these are faster; None: what
                  the environment variable ``OFFCUT_THREADS`` says, else 1; a kernel that calls an
                  external function runs on its caller's thread alone
@@ -212,27 +226,31 @@ def compile(
             because="in which order an external function adds is not known",
             help=("microkernels=() leaves sums to functions that add in ascending order",),
         )
+    how = _How(_checked_strategy(strategy), reassociate, external, most)
     if isinstance(output, Program):
-        _check_program_request(inputs, strategy)
-        _check_covers(output, replace(isa.host(), external=external), "compile")
-        named = checked_constants(constants, "compile")
-        return _kernel_of_program(output, named, reassociate, external, most)
+        _check_program_request(inputs)
+        _check_covers(output, how.host, "compile")
+        return _kernel_of_program(output, checked_constants(constants, "compile"), how)
     outputs = outputs_of(output, "compile")
     given = inputs_of(inputs, outputs, "compile")
-    if not isinstance(strategy, str):
-        if not isinstance(strategy, Mapping):
-            raise PartitionError(
-                "compile",
-                f"cannot take strategy={strategy!r}",
-                because="a strategy is a name, or names by axis",
-                help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
-            )
-        strategy = {
-            str(axis): strategy_named(choice, at=f"axis {axis}", op="compile").value
-            for axis, choice in strategy.items()
-        }
-    arrays = constants_of(given, constants, "compile")
-    return _kernel(outputs, given, arrays, strategy, reassociate, external, most)
+    return _kernel(outputs, given, constants_of(given, constants, "compile"), how)
+
+
+def _checked_strategy(strategy: object) -> Strategies:
+    """A name, or names by axis."""
+    if isinstance(strategy, str):
+        return strategy
+    if not isinstance(strategy, Mapping):
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={strategy!r}",
+            because="a strategy is a name, or names by axis",
+            help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
+        )
+    return {
+        str(axis): strategy_named(choice, at=f"axis {axis}", op="compile").value
+        for axis, choice in strategy.items()
+    }
 
 
 class Kernel:
@@ -250,11 +268,11 @@ class Kernel:
         request: _Request,
         described: Computation,
         signature: Signature,
-        host: isa.Host,
+        how: _How,
         code: Code,
         constants: dict[str, Array],
     ) -> None:
-        self._request, self._described, self._host = request, described, host
+        self._request, self._described, self._how, self._host = request, described, how, how.host
         self._code, self._constants = code, constants
         self._promises = facts_about(sizes_of((*request[1], *tensors_of(request[0]))))
         self.signature = signature
@@ -352,18 +370,14 @@ class Kernel:
                     at=name,
                     because=f"the kernel was compiled for {self._constants[name].shape}",
                 )
-        return _bound(
-            self._request, self._described, self.signature, self._host, self._code, arrays
-        )
+        return _bound(self._request, self._described, self.signature, self._how, self._code, arrays)
 
     @cached_property
     def _schedule(self) -> Schedule:
-        return plan(self._described, self._host, *self._request[2:])
+        return plan(self._described, self._host, self._how.strategy, self._how.reassociate)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        outputs, inputs, *how = self._request
-        host = self._host.external, self._host.threads
-        return _restored, (outputs, inputs, self._constants, *how, self._promises, *host)
+        return _restored, (*self._request, self._constants, self._how, self._promises)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -384,19 +398,18 @@ class ProgramKernel(Kernel):
         bound: Program,
         described: Computation | None,
         signature: Signature,
-        host: isa.Host,
+        how: _How,
         code: Code,
         constants: dict[str, Array],
-        reassociate: bool,
         why: str,
     ) -> None:
         self._program, self._bound, self._raised, self._why = program, bound, described, why
-        self._reassociate = reassociate
-        self.signature, self._host, self._code, self._constants = signature, host, code, constants
+        self._how, self._host = how, how.host
+        self.signature, self._code, self._constants = signature, code, constants
 
     @cached_property
     def _vectorized(self) -> Vectorized:
-        return plan_program(self._bound, self._host, self._reassociate)
+        return plan_program(self._bound, self._host, self._how.reassociate)
 
     @cached_property
     def _schedule(self) -> Schedule:
@@ -407,7 +420,7 @@ class ProgramKernel(Kernel):
                 because="a program that is no computation runs in the loops that it has",
                 help=("oc.partition(program, tile={…}) cuts them",),
             )
-        return plan(self._raised, self._host, "auto", self._reassociate)
+        return plan(self._raised, self._host, self._how.strategy, self._how.reassociate)
 
     def plan(self, /, **sizes: int) -> Plan:
         """What a call of these sizes runs, and why: pieces, or what became of each loop.
@@ -445,64 +458,59 @@ class ProgramKernel(Kernel):
                 f"cannot take constants for {', '.join(named) or 'nothing'}",
                 because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
             )
-        host = self._host.external, self._host.threads
-        return _kernel_of_program(self._program, named, self._reassociate, *host)
+        return _kernel_of_program(self._program, named, self._how)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        host = self._host.external, self._host.threads
-        return _kernel_of_program, (self._program, self._constants, self._reassociate, *host)
+        return _kernel_of_program, (self._program, self._constants, self._how)
 
 
-def _kernel_of_program(
-    program: Program,
-    constants: dict[str, Any],
-    reassociate: bool,
-    external: tuple[Microkernel, ...] = (),
-    threads: int = 1,
-) -> Kernel:
+def _kernel_of_program(program: Program, constants: dict[str, Any], how: _How) -> Kernel:
     """The passes of a loop program, one after the other."""
     given, arrays = bind_constants(program, constants, "compile")
     with bounded("compile", f"cannot compile {program.name}"):
         check_divisors(given, "compile")
     bound = canonical(given)
     signature = signature_of(bound)
-    host = replace(isa.host(), external=external, threads=threads)
-    described, why = computation_in(bound, host, reassociate)
-    if described is not None:
-        code = build(described, signature, host, "auto", reassociate)
+    host = how.host
+    if how.strategy == "auto":
+        described, why = computation_in(bound, host, how.reassociate)
     else:
-        code = build_program(bound, signature, host, reassociate)
+        with bounded("compile", f"cannot cut {program.name}"):
+            described, why = raised_of(bound), ""
+        _check_strategy_of_program(described, how.strategy)
+    if described is not None:
+        code = build(described, signature, host, how.strategy, how.reassociate)
+    else:
+        code = build_program(bound, signature, host, how.reassociate)
     call = _callable(signature, host, code, arrays)
     made: Kernel = type("ProgramKernel", (ProgramKernel,), {"__call__": call})(
-        program, bound, described, signature, host, code, arrays, reassociate, why
+        program, bound, described, signature, how, code, arrays, why
     )
     return made
 
 
-def _check_program_request(inputs: Any, strategy: Any) -> None:
+def _check_program_request(inputs: Any) -> None:
     if inputs is not None:
         raise DescribeError(
             "compile",
             "cannot take inputs= with a program",
             because="a program declares its inputs, in call order",
         )
-    if strategy != "auto":
+
+
+def _check_strategy_of_program(described: Computation | None, strategy: Strategies) -> None:
+    if described is None:
         raise PartitionError(
             "compile",
-            f"cannot take strategy={strategy!r} with a program",
-            because="a program runs in the loops that it has",
+            f"cannot take strategy={strategy!r} with this program",
+            because="it is not a sequence of whole arrays, each from those before, so it runs in the "
+            "loops that it has",
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
 
 
 def _kernel(
-    outputs: tuple[Tensor, ...],
-    inputs: tuple[Tensor, ...],
-    arrays: dict[str, Array],
-    strategy: Strategies,
-    reassociate: bool,
-    external: tuple[Microkernel, ...] = (),
-    threads: int = 1,
+    outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], arrays: dict[str, Array], how: _How
 ) -> Kernel:
     """The passes, one after the other."""
     known = sizes_fixed_by(inputs, arrays, "compile")
@@ -510,43 +518,38 @@ def _kernel(
     if described.asks_memory:
         names = dict(described.labels)
         named = {names[label]: array for label, array in arrays.items()}
-        return _kernel_of_program(source(described), named, reassociate, external, threads)
+        return _kernel_of_program(source(described), named, how)
     signature = signature_of(described)
-    host = replace(isa.host(), external=external, threads=threads)
-    code = build(described, signature, host, strategy, reassociate)
-    request = outputs, inputs, strategy, reassociate
-    return _bound(request, described, signature, host, code, arrays)
+    code = build(described, signature, how.host, how.strategy, how.reassociate)
+    return _bound((outputs, inputs), described, signature, how, code, arrays)
 
 
 def _restored(
     outputs: tuple[Tensor, ...],
     inputs: tuple[Tensor, ...],
     arrays: dict[str, Array],
-    strategy: Strategies,
-    reassociate: bool,
+    how: _How,
     promises: tuple[Any, ...],
-    external: tuple[Microkernel, ...] = (),
-    threads: int = 1,
 ) -> Kernel:
     """A pickled kernel, under the promises that it was compiled under."""
     with assume(*promises):
-        return _kernel(outputs, inputs, arrays, strategy, reassociate, external, threads)
+        return _kernel(outputs, inputs, arrays, how)
 
 
 def _bound(
     request: _Request,
     described: Computation,
     signature: Signature,
-    host: isa.Host,
+    how: _How,
     code: Code,
     arrays: dict[str, Array],
 ) -> Kernel:
     """A kernel whose class calls the generated code directly: no Python frame in between."""
     labels = {name: label for label, name in described.labels}
     named = {name: arrays[labels[name]] for name, _, _ in code.layouts}
-    call = _callable(signature, host, code, named)
+    call = _callable(signature, how.host, code, named)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, described, signature, host, code, arrays
+        request, described, signature, how, code, arrays
     )
     return made
 

@@ -689,7 +689,46 @@ def test_what_is_read_from_an_array_is_asked_wherever_it_stands(
             kernel(p, a)
 
 
-@pytest.mark.parametrize("request_", [{"inputs": []}, {"strategy": "ladder"}])
-def test_a_program_says_itself_what_is_asked_of_tensors(request_: dict[str, Any]) -> None:
-    with pytest.raises(oc.OffcutError, match="with a program"):
-        oc.compile(CASES["lu"].program, **request_)
+def test_a_program_says_itself_what_its_inputs_are() -> None:
+    with pytest.raises(oc.OffcutError, match="cannot take inputs= with a program"):
+        oc.compile(CASES["lu"].program, inputs=[])
+
+
+PRODUCT = """program product
+size n in 0:300
+input A: float32[n, 40]
+constant B: float32[40, 33]
+output C: float32[n, 33]
+for i in 0:n
+  for j in 0:33
+    C[i, j] = 0.0
+    for k in 0:40
+      C[i, j] += A[i, k] * B[k, j]
+"""
+
+
+@pytest.mark.parametrize("strategy", ["balance", {"i": "mask", "j": "cut"}], ids=str)
+def test_a_program_that_is_a_computation_takes_a_strategy(strategy: Any) -> None:
+    b = floats("b", 40, 33)
+    program = oc.parse(PRODUCT)
+    made = oc.compile(program, constants={"B": b}, strategy=strategy)
+    auto = oc.compile(program, constants={"B": b})
+    assert "choose" in str(auto.loops)
+    assert "choose" not in str(made.loops)
+    kept = pickle.loads(pickle.dumps(made))
+    assert str(kept.loops) == str(made.loops)
+    for n in SIZES:
+        a = floats("a", n, 40)
+        assert same_bits(made(a), auto(a))
+        assert same_bits(kept(a), auto(a))
+
+
+def test_a_program_that_is_none_takes_no_strategy() -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(CASES["lu"].program, strategy="ladder")
+    assert str(refused.value) == (
+        "compile: cannot take strategy='ladder' with this program\n"
+        "  because  it is not a sequence of whole arrays, each from those before, so it runs in the "
+        "loops that it has\n"
+        "  help     oc.compile(oc.partition(program, tile={…}, tail={…}).loops)"
+    )

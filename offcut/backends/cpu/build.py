@@ -265,7 +265,7 @@ def computation_in(
     kept = objects.read(name)
     if kept is not None:
         text = kept.decode()
-        return (None, text) if text != _PLANNED else (raised(*privatized(program)), "")
+        return (None, text) if text != _PLANNED else (raised_of(program), "")
     found, why = _computation(program, host, reassociate)
     objects.write(name, (why if found is None else _PLANNED).encode())
     return found, why
@@ -274,12 +274,17 @@ def computation_in(
 _PLANNED = "planned"  # what the cache keeps of a program that is a computation
 
 
+def raised_of(program: Program) -> Computation | None:
+    """`program` as a computation, where it is one."""
+    return raised(*privatized(program))
+
+
 def _computation(program: Program, host: Host, reassociate: bool) -> tuple[Computation | None, str]:
     if not any(isinstance(stmt, Store) and stmt.reduce for stmt in walk(program.body)):
         return None, ""
     try:
         with debug.timed("raise"), in_pass():
-            computation = raised(*privatized(program))
+            computation = raised_of(program)
     except GaveUp:
         return None, "isl takes too long to tell whether it is a computation"
     if computation is None:
