@@ -21,6 +21,7 @@ from offcut.backends.base import Signature
 from offcut.backends.cpu import isa, jit, pool
 from offcut.backends.cpu.build import (
     Code,
+    added_last,
     build,
     build_program,
     code_bytes,
@@ -477,7 +478,7 @@ def _kernel_of_program(program: Program, constants: dict[str, Any], how: _How) -
     else:
         with bounded("compile", f"cannot cut {program.name}"):
             described, why = raised_of(bound), ""
-        _check_strategy_of_program(described, how.strategy)
+        _check_strategy_of_program(bound, described, how)
     if described is not None:
         code = build(described, signature, host, how.strategy, how.reassociate)
     else:
@@ -498,13 +499,18 @@ def _check_program_request(inputs: Any) -> None:
         )
 
 
-def _check_strategy_of_program(described: Computation | None, strategy: Strategies) -> None:
+def _check_strategy_of_program(program: Program, described: Computation | None, how: _How) -> None:
+    """Refuse a strategy for what runs in the loops that it has."""
+    why: str | None = None
     if described is None:
+        why = "it is not a sequence of whole arrays, each from those before"
+    elif not how.reassociate:
+        why = added_last(described, program)
+    if why is not None:
         raise PartitionError(
             "compile",
-            f"cannot take strategy={strategy!r} with this program",
-            because="it is not a sequence of whole arrays, each from those before, so it runs in the "
-            "loops that it has",
+            f"cannot take strategy={how.strategy!r} with this program",
+            because=f"{why}, so it runs in the loops that it has",
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
 

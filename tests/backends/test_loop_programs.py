@@ -723,6 +723,15 @@ def test_a_program_that_is_a_computation_takes_a_strategy(strategy: Any) -> None
         assert same_bits(kept(a), auto(a))
 
 
+def test_a_strategy_adds_no_start_last_where_terms_keep_their_order() -> None:
+    text = PRODUCT.replace("= 0.0", "= A[i, 0]").replace("constant B", "input B")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(oc.parse(text), strategy="ladder", reassociate=False)
+    assert refused.value.because == (
+        "the sum in C starts from a value, and reassociate=False, so it runs in the loops that it has"
+    )
+
+
 def test_a_program_that_is_none_takes_no_strategy() -> None:
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(CASES["lu"].program, strategy="ladder")

@@ -279,6 +279,15 @@ def raised_of(program: Program) -> Computation | None:
     return raised(*privatized(program))
 
 
+def added_last(computation: Computation, program: Program) -> str | None:
+    """In words, a sum of `program` whose start `computation` adds after its terms; None: none is."""
+    own = {buffer.name for buffer in program.buffers}
+    for lead in (group[0] for group in computation.groups):
+        if lead.reducer is not None and lead.buffer not in own:
+            return f"the sum in {lead.buffer.removesuffix('_sum')} starts from a value, and reassociate=False"
+    return None
+
+
 def _computation(program: Program, host: Host, reassociate: bool) -> tuple[Computation | None, str]:
     if not any(isinstance(stmt, Store) and stmt.reduce for stmt in walk(program.body)):
         return None, ""
@@ -294,12 +303,9 @@ def _computation(program: Program, host: Host, reassociate: bool) -> tuple[Compu
     product = any(match.columns for lead in leads for match in all_matches(lead, kernels))
     if len(leads) == 1 and not product and not is_staged(leads[0]):
         return None, ""
-    own = {buffer.name for buffer in program.buffers}
-    for lead in leads if not reassociate else ():
-        if lead.reducer is not None and lead.buffer not in own:
-            of = lead.buffer.removesuffix("_sum")
-            why = f"the sum in {of} starts from a value, and reassociate=False"
-            return None, why if product else ""
+    late = None if reassociate else added_last(computation, program)
+    if late is not None:
+        return None, late if product else ""
     try:
         made = plan(computation, host, "auto", reassociate)
     except PartitionError as refused:  # a read that cannot be bounded, say
