@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from offcut.errors import ParseError as ParseError
     from offcut.errors import PartitionError as PartitionError
     from offcut.errors import TargetError as TargetError
-    from offcut.pipeline import Kernel as Kernel
+    from offcut.kernel import Kernel as Kernel
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
     from offcut.pipeline import prove_equal as prove_equal
@@ -69,7 +69,8 @@ _HOME = {
         *("CallError", "DescribeError", "InternalError", "OffcutError"),
         *("ParseError", "PartitionError", "TargetError"),
     ),
-    "offcut.pipeline": ("Kernel", "compile", "partition", "prove_equal"),
+    "offcut.kernel": ("Kernel",),
+    "offcut.pipeline": ("compile", "partition", "prove_equal"),
     "offcut.schedule": ("create_schedule",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -1,78 +1,44 @@
 """From a tensor expression to a kernel: the passes, in order. Read this file first.
 
-describe    core        tensors, symbolic sizes         `compute`, `placeholder`, `dim`
-represent   core        unique names, extents, groups   `computation`, `signature_of`
-cut         backends    microkernels and strategies     `schedule`
-prove       partition   isl, for all sizes              `prove`, `check_program`
-lower       backends    loops to LLVM IR                `lower`, `fast_entry_ir`
-build       backends    object code, cached             `build`
-run         backends    any size, no Python per shape   `Kernel`
+describe    core        tensors, symbolic sizes            `compute`, `placeholder`, `dim`
+represent   core        a loop program, unique names       `computation`, `source`, `parse`
+bind        core        constants, and the sizes they fix  `bind_constants`
+cut         backends    microkernels and strategies        `plan`
+prove       partition   isl, for all sizes                 `prove`, `check_equal`
+lower       backends    loops to LLVM IR                   `lowered`
+build       backends    object code, cached                `build`
+run         kernel      any size, no Python per shape      `Kernel`
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from offcut.backends.base import Signature
-from offcut.backends.cpu import isa, jit, pool
-from offcut.backends.cpu.build import (
-    Code,
-    added_last,
-    build,
-    build_program,
-    code_bytes,
-    computation_in,
-    covers_of,
-    foreign_in,
-    hardware,
-    lowered,
-    lowered_program,
-    plan,
-    plan_program,
-    raised_of,
-    shared,
-    tile_modules,
-)
-from offcut.backends.cpu.call import make_callable
-from offcut.backends.cpu.constants import Packed, pack
-from offcut.backends.cpu.export import Exported, check_name, export
+from offcut.backends.cpu import isa, pool
+from offcut.backends.cpu.build import code_bytes
+from offcut.backends.cpu.claims import covers_of
 from offcut.backends.cpu.external import checked
 from offcut.backends.cpu.family import families
-from offcut.backends.cpu.jit import assembly
-from offcut.backends.cpu.lower import Lowered
-from offcut.backends.cpu.seconds import seconds_of_program, seconds_of_schedule, threads_note
-from offcut.backends.cpu.vectorize import Vectorized
-from offcut.backends.plan import Plan, check_sizes, plan_at
-from offcut.backends.schedule import Schedule
-from offcut.backends.signature import signature_of
+from offcut.backends.cpu.machine import hardware
 from offcut.core.binding import bind_constants
-from offcut.core.computation import Computation, computation
-from offcut.core.expr import Expr
+from offcut.core.computation import computation
 from offcut.core.intrinsic import is_declared
 from offcut.core.microkernel import Microkernel
-from offcut.core.program import Program, Store, Tile, canonical
+from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
-from offcut.core.request import (
-    Array,
-    checked_constants,
-    constants_of,
-    inputs_of,
-    outputs_of,
-    sizes_fixed_by,
-)
-from offcut.core.sizes import assume, facts_about
+from offcut.core.request import constants_of, inputs_of, outputs_of, sizes_fixed_by
 from offcut.core.source import source
-from offcut.core.tensor import Tensor, sizes_of, tensors_of
+from offcut.core.tensor import Tensor
 from offcut.costmodel import copies_worth, tile_price
 from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.kernel import How, Kernel, kernel_of
 from offcut.partition import (
     Certificate,
     Partition,
     Tiles,
+    Users,
     check_equal,
     check_marks,
     checked_request,
@@ -80,28 +46,11 @@ from offcut.partition import (
     cut_program,
     settled,
     strategy_named,
+    users_of,
 )
-from offcut.polyhedral import bounded, check_divisors
+from offcut.polyhedral import bounded
 
 Strategies = str | Mapping[str, str]
-_Request = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]  # outputs, inputs
-
-
-@dataclass(frozen=True)
-class _How:
-    """How a kernel is made; `compile` says what the fields mean."""
-
-    strategy: Strategies = "auto"
-    reassociate: bool = True
-    external: tuple[Microkernel, ...] = ()
-    threads: int = 1
-
-    @property
-    def host(self) -> isa.Host:
-        """The machine as the kernel may use it."""
-        return replace(isa.host(), external=self.external, threads=self.threads)
-
-
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
 
@@ -227,14 +176,20 @@ def compile(
             because="in which order an external function adds is not known",
             help=("microkernels=() leaves sums to functions that add in ascending order",),
         )
-    how = _How(_checked_strategy(strategy), reassociate, external, most)
+    how = How(_checked_strategy(strategy), reassociate, external, most)
     if isinstance(output, Program):
         _check_program_request(inputs)
         _check_covers(output, how.host, "compile")
-        return _kernel_of_program(output, checked_constants(constants, "compile"), how)
+        program, arrays = bind_constants(output, constants, "compile")
+        return kernel_of(program, Users.of(program), arrays, how)
     outputs = outputs_of(output, "compile")
     given = inputs_of(inputs, outputs, "compile")
-    return _kernel(outputs, given, constants_of(given, constants, "compile"), how)
+    arrays = constants_of(given, constants, "compile")
+    known = sizes_fixed_by(given, arrays, "compile")
+    described = computation(outputs, given, arrays, known)
+    users = users_of(described)
+    names = dict(users.buffers)
+    return kernel_of(source(described), users, {names[n]: a for n, a in arrays.items()}, how)
 
 
 def _checked_strategy(strategy: object) -> Strategies:
@@ -254,242 +209,6 @@ def _checked_strategy(strategy: object) -> Strategies:
     }
 
 
-class Kernel:
-    """A compiled computation: call it with arrays of any allowed size.
-
-    ``kernel(a, b, out=None, n=12)``: the inputs that are not constant, in order; sizes that no shape
-    determines by keyword. Results are of the first input's kind. Calls are reentrant, and a kernel
-    can be pickled: it is rebuilt from the cache.
-    """
-
-    __call__: Callable[..., Any]
-
-    def __init__(
-        self,
-        request: _Request,
-        described: Computation,
-        signature: Signature,
-        how: _How,
-        code: Code,
-        constants: dict[str, Array],
-    ) -> None:
-        self._request, self._described, self._how, self._host = request, described, how, how.host
-        self._code, self._constants = code, constants
-        self._promises = facts_about(sizes_of((*request[1], *tensors_of(request[0]))))
-        self.signature = signature
-
-    def plan(self, /, **sizes: int) -> Plan:
-        """What a call of these sizes runs, and why: pieces, and the cost of what competed.
-
-        Raises CallError for a size that is missing or not allowed.
-        """
-        made = plan_at(self._schedule, self.signature, sizes)
-        names = dict(self._schedule.partition.users.sizes)
-        values = {names[user]: value for user, value in sizes.items()}
-        shares = self._shares(seconds_of_schedule(self._schedule), values)
-        return replace(made, notes=(*made.notes, *shares))
-
-    def _shares(self, seconds: Expr, sizes: Mapping[str, int]) -> tuple[str, ...]:
-        """How many threads a call takes, and what they share."""
-        made, foreign = shared(self.loops, self._host), foreign_in(self.loops, self._host)
-        return threads_note(seconds, made, self._host.threads, sizes, foreign)
-
-    def source(self, form: str = "loops") -> str:
-        """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
-        if form == "loops":
-            return str(self.loops)
-        if form not in ("llvm", "asm"):
-            raise DescribeError(
-                "source",
-                f"cannot show {form!r}",
-                because="there is no such form",
-                help=('"loops"', '"llvm"', '"asm"'),
-            )
-        low, loops = self._modules(self._host)
-        tiles = tile_modules(low, self._host)
-        if form == "llvm":
-            return "\n\n".join([low.text, *tiles])
-        parts = [assembly(text, self._host, passes=False) for text in tiles]
-        return "\n\n".join([assembly(low.text, self._host, passes=True, loops=loops), *parts])
-
-    @property
-    def loops(self) -> Program:
-        """The loop program that runs."""
-        return self._schedule.partition.loops
-
-    def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
-        """LLVM IR, and whether its loops are left to LLVM's passes."""
-        low = lowered(self._described, self.signature, self._schedule, host)
-        return low, self._schedule.has_loops
-
-    def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
-        """An object file and a C header: the kernel for programs without Python.
-
-        folder  where ``NAME.o`` and ``NAME.h`` are written
-        name    of the C functions; by default that of the computation
-
-        The object is position independent, holds the packed constants, and needs the C library, and
-        the functions of external microkernels that it calls, no more; the header names these and says
-        how to call it. A call runs on the thread that makes it, whatever `threads` the kernel has. Its
-        results are those of the kernel, bit for bit.
-
-        Raises DescribeError for a name that is no C identifier or means something to C already, or a
-        folder that cannot be written to.
-        """
-        called = self.signature.name if name is None else name
-        check_name(called)
-        low, loops = self._modules(replace(self._host, threads=1))
-        entry = jit.optimized(low.text, self._host, passes=True, loops=loops)
-        constants = (bytes(one.owner) for one in _packed(self._code, self._by_buffer()))
-        tiles = tile_modules(low, self._host)
-        return export(self.signature, entry, tiles, constants, self._host, folder, called)
-
-    def _by_buffer(self) -> Mapping[str, Array]:
-        """The constants by the names that the code has for them."""
-        labels = {name: label for label, name in self._described.labels}
-        return {name: self._constants[labels[name]] for name, _, _ in self._code.layouts}
-
-    @property
-    def partition(self) -> Partition:
-        """The cut that runs, with its pieces and its proof."""
-        return self._schedule.partition
-
-    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
-        """The same code with other constants, of the same shapes; nothing is compiled."""
-        arrays = constants_of(self._request[1], constants, "with_constants")
-        if set(arrays) != set(self._constants):
-            raise DescribeError(
-                "with_constants",
-                f"cannot take constants for {', '.join(arrays) or 'nothing'}",
-                because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
-            )
-        for name, array in arrays.items():
-            if array.shape != self._constants[name].shape:
-                raise DescribeError(
-                    "with_constants",
-                    f"cannot take a constant of shape {array.shape}",
-                    at=name,
-                    because=f"the kernel was compiled for {self._constants[name].shape}",
-                )
-        return _bound(self._request, self._described, self.signature, self._how, self._code, arrays)
-
-    @cached_property
-    def _schedule(self) -> Schedule:
-        return plan(self._described, self._host, self._how.strategy, self._how.reassociate)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (*self._request, self._constants, self._how, self._promises)
-
-    def __repr__(self) -> str:
-        given = ", ".join(argument.name for argument in self.signature.inputs)
-        sizes = ", ".join(size.name for size in self.signature.sizes)
-        return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
-
-
-class ProgramKernel(Kernel):
-    """A compiled loop program, called as any other kernel.
-
-    One that is a computation with a contraction in it is cut as that; any other runs in its loops, and
-    its plan says why.
-    """
-
-    def __init__(
-        self,
-        program: Program,
-        bound: Program,
-        described: Computation | None,
-        signature: Signature,
-        how: _How,
-        code: Code,
-        constants: dict[str, Array],
-        why: str,
-    ) -> None:
-        self._program, self._bound, self._raised, self._why = program, bound, described, why
-        self._how, self._host = how, how.host
-        self.signature, self._code, self._constants = signature, code, constants
-
-    @cached_property
-    def _vectorized(self) -> Vectorized:
-        return plan_program(self._bound, self._host, self._how.reassociate)
-
-    @cached_property
-    def _schedule(self) -> Schedule:
-        if self._raised is None:
-            raise PartitionError(
-                "partition",
-                f"cannot show the cut of {self.signature.name}",
-                because="a program that is no computation runs in the loops that it has",
-                help=("oc.partition(program, tile={…}) cuts them",),
-            )
-        return plan(self._raised, self._host, self._how.strategy, self._how.reassociate)
-
-    def plan(self, /, **sizes: int) -> Plan:
-        """What a call of these sizes runs, and why: pieces, or what became of each loop.
-
-        Raises CallError for a size that is missing or not allowed.
-        """
-        if self._raised is not None:
-            return super().plan(**sizes)
-        check_sizes(self.signature, sizes)
-        shares = self._shares(seconds_of_program(self.loops), sizes)
-        why = (f"no sum runs by a microkernel: {self._why}",) if self._why else ()
-        notes = (*why, *self._vectorized.notes, *shares)
-        return Plan(self.signature.name, dict(sizes), (), (), None, notes)
-
-    @property
-    def loops(self) -> Program:
-        """The loop program that runs."""
-        return super().loops if self._raised is not None else self._vectorized.program
-
-    def _modules(self, host: isa.Host) -> tuple[Lowered, bool]:
-        if self._raised is None:
-            return lowered_program(self._vectorized, self.signature, host), True
-        low = lowered(self._raised, self.signature, self._schedule, host)
-        return low, self._schedule.has_loops
-
-    def _by_buffer(self) -> Mapping[str, Array]:
-        return self._constants
-
-    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
-        """The same program with other constants."""
-        named = checked_constants(constants, "with_constants")
-        if set(named) != set(self._constants):
-            raise DescribeError(
-                "with_constants",
-                f"cannot take constants for {', '.join(named) or 'nothing'}",
-                because=f"the kernel was compiled with {', '.join(self._constants) or 'none'}",
-            )
-        return _kernel_of_program(self._program, named, self._how)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _kernel_of_program, (self._program, self._constants, self._how)
-
-
-def _kernel_of_program(program: Program, constants: dict[str, Any], how: _How) -> Kernel:
-    """The passes of a loop program, one after the other."""
-    given, arrays = bind_constants(program, constants, "compile")
-    with bounded("compile", f"cannot compile {program.name}"):
-        check_divisors(given, "compile")
-    bound = canonical(given)
-    signature = signature_of(bound)
-    host = how.host
-    if how.strategy == "auto":
-        described, why = computation_in(bound, host, how.reassociate)
-    else:
-        with bounded("compile", f"cannot cut {program.name}"):
-            described, why = raised_of(bound), ""
-        _check_strategy_of_program(bound, described, how)
-    if described is not None:
-        code = build(described, signature, host, how.strategy, how.reassociate)
-    else:
-        code = build_program(bound, signature, host, how.reassociate)
-    call = _callable(signature, host, code, arrays)
-    made: Kernel = type("ProgramKernel", (ProgramKernel,), {"__call__": call})(
-        program, bound, described, signature, how, code, arrays, why
-    )
-    return made
-
-
 def _check_program_request(inputs: Any) -> None:
     if inputs is not None:
         raise DescribeError(
@@ -497,85 +216,6 @@ def _check_program_request(inputs: Any) -> None:
             "cannot take inputs= with a program",
             because="a program declares its inputs, in call order",
         )
-
-
-def _check_strategy_of_program(program: Program, described: Computation | None, how: _How) -> None:
-    """Refuse a strategy for what runs in the loops that it has."""
-    why: str | None = None
-    if described is None:
-        why = "it is not a sequence of whole arrays, each from those before"
-    elif not how.reassociate:
-        why = added_last(described, program)
-    if why is not None:
-        raise PartitionError(
-            "compile",
-            f"cannot take strategy={how.strategy!r} with this program",
-            because=f"{why}, so it runs in the loops that it has",
-            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
-        )
-
-
-def _kernel(
-    outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], arrays: dict[str, Array], how: _How
-) -> Kernel:
-    """The passes, one after the other."""
-    known = sizes_fixed_by(inputs, arrays, "compile")
-    described = computation(outputs, inputs, arrays, known)
-    if described.asks_memory:
-        names = dict(described.labels)
-        named = {names[label]: array for label, array in arrays.items()}
-        return _kernel_of_program(source(described), named, how)
-    signature = signature_of(described)
-    code = build(described, signature, how.host, how.strategy, how.reassociate)
-    return _bound((outputs, inputs), described, signature, how, code, arrays)
-
-
-def _restored(
-    outputs: tuple[Tensor, ...],
-    inputs: tuple[Tensor, ...],
-    arrays: dict[str, Array],
-    how: _How,
-    promises: tuple[Any, ...],
-) -> Kernel:
-    """A pickled kernel, under the promises that it was compiled under."""
-    with assume(*promises):
-        return _kernel(outputs, inputs, arrays, how)
-
-
-def _bound(
-    request: _Request,
-    described: Computation,
-    signature: Signature,
-    how: _How,
-    code: Code,
-    arrays: dict[str, Array],
-) -> Kernel:
-    """A kernel whose class calls the generated code directly: no Python frame in between."""
-    labels = {name: label for label, name in described.labels}
-    named = {name: arrays[labels[name]] for name, _, _ in code.layouts}
-    call = _callable(signature, how.host, code, named)
-    made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, described, signature, how, code, arrays
-    )
-    return made
-
-
-def _callable(signature: Signature, host: isa.Host, code: Code, arrays: Mapping[str, Array]) -> Any:
-    """What runs `code`, with the constants packed as it reads them."""
-    packed = _packed(code, arrays)
-    return make_callable(
-        signature,
-        code.loaded.address("offcut_entry"),
-        code.loaded.address("offcut_workspace"),
-        code.loaded.address("offcut_fastcall"),
-        [(one.address, one.owner) for one in packed],
-        owner=(code.loaded, host.external),
-    )
-
-
-def _packed(code: Code, arrays: Mapping[str, Array]) -> list[Packed]:
-    """The constants as the code reads them."""
-    return [pack(arrays[name], layout, dtype) for name, layout, dtype in code.layouts]
 
 
 def _lent(host: isa.Host, microkernels: Any, op: str) -> isa.Host:

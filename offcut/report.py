@@ -82,7 +82,7 @@ def _target() -> Rows:
 
     yield "LLVM", ".".join(str(part) for part in llvm.llvm_version_info)
     from offcut.backends.cpu import isa
-    from offcut.backends.cpu.build import hardware
+    from offcut.backends.cpu.machine import hardware
 
     host = isa.host()
     yield "triple", host.triple

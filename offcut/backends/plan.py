@@ -149,12 +149,14 @@ class Plan:
         return f"<p>{title}</p><table>{''.join(cells)}</table>"
 
 
-def plan_at(schedule: Schedule, signature: Signature, sizes: Mapping[str, int]) -> Plan:
-    """The plan of a schedule at `sizes`, by the users' names.
+def plan_at(schedule: Schedule | None, signature: Signature, sizes: Mapping[str, int]) -> Plan:
+    """The plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
     check_sizes(signature, sizes)
+    if schedule is None:
+        return Plan(signature.name, dict(sizes), (), (), None)
     names = dict(schedule.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []

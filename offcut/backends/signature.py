@@ -1,50 +1,46 @@
-"""The signature of a computation or a program: what crosses the call, in the users' names."""
+"""The signature of a program: what crosses the call, in the users' names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
-from offcut.core.computation import Computation
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
 from offcut.core.index import linear
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Kind, Program
 from offcut.errors import DescribeError
+from offcut.partition import Users
 
 
-def signature_of(described: Computation | Program) -> Signature:
+def signature_of(program: Program, users: Users) -> Signature:
     """What a call takes and gives: inputs and outputs in the order of their declaration.
 
     An array that a program updates is an input and an output.
 
     Raises DescribeError for a shape or a promise that a call cannot check.
     """
-    if isinstance(described, Program):
-        users = {size.name: size.name for size in described.sizes}
-        labels = {buffer.name: buffer.name for buffer in described.buffers}
-    else:
-        users = {name: user for user, name in described.size_names}
-        labels = {name: label for label, name in described.labels}
+    sizes_of = users.of_sizes
+    labels = {buffer: label for label, buffer in users.buffers}
 
     def arguments(buffers: Iterable[Buffer]) -> tuple[Argument, ...]:
         return tuple(
             Argument(
                 labels[buffer.name],
                 buffer.dtype,
-                tuple(_extent(extent, users, labels[buffer.name]) for extent in buffer.shape),
+                tuple(_extent(extent, sizes_of, labels[buffer.name]) for extent in buffer.shape),
             )
             for buffer in buffers
         )
 
-    inputs, outputs = crossing(described.buffers)
+    inputs, outputs = crossing(program.buffers)
     updated = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
-    sizes = tuple(SizeFacts(users[s.name], s.min, s.max, s.multiple_of) for s in described.sizes)
-    facts = (part for fact in described.assumptions for part in conjuncts(fact))
-    relations = [_relation(fact, users) for fact in facts]
+    sizes = tuple(SizeFacts(sizes_of[s.name], s.min, s.max, s.multiple_of) for s in program.sizes)
+    facts = (part for fact in program.assumptions for part in conjuncts(fact))
+    relations = [_relation(fact, sizes_of) for fact in facts]
     return Signature(
-        described.name,
+        program.name,
         arguments(inputs),
         arguments(outputs),
         sizes,

@@ -133,6 +133,11 @@ class Computation:
         parts = (part for node in nodes if isinstance(node, Load) for part in node.index)
         return any(isinstance(inner, Load) for part in parts for inner in walk(part))
 
+    @property
+    def instances(self) -> Expr:
+        """How often all its statements run, as an index expression in the sizes."""
+        return ix.add(*(stage.instances for group in self.groups for stage in group))
+
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""
         return next(buffer for buffer in self.buffers if buffer.name == name)

@@ -103,7 +103,7 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 f"cannot take a constant for {name!r}",
                 because=f"the inputs are {', '.join(named) or 'none'}",
             )
-        tensor, array = named[name], _array(name, value, op)
+        tensor, array = named[name], array_of(name, value, op)
         if array.dtype != numpy_dtype(tensor.dtype) or array.ndim != len(tensor.shape):
             raise DescribeError(
                 op,
@@ -115,7 +115,8 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
     return arrays
 
 
-def _array(name: str, value: Any, op: str) -> Array:
+def array_of(name: str, value: Any, op: str) -> Array:
+    """A constant as a numpy array of native byte order; refused for what numpy does not read."""
     because = "it is a masked array" if type(value).__module__.startswith("numpy.ma") else ""
     try:
         array = np.asarray(value)

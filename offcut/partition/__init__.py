@@ -12,10 +12,12 @@ from offcut.partition.cut import (
     checked_request,
     cut,
     cut_group,
+    labelled,
     partition_of,
     program_of,
     prove,
     strategy_named,
+    users_of,
 )
 from offcut.partition.equivalence import check_equal
 from offcut.partition.fusion import Shared, fused, window, windowed
@@ -34,7 +36,7 @@ from offcut.partition.prove import (
 )
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
-from offcut.partition.staging import is_staged, staged, turned
+from offcut.partition.staging import staged, turned
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
 
@@ -74,7 +76,7 @@ __all__ = [
     "fused",
     "interval_text",
     "is_read_once",
-    "is_staged",
+    "labelled",
     "matches",
     "owned_set",
     "partition_of",
@@ -88,6 +90,7 @@ __all__ = [
     "staged",
     "strategy_named",
     "turned",
+    "users_of",
     "window",
     "windowed",
     "without_covers",

@@ -81,9 +81,34 @@ def cut(
 def users_of(computation: Computation) -> Users:
     """What the user calls what is in `computation`."""
     stages = (stage for group in computation.groups for stage in group)
-    axes = (axis for stage in stages for axis in (*stage.axes, *stage.reduce_axes))
-    renamed = dict.fromkeys((a.label, a.name) for a in axes if a.label != a.name)
+    renamed = dict.fromkeys(
+        (f"{stage.label}.{axis.label}", axis.name)
+        for stage in stages
+        for axis in (*stage.axes, *stage.reduce_axes)
+        if axis.label != axis.name
+    )
     return Users(computation.size_names, computation.labels, tuple(renamed))
+
+
+def labelled(computation: Computation, users: Users) -> Computation:
+    """`computation` with what it holds called as the user does."""
+    axes = {(full.rpartition(".")[0], name): full.rpartition(".")[2] for full, name in users.axes}
+    buffers = {name: label for label, name in users.buffers}
+
+    def named(stage: Stage) -> Stage:
+        label = buffers.get(stage.buffer, stage.label)
+        own, reduced = (
+            tuple(replace(a, label=axes.get((label, a.name), a.label)) for a in some)
+            for some in (stage.axes, stage.reduce_axes)
+        )
+        return replace(stage, label=label, axes=own, reduce_axes=reduced)
+
+    return replace(
+        computation,
+        size_names=users.sizes,
+        labels=tuple((buffers.get(name, label), name) for label, name in computation.labels),
+        groups=tuple(tuple(map(named, group)) for group in computation.groups),
+    )
 
 
 def partition_of(

@@ -134,13 +134,13 @@ class LoopPiece(_Cut):
 
     path       the statement that runs the instances of one tile, last, and what encloses it
     iterators  the loops of the program that was cut; other names count tiles
-    labels     (what the user calls a loop, its name), where they differ
+    users      the users' names
     """
 
     space: Space
     path: tuple[Stmt, ...]
     iterators: frozenset[str]
-    labels: tuple[tuple[str, str], ...] = ()
+    users: Users
 
     @cached_property
     def store(self) -> Store:
@@ -175,7 +175,7 @@ class LoopPiece(_Cut):
 
     def label_of(self, axis: str) -> str:
         """What the user calls an axis."""
-        return next((label for label, name in self.labels if name == axis), axis)
+        return self.users.of_axes.get(axis, axis)
 
     def _owning(self, stmt: Stmt) -> Stmt:
         """`stmt`; where it runs a tile that was moved back, only what no other tile runs, and where it
@@ -285,7 +285,7 @@ def _stores(program: Program) -> int:
 class Users:
     """What a user calls the sizes and the buffers of a program: (user's name, name in the program).
 
-    axes   likewise, of those that the program calls otherwise
+    axes   likewise ``C.i``, of those that the program calls otherwise
     """
 
     sizes: tuple[tuple[str, str], ...]
@@ -296,6 +296,11 @@ class Users:
     def of_sizes(self) -> dict[str, str]:
         """The users' names of the sizes, by the program's."""
         return {inner: user for user, inner in self.sizes}
+
+    @property
+    def of_axes(self) -> dict[str, str]:
+        """The users' names of the axes that the program calls otherwise, by the program's."""
+        return {inner: full.rpartition(".")[2] for full, inner in reversed(self.axes)}
 
     @staticmethod
     def of(program: Program) -> Users:

@@ -261,7 +261,7 @@ def _pieces(
         if one is not None:
             path = (*around, stmt)
             cut = one.segments, one.microkernel
-            found.append(LoopPiece(*cut, space, path, iterators, users.axes))
+            found.append(LoopPiece(*cut, space, path, iterators, users))
             return
         for inside in blocks(stmt):
             for inner in inside:

@@ -75,11 +75,6 @@ def staged(computation: Computation, worth: Callable[[Stage, bool], bool]) -> Co
     return replace(computation, buffers=tuple(buffers), groups=tuple(groups))
 
 
-def is_staged(lead: Stage) -> bool:
-    """Whether some factor of a sum would lie in scratch of its own."""
-    return bool(_lead(lead, Names(()), True)[1])
-
-
 def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:
     """`lead` reading scratch, and the stages that fill it; no stage where nothing is computed.
 

@@ -31,6 +31,7 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut.backends.cpu import pool, seconds, threaded
+from offcut.backends.cpu.build import lowered
 from offcut.backends.cpu.parallel import parallel
 from offcut.core.tensor import Tensor
 from offcut.pipeline import Kernel
@@ -491,7 +492,7 @@ def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
-    low, _ = dense._modules(replace(dense._host, threads=1))
+    low = lowered(dense._planned, dense.signature, replace(dense._host, threads=1))
     assert "offcut_pool" in dense.source("llvm")
     assert "offcut_pool" not in low.text
 

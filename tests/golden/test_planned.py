@@ -13,7 +13,7 @@ from conftest import EQUAL
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu import build, vnni
+from offcut.backends.cpu import planning, vnni
 from offcut.backends.cpu.isa import AVX512, Host
 from offcut.core.computation import computation
 from offcut.core.parser import parse
@@ -21,7 +21,7 @@ from offcut.core.program import Program, canonical
 from offcut.core.source import source
 from offcut.core.tensor import Tensor
 from offcut.costmodel import load
-from offcut.partition import check_equal
+from offcut.partition import Users, check_equal, users_of
 
 HERE = Path(__file__).parent / "planned"
 HOST = Host("x86_64-golden", AVX512.features | vnni.FEATURES, AVX512)
@@ -59,14 +59,15 @@ CASES: dict[str, Callable[[], Tensor]] = {
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Program]]:
     """The program that is planned for a case, on a machine that has no caches of its own."""
-    described = load(Path(build.__file__).with_name("core.toml"))
-    monkeypatch.setattr(build, "hardware", lambda: described)
+    described = load(Path(planning.__file__).with_name("core.toml"))
+    monkeypatch.setattr(planning, "hardware", lambda: described)
 
     def make(name: str) -> Program:
-        return build.plan(computation([CASES[name]()]), HOST, "auto").partition.loops
+        described = computation([CASES[name]()])
+        return planning.plan(source(described), users_of(described), HOST).program
 
     yield make
-    build._plan.cache_clear()
+    planning._plan.cache_clear()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,9 +84,7 @@ def test_a_described_tensor_and_its_text_are_planned_alike(
     name: str, planned: Callable[[str], Program]
 ) -> None:
     text = parse(str(source(computation([CASES[name]()]))))
-    found, _ = build.computation_in(canonical(text), HOST)
-    assert found is not None
-    assert build.plan(found, HOST, "auto").partition.loops == planned(name)
+    assert planning.plan(canonical(text), Users.of(text), HOST).program == planned(name)
 
 
 SCALED = """program scaled
@@ -109,9 +108,9 @@ def test_a_product_with_a_computed_factor_is_planned(
     update: str, planned: Callable[[str], Program]
 ) -> None:
     text = parse(SCALED.format(update=update))
-    found, why = build.computation_in(canonical(text), HOST)
-    assert found is not None, why
-    pieces = build.plan(found, HOST, "auto").partition.pieces
+    made = planning.plan(canonical(text), Users.of(text), HOST).made
+    assert made is not None
+    pieces = made.partition.pieces
     assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from offcut.backends.cpu import isa
-from offcut.backends.cpu.build import hardware
 from offcut.backends.cpu.family import families
+from offcut.backends.cpu.machine import hardware
 from offcut.core import index as ix
 from offcut.core.interpreter import evaluate
 from offcut.costmodel import tile_price
