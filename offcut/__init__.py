@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
     from offcut.pipeline import prove_equal as prove_equal
+    from offcut.schedule import Schedule as Schedule
     from offcut.schedule import create_schedule as create_schedule
 
 _HOME = {
@@ -71,7 +72,7 @@ _HOME = {
     ),
     "offcut.kernel": ("Kernel",),
     "offcut.pipeline": ("compile", "partition", "prove_equal"),
-    "offcut.schedule": ("create_schedule",),
+    "offcut.schedule": ("Schedule", "create_schedule"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -18,7 +18,7 @@ from offcut.backends.cpu.claims import foreign_in
 from offcut.backends.cpu.constants import Packed, pack
 from offcut.backends.cpu.export import Exported, check_name, export
 from offcut.backends.cpu.jit import assembly
-from offcut.backends.cpu.planning import Planned, Strategies, plan, shared
+from offcut.backends.cpu.planning import DEFAULT, Asked, Planned, plan, shared
 from offcut.backends.cpu.seconds import threads_note
 from offcut.backends.plan import Plan, plan_at
 from offcut.backends.signature import signature_of
@@ -28,14 +28,14 @@ from offcut.core.request import Array, array_of, checked_constants
 from offcut.errors import DescribeError, PartitionError
 from offcut.partition import Partition, Users
 from offcut.polyhedral import bounded, check_divisors, check_program_fits
+from offcut.schedule import Schedule
 
 
 @dataclass(frozen=True)
 class How:
     """How a kernel is made; `offcut.compile` says what the fields mean."""
 
-    strategy: Strategies = "auto"
-    reassociate: bool = True
+    asked: Asked = DEFAULT
     external: tuple[Microkernel, ...] = ()
     threads: int = 1
 
@@ -75,7 +75,7 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         planned = self._planned
-        made = plan_at(planned.made, self.signature, sizes)
+        made = plan_at(planned.applied, self.signature, sizes)
         names = dict(self._users.sizes)
         values = {names[user]: value for user, value in sizes.items()}
         shares, foreign = shared(self.loops, self._host), foreign_in(self.loops, self._host)
@@ -107,6 +107,11 @@ class Kernel:
         """The loop program that runs."""
         return self._planned.program
 
+    @property
+    def schedule(self) -> Schedule:
+        """What was decided: it prints, parses, and is applied by ``compile(…, schedule=…)``."""
+        return self._planned.schedule
+
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """An object file and a C header: the kernel for programs without Python.
 
@@ -136,7 +141,7 @@ class Kernel:
 
         Raises PartitionError where a program runs in the loops that it has.
         """
-        made = self._planned.made
+        made = self._planned.applied
         if made is None:
             raise PartitionError(
                 "partition",
@@ -162,8 +167,7 @@ class Kernel:
 
     @cached_property
     def _planned(self) -> Planned:
-        how = self._how
-        return plan(self._program, self._users, self._host, how.strategy, how.reassociate)
+        return plan(self._program, self._users, self._host, self._how.asked)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return kernel_of, (self._program, self._users, self._arrays, self._how)
@@ -185,7 +189,7 @@ def kernel_of(program: Program, users: Users, arrays: Mapping[str, Array], how: 
     bound = canonical(program)
     check_program_fits(bound)
     signature = signature_of(bound, users)
-    code = build(bound, users, signature, how.host, how.strategy, how.reassociate)
+    code = build(bound, users, signature, how.host, how.asked)
     return _callable(bound, users, arrays, how, signature, code)
 
 

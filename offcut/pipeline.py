@@ -22,6 +22,7 @@ from offcut.backends.cpu.claims import covers_of
 from offcut.backends.cpu.external import checked
 from offcut.backends.cpu.family import families
 from offcut.backends.cpu.machine import hardware
+from offcut.backends.cpu.planning import Asked
 from offcut.core.binding import bind_constants
 from offcut.core.computation import computation
 from offcut.core.intrinsic import is_declared
@@ -49,6 +50,7 @@ from offcut.partition import (
     users_of,
 )
 from offcut.polyhedral import bounded
+from offcut.schedule import Schedule
 
 Strategies = str | Mapping[str, str]
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
@@ -145,6 +147,7 @@ def compile(
     threads: int | None = None,
     reassociate: bool = True,
     microkernels: Sequence[Microkernel] = (),
+    schedule: Schedule | None = None,
 ) -> Kernel:
     """A kernel that computes `output`, or runs a loop program, at every allowed size.
 
@@ -163,6 +166,8 @@ def compile(
                  alone: on the CPU, lanes along rows of memory; False: sums run in ascending order
     microkernels  external ones that compete with the target's own, of `external_microkernel`; where
                  one is taken, a call runs on one thread, since its function may need Python's lock
+    schedule     what is decided already (`Kernel.schedule`, `Schedule.parse`): the same loops, and
+                 the same bits, on the same machine; None: the target's policy decides
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
@@ -176,7 +181,8 @@ def compile(
             because="in which order an external function adds is not known",
             help=("microkernels=() leaves sums to functions that add in ascending order",),
         )
-    how = How(_checked_strategy(strategy), reassociate, external, most)
+    asked = Asked(_checked_strategy(strategy), reassociate, _checked_schedule(schedule, strategy))
+    how = How(asked, external, most)
     if isinstance(output, Program):
         _check_program_request(inputs)
         _check_covers(output, how.host, "compile")
@@ -192,7 +198,7 @@ def compile(
     return kernel_of(source(described), users, {names[n]: a for n, a in arrays.items()}, how)
 
 
-def _checked_strategy(strategy: object) -> Strategies:
+def _checked_strategy(strategy: object) -> str | tuple[tuple[str, str], ...]:
     """A name, or names by axis."""
     if isinstance(strategy, str):
         return strategy
@@ -203,10 +209,31 @@ def _checked_strategy(strategy: object) -> Strategies:
             because="a strategy is a name, or names by axis",
             help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
         )
-    return {
-        str(axis): strategy_named(choice, at=f"axis {axis}", op="compile").value
+    return tuple(
+        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile").value)
         for axis, choice in strategy.items()
-    }
+    )
+
+
+def _checked_schedule(schedule: object, strategy: object) -> Schedule | None:
+    """A schedule, where one is given and no strategy beside it."""
+    if schedule is None:
+        return None
+    if not isinstance(schedule, Schedule):
+        raise DescribeError(
+            "compile",
+            f"cannot take schedule={schedule!r}",
+            because="it is no schedule",
+            help=("kernel.schedule", "oc.Schedule.parse(text)"),
+        )
+    if strategy != "auto":
+        raise DescribeError(
+            "compile",
+            f"cannot take strategy={strategy!r} beside schedule=",
+            because="a schedule says every strategy",
+            help=("one of the two",),
+        )
+    return schedule
 
 
 def _check_program_request(inputs: Any) -> None:

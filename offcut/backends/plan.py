@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
-from offcut.backends.schedule import Choice, Schedule
 from offcut.core.expr import Binary, Expr
 from offcut.core.interpreter import evaluate
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
+from offcut.schedule import Applied, Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +149,20 @@ class Plan:
         return f"<p>{title}</p><table>{''.join(cells)}</table>"
 
 
-def plan_at(schedule: Schedule | None, signature: Signature, sizes: Mapping[str, int]) -> Plan:
+def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, int]) -> Plan:
     """The plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
     check_sizes(signature, sizes)
-    if schedule is None:
+    if applied is None:
         return Plan(signature.name, dict(sizes), (), (), None)
-    names = dict(schedule.partition.users.sizes)
+    names = dict(applied.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []
     running: list[Piece] = []
     considered: list[Considered] = []
-    for choices in schedule.choices:
+    for choices in applied.choices:
         costs = [float(evaluate(choice.cost, values)) for choice in choices]
         best = costs.index(min(costs))
         chosen = choices[best]
@@ -174,8 +174,8 @@ def plan_at(schedule: Schedule | None, signature: Signature, sizes: Mapping[str,
         planned = [one for piece in chosen.pieces for one in _planned(piece, values)]
         total = sum(one.instances for one in planned)
         pieces += [_with_share(one, costs[best], total) for one in planned]
-    runs = replace(schedule.partition, pieces=tuple(running))
-    notes = schedule.partition.notes
+    runs = replace(applied.partition, pieces=tuple(running))
+    notes = applied.partition.notes
     return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes)
 
 

@@ -20,7 +20,14 @@ from offcut.partition.cut import (
     users_of,
 )
 from offcut.partition.equivalence import check_equal
-from offcut.partition.fusion import Shared, fused, window, windowed
+from offcut.partition.fusion import (
+    Shared,
+    check_shared,
+    fused,
+    window,
+    windowed,
+    with_shared,
+)
 from offcut.partition.legality import MOST_VERSIONS, check_marks, check_tiles, check_windows
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
@@ -36,7 +43,7 @@ from offcut.partition.prove import (
 )
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
-from offcut.partition.staging import staged, turned
+from offcut.partition.staging import turned, with_scratch
 from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
 from offcut.partition.verify import check_program
 
@@ -65,6 +72,7 @@ __all__ = [
     "check_equal",
     "check_marks",
     "check_program",
+    "check_shared",
     "check_tiles",
     "check_windows",
     "checked_request",
@@ -87,11 +95,12 @@ __all__ = [
     "separate",
     "sequence",
     "settled",
-    "staged",
     "strategy_named",
     "turned",
     "users_of",
     "window",
     "windowed",
+    "with_scratch",
+    "with_shared",
     "without_covers",
 ]

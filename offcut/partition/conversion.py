@@ -8,43 +8,58 @@ Which operands a microkernel wants converted, its back end says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core.computation import Computation, Names, Stage, StageAxis
-from offcut.core.expr import Cast, Expr, Load, Var, rewrite, walk
+from offcut.core.expr import Cast, Expr, Load, Var, dtype_of, rewrite, walk
 from offcut.core.program import Buffer, Kind
 
 
-def converted(computation: Computation, wanted: Callable[[Stage], Collection[Cast]]) -> Computation:
-    """`computation` with conversions of the operands of some sums before the sums.
+def converted(computation: Computation, position: int, wanted: Collection[Cast]) -> Computation:
+    """`computation` with conversions of operands of the sum of a group before the sum.
 
-    wanted   of the `conversions` of a sum, those without which it is better
+    wanted   of its `conversions`, those without which it is better
     """
     names = computation.names()
     buffers = {buffer.name: buffer for buffer in computation.buffers}
-    first: list[tuple[Stage, ...]] = []
-    groups: list[tuple[Stage, ...]] = []
-    done: dict[tuple[str, str], str] = {}
-    for group in computation.groups:
-        lead = group[0]
-        for node in wanted(lead):
-            load = node.a
-            assert isinstance(load, Load)
-            source = buffers[load.buffer]
-            if source.kind is Kind.CONSTANT and is_read_once(computation, source.name):
-                buffers[source.name] = replace(source, dtype=node.dtype)
-                lead = _reading(lead, node, source.name)
-                continue
-            key = (source.name, node.dtype)
-            if key not in done:
-                done[key] = names.fresh(f"{source.name}_{node.dtype}")
-                buffers[done[key]] = Buffer(done[key], node.dtype, source.shape, Kind.LOCAL)
-                given = source.kind in (Kind.INPUT, Kind.CONSTANT)
-                (first if given else groups).append((_copy(source, done[key], node.dtype, names),))
-            lead = _reading(lead, node, done[key])
-        groups.append((lead, *group[1:]))
-    return replace(computation, buffers=tuple(buffers.values()), groups=(*first, *groups))
+    groups = list(computation.groups)
+    lead, *rest = groups[position]
+    for node in wanted:
+        assert isinstance(node.a, Load)
+        source = buffers[node.a.buffer]
+        if source.kind is Kind.CONSTANT and is_read_once(computation, source.name):
+            buffers[source.name] = replace(source, dtype=node.dtype)
+            lead = _reading(lead, node, source.name)
+            continue
+        held = next((g[0].buffer for g in groups if _is_copy(g, source, node.dtype)), None)
+        if held is None:
+            held = names.fresh(f"{source.name}_{node.dtype}")
+            buffers[held] = Buffer(held, node.dtype, source.shape, Kind.LOCAL)
+            given = source.kind in (Kind.INPUT, Kind.CONSTANT)
+            at = _given_first(groups, buffers) if given else position
+            groups.insert(at, (_copy(source, held, node.dtype, names),))
+            position += 1
+        lead = _reading(lead, node, held)
+    groups[position] = (lead, *rest)
+    return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
+
+
+def _given_first(groups: Sequence[Sequence[Stage]], buffers: Mapping[str, Buffer]) -> int:
+    """The position behind the conversions of what the caller gives, which run before all else."""
+    given = [b for b in buffers.values() if b.kind in (Kind.INPUT, Kind.CONSTANT)]
+    for position, group in enumerate(groups):
+        if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in given):
+            return position
+    return len(groups)
+
+
+def _is_copy(group: Sequence[Stage], source: Buffer, dtype: str) -> bool:
+    """Whether a group converts the whole of a buffer, and nothing else."""
+    if len(group) != 1:
+        return False
+    point = tuple(Var(axis.name) for axis in group[0].axes)
+    return group[0].body == Cast(Load(source.name, point, source.dtype), dtype)
 
 
 def conversions(lead: Stage) -> tuple[Cast, ...]:

@@ -21,6 +21,7 @@ from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage, StageAxis
 from offcut.core.expr import Expr, Load, Var, substitute, walk
 from offcut.core.program import Alloc, Buffer, For, Kind, Stmt
+from offcut.errors import PartitionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,16 @@ class Shared:
         )
 
 
-def fused(computation: Computation, limits: Sequence[int]) -> tuple[Computation, Shared]:
-    """`computation` with the axes of shared loops named alike, and the loops: none around all.
+def fused(computation: Computation, limits: Sequence[int]) -> Shared:
+    """The loops that groups can share, with names that no other axis has: none around all.
 
     limits   of each group, how many of its first axes may be loops of their own
     """
     groups = computation.groups
-    parts = _runs(groups, range(len(groups)), 0, limits)
     taken = computation.names()
-    new = list(groups)
 
     def named(part: int | Shared, known: tuple[StageAxis, ...]) -> int | Shared:
         if isinstance(part, int):
-            new[part] = tuple(_on(stage, known) for stage in new[part])
             return part
         first = len(known)
         stages = [stage for position in part.groups for stage in groups[position]]
@@ -68,8 +66,48 @@ def fused(computation: Computation, limits: Sequence[int]) -> tuple[Computation,
             axes += (axis if free else replace(axis, name=taken.fresh(axis.label)),)
         return Shared(axes, tuple(named(inner, (*known, *axes)) for inner in part.parts))
 
-    whole = Shared((), tuple(named(part, ()) for part in parts))
-    return replace(computation, groups=tuple(new)), whole
+    parts = _runs(groups, range(len(groups)), 0, limits)
+    return Shared((), tuple(named(part, ()) for part in parts))
+
+
+def with_shared(computation: Computation, shared: Shared) -> Computation:
+    """`computation` with the first axes of groups named as the loops that they share."""
+    groups = list(computation.groups)
+
+    def name(part: int | Shared, known: tuple[StageAxis, ...]) -> None:
+        if isinstance(part, int):
+            groups[part] = tuple(_on(stage, known) for stage in groups[part])
+            return
+        for inner in part.parts:
+            name(inner, (*known, *part.axes))
+
+    name(shared, ())
+    return replace(computation, groups=tuple(groups))
+
+
+def check_shared(computation: Computation, shared: Shared, around: int = 0) -> None:
+    """Refuse loops that groups cannot share: of different extents, or where an iteration reads what
+    another one makes.
+
+    around   loops that lie around these
+    """
+    length = around + len(shared.axes)
+    positions = shared.groups
+    for count, position in enumerate(positions[1:], 1):
+        limits = [length] * len(computation.groups)
+        run = list(positions[:count])
+        if _prefix(computation.groups, run, position, limits, alone=length) < length:
+            lead = computation.groups[position][0]
+            raise PartitionError(
+                "schedule",
+                f"cannot compute {lead.label} in loops that it shares",
+                at=f"the loops {', '.join(axis.name for axis in shared.axes)}",
+                because="an iteration would read what another one makes, or the extents differ",
+                help=("nests one after the other",),
+            )
+    for part in shared.parts:
+        if isinstance(part, Shared):
+            check_shared(computation, part, length)
 
 
 def windowed(
@@ -130,9 +168,13 @@ def _runs(
 
 
 def _prefix(
-    groups: Sequence[Sequence[Stage]], run: Sequence[int], position: int, limits: Sequence[int]
+    groups: Sequence[Sequence[Stage]],
+    run: Sequence[int],
+    position: int,
+    limits: Sequence[int],
+    alone: int = 0,
 ) -> int:
-    """How many of its first axes a group can share with a run before it; 0 if it reads none of it."""
+    """How many of its first axes a group can share with a run before it; `alone` if it reads none of it."""
     lead, mine = groups[run[0]][0], groups[position][0]
     length = min(limits[position], len(lead.axes), len(mine.axes))
     alike = (a.extent == b.extent for a, b in zip(lead.axes, mine.axes, strict=False))
@@ -142,7 +184,7 @@ def _prefix(
     for load in reads:
         own = [part == Var(axis.name) for part, axis in zip(load.index, mine.axes, strict=False)]
         length = min(length, next((k for k, same in enumerate(own) if not same), len(own)))
-    return length if reads else 0
+    return length if reads else min(length, alone)
 
 
 def _loads(group: Sequence[Stage]) -> list[Load]:

@@ -14,7 +14,7 @@ terms lie side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -51,28 +51,27 @@ class _Axis:
     pivot: tuple[str, int]
 
 
-def staged(computation: Computation, worth: Callable[[Stage, bool], bool]) -> Computation:
-    """`computation` with computed factors of its sums in scratch of their own.
+def with_scratch(computation: Computation, position: int, narrow: bool) -> Computation:
+    """`computation` with the computed factors of the sum of a group in scratch of their own; itself
+    where no factor is computed.
 
-    worth   whether a sum is better for it: some microkernel computes what it is then. It is asked
-            twice: with factors in scratch before they are converted (True), then after
+    narrow   whether scratch is of the type that is read, and converted by the sum
     """
-    names = computation.names()
-    buffers = list(computation.buffers)
-    groups: list[tuple[Stage, ...]] = []
-    for group in computation.groups:
-        for narrow in (True, False):
-            lead, copies = _lead(group[0], names, narrow)
-            if not copies or not worth(lead, narrow):
-                continue
-            for copy in copies:
-                shape = tuple(axis.extent for axis in copy.axes)
-                buffers.append(Buffer(copy.buffer, dtype_of(copy.body), shape, Kind.LOCAL))
-                groups.append((copy,))
-            group = (lead, *group[1:])
-            break
-        groups.append(group)
-    return replace(computation, buffers=tuple(buffers), groups=tuple(groups))
+    group = computation.groups[position]
+    lead, copies = _lead(group[0], computation.names(), narrow)
+    if not copies:
+        return computation
+    scratch = tuple(
+        Buffer(copy.buffer, dtype_of(copy.body), tuple(a.extent for a in copy.axes), Kind.LOCAL)
+        for copy in copies
+    )
+    groups = (
+        *computation.groups[:position],
+        *((copy,) for copy in copies),
+        (lead, *group[1:]),
+        *computation.groups[position + 1 :],
+    )
+    return replace(computation, buffers=(*computation.buffers, *scratch), groups=groups)
 
 
 def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:

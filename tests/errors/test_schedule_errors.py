@@ -10,7 +10,7 @@ import pytest
 import offcut as oc
 from offcut.core.microkernel import Microkernel
 from offcut.errors import OffcutError
-from offcut.schedule import Schedule
+from offcut.schedule import HandSchedule
 
 n, m, d = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("d", max=64)
 
@@ -69,15 +69,15 @@ def matmul(rows: Any, columns: Any, depth: Any, dtype: str = "float32", op: Any 
     return oc.compute((rows, columns), lambda y, x: op(A[k, y] * B[k, x], axis=k), name="C")
 
 
-def product(*sizes: int) -> Schedule:
+def product(*sizes: int) -> HandSchedule:
     return oc.create_schedule(matmul(*(sizes or (n, m, d))))
 
 
-def text(program: str) -> Schedule:
+def text(program: str) -> HandSchedule:
     return oc.create_schedule(oc.parse(program))
 
 
-def chain() -> Schedule:
+def chain() -> HandSchedule:
     """A, then B element by element, then D, then E, a sum by row."""
     A = oc.placeholder((n, m), name="A")
     B = oc.compute((n, m), lambda i, j: A[i, j] * 2.0, name="B")
@@ -86,7 +86,7 @@ def chain() -> Schedule:
     return oc.create_schedule(oc.compute((n,), lambda i: oc.sum(D[i, r], axis=r), name="E"))
 
 
-def fork() -> Schedule:
+def fork() -> HandSchedule:
     """B, which D and E read."""
     A = oc.placeholder((n,), name="A")
     B = oc.compute((n,), lambda i: A[i] * 2.0, name="B")

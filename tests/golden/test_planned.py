@@ -15,13 +15,15 @@ import offcut as oc
 from offcut import ops
 from offcut.backends.cpu import planning, vnni
 from offcut.backends.cpu.isa import AVX512, Host
+from offcut.backends.cpu.planning import Planned
 from offcut.core.computation import computation
 from offcut.core.parser import parse
-from offcut.core.program import Program, canonical
+from offcut.core.program import canonical
 from offcut.core.source import source
 from offcut.core.tensor import Tensor
 from offcut.costmodel import load
 from offcut.partition import Users, check_equal, users_of
+from offcut.schedule import Schedule
 
 HERE = Path(__file__).parent / "planned"
 HOST = Host("x86_64-golden", AVX512.features | vnni.FEATURES, AVX512)
@@ -57,14 +59,14 @@ CASES: dict[str, Callable[[], Tensor]] = {
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Program]]:
-    """The program that is planned for a case, on a machine that has no caches of its own."""
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Planned]]:
+    """How a case is planned, on a machine that has no caches of its own."""
     described = load(Path(planning.__file__).with_name("core.toml"))
     monkeypatch.setattr(planning, "hardware", lambda: described)
 
-    def make(name: str) -> Program:
+    def make(name: str) -> Planned:
         described = computation([CASES[name]()])
-        return planning.plan(source(described), users_of(described), HOST).program
+        return planning.plan(source(described), users_of(described), HOST)
 
     yield make
     planning._plan.cache_clear()
@@ -72,19 +74,21 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Program
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_is_planned_as_it_was_and_read_back(
-    name: str, planned: Callable[[str], Program], golden: Callable[[str, str], None]
+    name: str, planned: Callable[[str], Planned], golden: Callable[[str, str], None]
 ) -> None:
-    program = planned(name)
-    golden(f"planned/{name}.offcut", str(program))
-    assert parse(str(program)) == program
+    made = planned(name)
+    golden(f"planned/{name}.offcut", str(made.program))
+    golden(f"planned/{name}.schedule", f"{made.schedule}")
+    assert parse(str(made.program)) == made.program
+    assert Schedule.parse(str(made.schedule)) == made.schedule
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_described_tensor_and_its_text_are_planned_alike(
-    name: str, planned: Callable[[str], Program]
+    name: str, planned: Callable[[str], Planned]
 ) -> None:
     text = parse(str(source(computation([CASES[name]()]))))
-    assert planning.plan(canonical(text), Users.of(text), HOST).program == planned(name)
+    assert planning.plan(canonical(text), Users.of(text), HOST).program == planned(name).program
 
 
 SCALED = """program scaled
@@ -105,10 +109,10 @@ for i in 0:m
 
 @pytest.mark.parametrize("update", ["+= 1.5 * A[i, k] * B[k, j]", "-= A[i, k] * B[k, j]"])
 def test_a_product_with_a_computed_factor_is_planned(
-    update: str, planned: Callable[[str], Program]
+    update: str, planned: Callable[[str], Planned]
 ) -> None:
     text = parse(SCALED.format(update=update))
-    made = planning.plan(canonical(text), Users.of(text), HOST).made
+    made = planning.plan(canonical(text), Users.of(text), HOST).applied
     assert made is not None
     pieces = made.partition.pieces
     assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)
@@ -117,14 +121,16 @@ def test_a_product_with_a_computed_factor_is_planned(
 @pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_a_planned_program_computes_what_was_described(
-    name: str, planned: Callable[[str], Program]
+    name: str, planned: Callable[[str], Planned]
 ) -> None:
     described = source(computation([CASES[name]()]))
-    assert {one.name for one in check_equal(described, planned(name), reassociate=True)} == EQUAL
+    assert {
+        one.name for one in check_equal(described, planned(name).program, reassociate=True)
+    } == EQUAL
 
 
 def test_every_golden_file_belongs_to_a_case(updating: bool) -> None:
-    orphans = [path for path in sorted(HERE.glob("*.offcut")) if path.stem not in CASES]
+    orphans = [path for path in sorted(HERE.glob("*.*")) if path.stem not in CASES]
     if updating:
         for path in orphans:
             path.unlink()

@@ -10,7 +10,7 @@ import offcut as oc
 from offcut.core.computation import Computation, computation
 from offcut.core.printer import format_expr
 from offcut.core.program import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.partition import Shared, fused, staged, turned
+from offcut.partition import Shared, fused, turned, with_scratch, with_shared
 
 
 def described(*outputs: oc.Tensor) -> Computation:
@@ -52,7 +52,9 @@ def loops(body: tuple[Stmt, ...]) -> list[Any]:
 
 
 def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
-    made, shared = fused(described(softmax()), [1, 1, 1, 1])
+    given = described(softmax())
+    shared = fused(given, [1, 1, 1, 1])
+    made = with_shared(given, shared)
     assert tree(shared) == [[0, 1, 2, 3]]
     (run,) = shared.parts
     assert isinstance(run, Shared)
@@ -61,8 +63,8 @@ def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
 
 
 def test_a_limit_keeps_an_axis_out_of_shared_loops() -> None:
-    assert tree(fused(described(softmax()), [0, 1, 1, 1])[1]) == [0, [1, 2, 3]]
-    assert tree(fused(described(softmax()), [1, 1, 0, 1])[1]) == [[0, 1], 2, 3]
+    assert tree(fused(described(softmax()), [0, 1, 1, 1])) == [0, [1, 2, 3]]
+    assert tree(fused(described(softmax()), [1, 1, 0, 1])) == [[0, 1], 2, 3]
 
 
 def test_a_read_of_another_iteration_ends_the_run() -> None:
@@ -70,7 +72,7 @@ def test_a_read_of_another_iteration_ends_the_run() -> None:
     x, j = oc.placeholder((n, m), name="X"), oc.reduce_axis(m, name="j")
     s = oc.compute((n,), lambda i: oc.sum(x[i, j], axis=j), name="S")
     y = oc.compute((n, m), lambda i, k: x[i, k] / s[n - 1 - i], name="Y")
-    assert tree(fused(described(y), [1, 1])[1]) == [0, 1]
+    assert tree(fused(described(y), [1, 1])) == [0, 1]
 
 
 def test_inner_runs_share_more_loops() -> None:
@@ -80,7 +82,7 @@ def test_inner_runs_share_more_loops() -> None:
     s = oc.compute((b, n, n), lambda h, i, k: oc.sum(x[h, i, d] * y[h, k, d], axis=d), name="S")
     p = oc.compute((b, n), lambda h, i: oc.max(s[h, i, j], axis=j), name="P")
     e = oc.compute((b, n), lambda h, i: oc.sum(oc.exp(s[h, i, r] - p[h, i]), axis=r), name="E")
-    assert tree(fused(described(e), [1, 2, 2])[1]) == [[0, [1, 2]]]
+    assert tree(fused(described(e), [1, 2, 2])) == [[0, [1, 2]]]
 
 
 def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
@@ -106,7 +108,7 @@ def padded(stride: int = 1) -> oc.Tensor:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_computed_factor_is_computed_once_for_each_of_its_indices(stride: int) -> None:
-    made = staged(described(padded(stride)), lambda lead, narrow: True)
+    made = with_scratch(described(padded(stride)), 0, narrow=True)
     (copy,), (lead,) = made.groups
     inside = "((z0 - 1 >= 0 and z0 - h - 1 < 0) and z1 - 1 >= 0) and z1 - w - 1 < 0"
     assert format_expr(copy.value) == f"where({inside}, X[z0 - 1, z1 - 1, c], 0.0)"
@@ -116,9 +118,11 @@ def test_a_computed_factor_is_computed_once_for_each_of_its_indices(stride: int)
     assert [format_expr(axis.extent) for axis in copy.axes] == [*extents, "4"]
 
 
-def test_a_factor_is_not_staged_where_that_is_not_worth_it() -> None:
-    source = described(padded())
-    assert staged(source, lambda lead, narrow: False) == source
+def test_a_sum_of_plain_factors_gets_no_scratch() -> None:
+    n, k = oc.dim("n"), oc.reduce_axis(4, name="k")
+    x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
+    source = described(oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k)))
+    assert with_scratch(source, 0, narrow=True) is source
 
 
 def test_a_turned_group_is_copied_back() -> None:

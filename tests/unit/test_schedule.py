@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import offcut as oc
 from offcut.errors import PartitionError
 from offcut.partition import Strategy
-from offcut.schedule import Schedule
+from offcut.schedule import HandSchedule
 
 n, m, d = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("d", max=64)
 TAILS = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance")
@@ -90,7 +90,9 @@ def gemm(t: int = 8, single: bool = False) -> Any:
     return oc.decl_tensor_intrin(block, lower)
 
 
-def listing(rows: Any, columns: Any, depth: Any, t: int = 8, tail: str | None = None) -> Schedule:
+def listing(
+    rows: Any, columns: Any, depth: Any, t: int = 8, tail: str | None = None
+) -> HandSchedule:
     """The accelerator schedule of Chen et al., OSDI 2018."""
     A, B, C = matmul(rows, columns, depth)
     s = oc.create_schedule(C)
@@ -106,7 +108,7 @@ def listing(rows: Any, columns: Any, depth: Any, t: int = 8, tail: str | None = 
     return s
 
 
-def check_product(s: Schedule, *sizes: int) -> None:
+def check_product(s: HandSchedule, *sizes: int) -> None:
     rng = np.random.default_rng(0)
     rows, columns, depth = sizes
     a, b = (rng.standard_normal((depth, width), dtype=np.float32) for width in (rows, columns))
@@ -301,7 +303,7 @@ def chain() -> tuple[Any, Any, Any, Any]:
     return A, B, D, oc.compute((n,), lambda i: oc.sum(D[i, r], axis=r), name="E")
 
 
-def check_chain(s: Schedule) -> None:
+def check_chain(s: HandSchedule) -> None:
     rng = np.random.default_rng(0)
     for rows, columns in [(0, 0), (0, 3), (1, 1), (2, 5), (5, 9), (9, 13)]:
         a = rng.standard_normal((rows, columns), dtype=np.float32)
@@ -464,7 +466,7 @@ for i in 0:n
 """
 
 
-def same_as_text(text: str, s: Schedule, inputs: Any, **sizes: int) -> None:
+def same_as_text(text: str, s: HandSchedule, inputs: Any, **sizes: int) -> None:
     np.testing.assert_array_equal(s.run(inputs, **sizes), oc.parse(text).run(inputs, **sizes))
 
 

@@ -17,7 +17,7 @@ from offcut.backends.cpu.family import Family, families
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.lower import Lowered, lower
 from offcut.backends.cpu.machine import hardware
-from offcut.backends.cpu.planning import Planned, Strategies, plan, shared
+from offcut.backends.cpu.planning import DEFAULT, Asked, Planned, plan, shared
 from offcut.backends.cpu.rows import marked
 from offcut.backends.cpu.threaded import lower_threaded
 from offcut.backends.cpu.vectorize import vectorized
@@ -44,24 +44,18 @@ class Code:
 
 
 def build(
-    program: Program,
-    users: Users,
-    signature: Signature,
-    host: Host,
-    strategy: Strategies = "auto",
-    reassociate: bool = True,
+    program: Program, users: Users, signature: Signature, host: Host, asked: Asked = DEFAULT
 ) -> Code:
     """Machine code of `program`, from the cache where it has been proved and built before."""
-    named = strategy if isinstance(strategy, str) else json.dumps(dict(strategy), sort_keys=True)
-    content = (repr(program), repr(signature), repr(users), named, *host.facts)
-    name = objects.key(*content, repr(hardware()), repr(reassociate))
+    content = (repr(program), repr(signature), repr(users), repr(asked), *host.facts)
+    name = objects.key(*content, repr(hardware()))
     kept = objects.read(name)
     if kept is not None:
         if os.environ.get("OFFCUT_VERIFY") == "1":
-            plan(program, users, host, strategy, reassociate)  # which proves it again
+            plan(program, users, host, asked)  # which proves it again
         with debug.timed("load"):
             return _unpacked(kept, host, fresh=False)
-    made = plan(program, users, host, strategy, reassociate)
+    made = plan(program, users, host, asked)
     with debug.timed("lower"):
         low = lowered(made, signature, host)
     return _compiled(low, made.program.buffers, host, name, loops=made.has_loops)

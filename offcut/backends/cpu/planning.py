@@ -10,7 +10,6 @@ that separates conditions that no microkernel leaves behind.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -20,18 +19,16 @@ from offcut.backends.cpu.family import families
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.parallel import Parallel, parallel
+from offcut.backends.cpu.policy import policy, pricing
 from offcut.backends.cpu.rows import marked
-from offcut.backends.cpu.schedule import schedule
-from offcut.backends.cpu.seconds import seconds_of_program, seconds_of_schedule
+from offcut.backends.cpu.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.vectorize import privatized, vectorized
 from offcut.backends.inside import kept_inside
 from offcut.backends.raising import raised
-from offcut.backends.schedule import Schedule
 from offcut.core.computation import Computation
 from offcut.core.expr import Binary, Compare, Expr, Load, Select, dtype_of, variables
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
-    Alloc,
     Choose,
     Execution,
     For,
@@ -55,89 +52,154 @@ from offcut.partition import (
     separate,
     without_covers,
 )
-from offcut.partition.separate import Separated
 from offcut.polyhedral import GaveUp, bounded, in_pass
+from offcut.schedule import (
+    Applied,
+    Mark,
+    Nest,
+    Schedule,
+    Separate,
+    Step,
+    Together,
+    apply,
+    at_line,
+)
 
 COPIES = 16  # of a statement, at most, to move conditions out of loops
 
-Strategies = str | Mapping[str, str]
+Strategies = str | tuple[tuple[str, str], ...]  # for all axes of rows, or by axis
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user asks of a kernel; `offcut.compile` says what the fields mean.
+
+    schedule   what is decided already; None: the policy decides
+    """
+
+    strategy: Strategies = "auto"
+    reassociate: bool = True
+    schedule: Schedule | None = None
+
+
+DEFAULT = Asked()
 
 
 @dataclass(frozen=True)
 class Planned:
     """A program as the host runs it.
 
-    program  what is lowered
-    seconds  predicted, of a call on one thread: an expression over the sizes
-    made     its pieces, and the ways that compete at run time; None where it runs in its own loops
-    work     instances of a call; None where nothing counts them
-    notes    what became of its loops and tiles, and why
+    program   what is lowered
+    schedule  every decision that made it
+    seconds   predicted, of a call on one thread: an expression over the sizes
+    applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
+    work      instances of a call; None where nothing counts them
+    notes     what became of its loops and tiles, and why
     """
 
     program: Program
+    schedule: Schedule
     seconds: Expr
-    made: Schedule | None
+    applied: Applied | None
     work: Expr | None
     notes: tuple[str, ...] = ()
 
     @property
     def has_loops(self) -> bool:
         """Whether some of it runs without a microkernel."""
-        return self.made is None or self.made.has_loops
+        pieces = () if self.applied is None else self.applied.partition.pieces
+        return not pieces or any(piece.microkernel is None for piece in pieces)
 
 
-def plan(
-    program: Program,
-    users: Users,
-    host: Host,
-    strategy: Strategies = "auto",
-    reassociate: bool = True,
-) -> Planned:
+def plan(program: Program, users: Users, host: Host, asked: Asked = DEFAULT) -> Planned:
     """`program` as the host runs it, proved.
 
-    users         what the user calls what is in it
-    strategy      ``"auto"``, one for the rows, or by axis; of a program that is a computation alone
-    reassociate   whether the terms of a sum may be added in an order of the host's own
+    users   what the user calls what is in it
 
-    Raises PartitionError where it leaves an array, a strategy is not legal, or isl does not say in
-    bounded work.
+    Raises PartitionError where it leaves an array, a strategy or a decision is not legal, or isl does
+    not say in bounded work.
     """
-    asked = strategy if isinstance(strategy, str) else tuple(strategy.items())
-    return _plan(program, users, host, asked, reassociate, os.environ.get("OFFCUT_VERIFY") == "1")
+    return _plan(program, users, host, asked, os.environ.get("OFFCUT_VERIFY") == "1")
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _plan(
-    program: Program,
-    users: Users,
-    host: Host,
-    asked: str | tuple[tuple[str, str], ...],
-    reassociate: bool,
-    verify: bool,
-) -> Planned:
+def _plan(program: Program, users: Users, host: Host, asked: Asked, verify: bool) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
-    strategy = asked if isinstance(asked, str) else dict(asked)
-    computation, why = _raised(program, users, reassociate)
-    if strategy != "auto" and computation is None:
+    if asked.schedule is not None:
+        return _scheduled(program, users, host, asked, asked.schedule, verify)
+    computation, why = _raised(program, users, asked.reassociate)
+    if asked.strategy != "auto" and computation is None:
         raise PartitionError(
             "compile",
-            f"cannot take strategy={strategy!r} with this program",
+            f"cannot take strategy={_shown(asked.strategy)} with this program",
             because=f"{why}, so it runs in the loops that it has",
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
     if computation is not None:
         try:
-            made = _cut(computation, host, strategy, reassociate, verify)
+            made = _cut(computation, host, asked, _decided(computation, host, asked), verify)
         except PartitionError as refused:  # a read that cannot be bounded, say
-            if strategy != "auto":
+            if asked.strategy != "auto":
                 raise
             why = f"{refused.refused}: {refused.because}"
         else:
-            if strategy != "auto" or _is_worth(made):
+            if asked.strategy != "auto" or _is_worth(made):
                 return made
             why = "its conditions are moved out of its loops"
-    with bounded("compile", f"cannot compile {program.name}"):
-        return _in_loops(program, host, reassociate, why)
+    schedule = Schedule(program.name, (*_separations(program), Mark("rows"), Mark("lanes")))
+    return _in_loops(program, host, asked, _with_threads(schedule, host), why)
+
+
+def _scheduled(
+    program: Program, users: Users, host: Host, asked: Asked, schedule: Schedule, verify: bool
+) -> Planned:
+    """A program as a schedule says."""
+    if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+        return _in_loops(program, host, asked, schedule, "no nest of its schedule covers it")
+    computation, why = _raised(program, users, asked.reassociate)
+    if computation is None:
+        raise PartitionError(
+            "compile",
+            f"cannot apply a schedule with nests to {program.name}",
+            because=why,
+            help=("cut, separate and mark are for loops as they stand",),
+        )
+    return _cut(computation, host, asked, schedule, verify)
+
+
+def _shown(strategy: Strategies) -> str:
+    return repr(strategy if isinstance(strategy, str) else dict(strategy))
+
+
+def _with_threads(schedule: Schedule, host: Host) -> Schedule:
+    """`schedule` with loops shared by threads, where a call may use several."""
+    threads = (Mark("threads"),) if host.threads > 1 else ()
+    return replace(schedule, steps=(*schedule.steps, *threads))
+
+
+def _decided(computation: Computation, host: Host, asked: Asked) -> Schedule:
+    """The policy's schedule of a computation."""
+    with debug.timed("decide"), bounded("compile", f"cannot cut {computation.name}"):
+        made = policy(
+            computation,
+            host.isa,
+            families(host),
+            hardware(),
+            asked.strategy if isinstance(asked.strategy, str) else dict(asked.strategy),
+            host.threads,
+            asked.reassociate,
+        )
+    return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
+
+
+def _separations(program: Program) -> tuple[Step, ...]:
+    """How far conditions leave the loops of a program: not where it was cut, and they were separated,
+    nor where an array says how often a loop runs, since no set knows where its conditions change.
+    """
+    if _is_cut(program) or _reads_bounds(program):
+        return ()
+    stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
+    return (Separate(min(COPIES, copies_worth(hardware(), stores))),)
 
 
 def _raised(program: Program, users: Users, reassociate: bool) -> tuple[Computation | None, str]:
@@ -164,33 +226,62 @@ def _added_last(computation: Computation, program: Program) -> str | None:
 
 
 def _cut(
-    computation: Computation, host: Host, strategy: Strategies, reassociate: bool, verify: bool
+    computation: Computation, host: Host, asked: Asked, schedule: Schedule, verify: bool
 ) -> Planned:
     """A computation cut for the host; `verify` reads the loops back as well."""
+    lent = families(host)
+    kernels, price = [family.microkernel for family in lent], pricing(lent, hardware())
     with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
-        lent, threads = families(host), host.threads
-        made = schedule(computation, host.isa, lent, hardware(), strategy, threads, reassociate)
-    made = made.settled(covers_of(made.partition.loops, host, reassociate).refused)
-    loops = marked(made.partition.loops, reassociate)
-    made = replace(made, partition=replace(made.partition, loops=loops))
-    debug.note(3, str(made.partition))
+        applied = apply(computation, schedule, kernels, price)
+    cut = applied.partition
+    applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
+    loops, _ = _marked(applied.partition.loops, schedule, host, asked.reassociate)
     if verify:
         with debug.timed("verify"):
-            assert made.partition.computation is not None
-            check_program(made.partition.computation, made.partition.loops)
-    loops = shared(made.partition.loops, host).program
-    made = replace(made, partition=replace(made.partition, loops=loops))
-    return Planned(loops, seconds_of_schedule(made), made, computation.instances)
+            assert cut.computation is not None
+            check_program(cut.computation, loops)
+    debug.note(3, str(loops))
+    applied = replace(applied, partition=replace(applied.partition, loops=loops))
+    return Planned(loops, schedule, seconds_of_choices(applied), applied, computation.instances)
+
+
+def _marked(
+    program: Program, schedule: Schedule, host: Host, reassociate: bool
+) -> tuple[Program, tuple[str, ...]]:
+    """`program` with its loops marked as `schedule` says, and what became of them."""
+    notes: tuple[str, ...] = ()
+    for step in schedule.steps:
+        match step:
+            case Mark("rows"):
+                program = marked(program, reassociate)
+            case Mark("lanes"):
+                with debug.timed("vectorize"):
+                    made = vectorized(program, host.isa)
+                program, notes = made.program, (*notes, *made.notes)
+            case Mark("threads"):
+                program = shared(program, host).program
+            case Mark(unit):
+                with at_line(schedule, step):
+                    raise PartitionError(
+                        "schedule",
+                        f"cannot run loops by {unit}",
+                        because="the target has no such unit",
+                        help=("rows, lanes, threads",),
+                    )
+            case _:
+                pass
+    return program, notes
 
 
 def _is_worth(made: Planned) -> bool:
     """Whether a computation that was cut runs so: not where it leaves conditions in its loops that
     separating these would move out of them.
     """
-    assert made.made is not None
-    covered = any(piece.microkernel is not None for piece in made.made.partition.pieces)
-    shares = any(isinstance(stmt, Alloc) for stmt in walk(made.program.body))
-    return covered or shares or not _is_conditional(made.made.partition.source)
+    assert made.applied is not None
+    cut = made.applied.partition
+    covered = any(piece.microkernel is not None for piece in cut.pieces)
+    shares = any(isinstance(step, Together) for step in made.schedule.steps)
+    return covered or shares or not _is_conditional(cut.source)
 
 
 def _is_conditional(program: Program) -> bool:
@@ -217,33 +308,33 @@ def shared(program: Program, host: Host) -> Parallel:
         return parallel(program)
 
 
-def _in_loops(program: Program, host: Host, reassociate: bool, why: str) -> Planned:
+def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, why: str) -> Planned:
     """A program in the loops that it has, with conditions moved out of them and lanes along them.
 
     why   it is not cut as a computation
     """
-    if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
-        check_marks(program, {})
-    check_tiles(program)
-    check_windows(program)
-    with debug.timed("bounds"):
-        inside = kept_inside(program)
-    with debug.timed("separate"):
-        whole = Separated(inside, ())
-        leave = _is_cut(inside) or _reads_bounds(inside)
-        stores = sum(isinstance(stmt, Store) for stmt in walk(inside.body))
-        apart = whole if leave else separate(inside, min(COPIES, copies_worth(hardware(), stores)))
-    with debug.timed("covers"):
-        covers = covers_of(apart.program, host, reassociate)
-        plain = tuple(dict.fromkeys(plain_notes(apart.program, covers)))
-        settled = without_covers(apart.program, covers.refused)
-    with debug.timed("vectorize"):
-        made = vectorized(marked(settled.program, reassociate), host.isa)
-    run = shared(made.program, host).program
-    debug.note(3, str(run))
-    said = tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
-    notes = (*_reason(program, why), *said, *made.notes, *settled.notes, *plain)
-    return Planned(run, seconds_of_program(run), None, None, notes)
+    with bounded("compile", f"cannot compile {program.name}"):
+        if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
+            check_marks(program, {})
+        check_tiles(program)
+        check_windows(program)
+        with debug.timed("bounds"):
+            run = kept_inside(program)
+        notes = _reason(program, why)
+        with debug.timed("separate"):
+            for step in schedule.steps:
+                if isinstance(step, Separate):
+                    apart = separate(run, step.copies)
+                    run = apart.program
+                    notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+        with debug.timed("covers"):
+            covers = covers_of(run, host, asked.reassociate)
+            plain = tuple(dict.fromkeys(plain_notes(run, covers)))
+            settled = without_covers(run, covers.refused)
+        run, said = _marked(settled.program, schedule, host, asked.reassociate)
+        debug.note(3, str(run))
+        notes = (*notes, *said, *settled.notes, *plain)
+        return Planned(run, schedule, seconds_of_program(run), None, None, notes)
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from offcut.backends.cpu.parallel import Parallel
-from offcut.backends.schedule import Schedule
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
 from offcut.core.interpreter import evaluate
@@ -28,6 +27,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.costmodel import LANE
+from offcut.schedule import Applied
 
 GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
 SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
@@ -35,7 +35,7 @@ SCALAR, COVERED = 1e-9, 2e-11  # of a statement: alone, in a microkernel
 TRIPS = 64  # iterations, of a loop whose bounds are read from memory
 
 
-def seconds_of_schedule(made: Schedule) -> Expr:
+def seconds_of_choices(made: Applied) -> Expr:
     """Predicted seconds of a scheduled computation, over its sizes."""
     ways = ((choice.cost for choice in choices) for choices in made.choices)
     return reduce(_plus, (reduce(_least, costs) for costs in ways), real(0.0))

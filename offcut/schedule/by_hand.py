@@ -1,4 +1,4 @@
-"""A schedule: what a user holds, and its stages. Every primitive is a line that calls its own file."""
+"""A schedule by hand: what a user holds, and its stages. Each primitive is a line that calls its own file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offcut.schedule.read import nests_of_program, nests_of_tensors
 
 def create_schedule(
     output: Tensor | Sequence[Tensor] | Program, inputs: Sequence[Tensor] | None = None
-) -> Schedule:
+) -> HandSchedule:
     """A schedule of `output`: each stage a nest of its own, no loop changed.
 
     output  tensors, or a loop program, whose nests are known by the buffers that they write
@@ -31,12 +31,12 @@ def create_schedule(
     Raises DescribeError or PartitionError for what is not described, or cut already.
     """
     if isinstance(output, Program):
-        return Schedule(nests_of_program(output))
+        return HandSchedule(nests_of_program(output))
     outputs = outputs_of(output, "create_schedule")
-    return Schedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
+    return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
 
 
-class Schedule:
+class HandSchedule:
     """Nests of loops and what was done to them; ``schedule[C]`` is the stage that writes ``C``."""
 
     def __init__(self, nests: Nests) -> None:
@@ -152,7 +152,7 @@ class Stage:
     where its theorem fails, or an axis is none of this stage.
     """
 
-    def __init__(self, schedule: Schedule, nest_name: str, buffer: str) -> None:
+    def __init__(self, schedule: HandSchedule, nest_name: str, buffer: str) -> None:
         self._schedule, self.nest_name, self.buffer = schedule, nest_name, buffer
 
     @property

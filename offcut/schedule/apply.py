@@ -1,0 +1,477 @@
+"""A computation and a schedule in, the loop program that the schedule says out, with its proof.
+
+Scratch, orders, conversions and layouts change the stages one after the other; then each nest is cut
+in each of its ways. Every decision is checked where it is applied: a refusal names its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.computation import Computation, Names, Stage, StageAxis
+from offcut.core.dtypes import neutral
+from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
+from offcut.core.microkernel import Microkernel
+from offcut.core.printer import format_expr
+from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
+from offcut.errors import PartitionError
+from offcut.partition import (
+    Certificate,
+    GroupCut,
+    Match,
+    Partition,
+    Piece,
+    Shared,
+    Theorem,
+    all_matches,
+    check_shared,
+    conversions,
+    converted,
+    cut_group,
+    partition_of,
+    program_of,
+    prove,
+    settled,
+    turned,
+    window,
+    windowed,
+    with_scratch,
+    with_shared,
+)
+from offcut.schedule.decisions import (
+    Convert,
+    Cover,
+    Lay,
+    Nest,
+    Pack,
+    Schedule,
+    Scratch,
+    Step,
+    Together,
+    Turn,
+    Way,
+)
+from offcut.schedule.text import Decision, lines_of
+
+# Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
+# cover lays over them, way, constants in panels) -> a float64 expression
+Price = Callable[[Computation, Sequence[Stage], Match | None, Way, frozenset[str]], Expr]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to run a group.
+
+    cost   predicted seconds, a float64 expression in the sizes
+    """
+
+    label: str
+    pieces: tuple[Piece, ...]
+    cost: Expr
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a schedule makes of a computation.
+
+    partition  the loop program, the pieces of every way, and the certificate
+    choices    by nest, the ways that compete at run time; one where nothing competes
+    """
+
+    partition: Partition
+    choices: tuple[tuple[Choice, ...], ...]
+
+    def settled(self, refused: Mapping[int, str]) -> Applied:
+        """The same with tiles and pieces that name the microkernels which run.
+
+        refused  why the one that a tile names does not, by the position of the tile
+        """
+        made = settled(self.partition, refused)
+        now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
+        choices = tuple(
+            tuple(
+                replace(
+                    one, pieces=tuple(p for q in one.pieces if isinstance(p := now[id(q)], Piece))
+                )
+                for one in group
+            )
+            for group in self.choices
+        )
+        return replace(self, partition=made, choices=choices)
+
+
+def apply(
+    computation: Computation,
+    schedule: Schedule,
+    microkernels: Sequence[Microkernel],
+    price: Price,
+) -> Applied:
+    """`computation` as `schedule` says, proved.
+
+    microkernels  those that a cover may name
+    price         of a way that does not say what it costs
+
+    Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
+    """
+    return _Applying(computation, schedule, microkernels, price).applied()
+
+
+@contextmanager
+def at_line(schedule: Schedule, decision: Decision) -> Iterator[None]:
+    """Name the line of `decision` in what is refused meanwhile."""
+    try:
+        yield
+    except PartitionError as refused:
+        if refused.at.startswith("line "):
+            raise
+        lines = enumerate(lines_of(schedule), 1)
+        at = next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
+        raise PartitionError(
+            refused.op, refused.refused, at=at, because=refused.because, help=refused.help
+        ) from refused
+
+
+def restaged(computation: Computation, step: Step) -> Computation:
+    """`computation` after a decision about its stages; itself where `step` is none.
+
+    Raises PartitionError where the decision has nothing to work on.
+    """
+    match step:
+        case Scratch(stage, narrow):
+            made = with_scratch(computation, position_of(computation, stage), narrow)
+            if made is computation:
+                raise _refused(f"cannot lay factors of {stage} in scratch", "none is computed")
+            return made
+        case Turn(stage, axes):
+            position = position_of(computation, stage)
+            known = [axis.name for axis in computation.groups[position][0].axes]
+            if sorted(axes) != sorted(known):
+                raise _refused(f"cannot turn {stage}", f"its axes are {', '.join(known)}")
+            return turned(computation, position, axes)
+        case Convert(stage, operands):
+            position = position_of(computation, stage)
+            known_casts = {
+                format_expr(node): node for node in conversions(computation.groups[position][0])
+            }
+            for operand in operands:
+                if operand not in known_casts:
+                    because = f"it reads {', '.join(known_casts) or 'nothing in another type'}"
+                    raise _refused(f"cannot convert {operand} before {stage}", because)
+            return converted(computation, position, [known_casts[one] for one in operands])
+        case _:
+            return computation
+
+
+def position_of(computation: Computation, stage: str) -> int:
+    """Of the group that begins with the statements that compute `stage`."""
+    leads = [group[0].buffer for group in computation.groups]
+    if stage not in leads:
+        raise _refused(f"cannot find {stage}", f"the nests are {', '.join(leads)}")
+    return leads.index(stage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way with its loops resolved: those of a packed copy first."""
+
+    way: Way
+    cost: Expr
+    before: tuple[GroupCut, ...]
+    cut: GroupCut
+
+
+class _Applying:
+    def __init__(
+        self,
+        computation: Computation,
+        schedule: Schedule,
+        microkernels: Sequence[Microkernel],
+        price: Price,
+    ) -> None:
+        self.given, self.schedule, self.kernels = computation, schedule, microkernels
+        self.price = price
+        self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
+        self.copies: dict[int, Stage] = {}
+        self.ways: dict[int, list[_Way]] = {}
+
+    def line(self, decision: Decision) -> AbstractContextManager[None]:
+        """Name the line of `decision` in what is refused meanwhile."""
+        return at_line(self.schedule, decision)
+
+    def applied(self) -> Applied:
+        nests: list[Nest | Together] = []
+        for step in self.schedule.steps:
+            with self.line(step):
+                if isinstance(step, Nest | Together):
+                    nests.append(step)
+                elif nests and isinstance(step, Scratch | Turn | Convert):
+                    raise _refused("cannot change stages that are cut", "nests stand before it")
+                else:
+                    self.given = restaged(self.given, step)
+        shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
+        self.check_complete(shared)
+        self.given = with_shared(self.given, shared)
+        for nest in nests:
+            self.resolve(nest, ())
+        planned = self.planned()
+        return self.emitted(planned, shared)
+
+    def tree(self, nest: Nest | Together, around: int) -> int | Shared:
+        """The groups of a nest, by position, and the loops that they share."""
+        with self.line(nest):
+            if isinstance(nest, Nest):
+                return position_of(self.given, nest.stage)
+            length = around + len(nest.axes)
+            parts = tuple(self.tree(part, length) for part in nest.parts)
+            groups = Shared((), parts).groups
+            if not groups:
+                raise _refused("cannot share loops", "no nest shares them")
+            lead = self.given.groups[groups[0]][0]
+            if len(lead.axes) < length:
+                because = f"{lead.label} has {len(lead.axes)} axes"
+                raise _refused(f"cannot share {length} loops", because)
+            own = lead.axes[around:length]
+            axes = tuple(replace(a, name=n) for a, n in zip(own, nest.axes, strict=True))
+            made = Shared(axes, parts)
+            check_shared(self.given, made, around)
+            return made
+
+    def check_complete(self, shared: Shared) -> None:
+        """Refuse nests that leave a stage out, repeat one, or run before what they read."""
+        done: set[int] = set()
+        made = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
+        for position in shared.groups:
+            group = self.given.groups[position]
+            label = group[0].label
+            if position in done:
+                raise _refused(f"cannot compute {label} twice", "two nests are of it")
+            read = {made[n] for stage in group for n in _read(stage) if n in made} - {position}
+            for other in sorted(read - done):
+                late = self.given.groups[other][0].label
+                raise _refused(f"cannot compute {label}", f"it reads {late}, which is not computed")
+            done.add(position)
+        missing = [g[0].label for k, g in enumerate(self.given.groups) if k not in done]
+        if missing:
+            raise _refused(f"cannot leave out {', '.join(missing)}", "no nest is of it")
+
+    def resolve(self, nest: Nest | Together, around: tuple[str, ...]) -> None:
+        """The ways of the nests, in terms of stages."""
+        if isinstance(nest, Together):
+            for part in nest.parts:
+                self.resolve(part, (*around, *nest.axes))
+            return
+        position = position_of(self.given, nest.stage)
+        with self.line(nest):
+            depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
+            if len(depths) > 1:
+                raise _refused("cannot cover one sum along several axes", ", ".join(depths))
+            for depth in depths:
+                self.innermost(position, depth)
+        self.ways[position] = [self.way(position, way, around) for way in nest.ways]
+
+    def innermost(self, position: int, depth: str) -> None:
+        """Run the reduction axis that a microkernel takes innermost."""
+        lead, *rest = self.given.groups[position]
+        axes = tuple(sorted(lead.reduce_axes, key=lambda axis: axis.name == depth))
+        groups = list(self.given.groups)
+        groups[position] = (replace(lead, reduce_axes=axes), *rest)
+        self.given = replace(self.given, groups=tuple(groups))
+
+    def way(self, position: int, way: Way, around: tuple[str, ...]) -> _Way:
+        lead, *rest = self.given.groups[position]
+        found: Match | None = None
+        before: tuple[GroupCut, ...] = ()
+        if way.cover is not None:
+            with self.line(way.cover):
+                found = self.matched(lead, way.cover)
+        cost = way.cost
+        if cost is None:
+            cost = self.price(self.given, (lead, *rest), found, way, self.laid)
+        if way.pack is not None:
+            with self.line(way.pack):
+                if found is None or way.cover is None or found.columns is None:
+                    raise _refused("cannot pack an operand", "no microkernel covers columns here")
+                lead, packing = self.packed(position, lead, found, way.pack, around)
+                before, found = (packing,), self.matched(lead, way.cover)
+        reduced = {axis.name for axis in lead.reduce_axes}
+        free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
+        for cut in way.splits:
+            with self.line(cut):
+                self.check_axes(lead, [cut.axis], free)
+                free.discard(cut.axis)
+        with self.line(way):
+            for name in (*way.loops, *way.inner):
+                self.check_axes(lead, [name], free - reduced)
+                free.discard(name)
+        made = GroupCut(
+            (lead, *rest),
+            tuple(cut for cut in way.splits if cut.axis not in reduced),
+            tuple(cut for cut in way.splits if cut.axis in reduced),
+            way.loops,
+            found,
+            around,
+            way.inner,
+        )
+        return _Way(way, cost, before, made)
+
+    def check_axes(self, lead: Stage, names: Sequence[str], free: set[str]) -> None:
+        for name in names:
+            if name not in free:
+                known = ", ".join(axis.name for axis in (*lead.axes, *lead.reduce_axes))
+                because = f"the axes of {lead.label} are {known}, each cut or run by one loop"
+                raise _refused(f"cannot cut {name}", because)
+
+    def matched(self, lead: Stage, cover: Cover) -> Match:
+        """The microkernel laid over a stage as `cover` says."""
+        known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
+        if not known:
+            names = ", ".join(kernel.name for kernel in self.kernels)
+            raise _refused(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
+        wanted = (cover.rows, cover.columns, cover.depth)
+        for found in all_matches(lead, known):
+            if (found.rows, found.columns, found.depth) == wanted:
+                return found
+        raise _refused(
+            f"cannot cover {lead.label} by {cover.microkernel}",
+            f"along these axes it does not compute {format_expr(lead.body)}",
+        )
+
+    def packed(
+        self, position: int, lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
+    ) -> tuple[Stage, GroupCut]:
+        """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
+        load, multiple = found.by_columns, pack.panels.multiple
+        used = set().union(*(variables(part) for part in load.index))
+        axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
+        inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
+        axes = [a for a in axes if a not in inner] + inner
+        value: Expr = load
+        depth = axes[-2]
+        if (ix.literal(depth.extent) or 1) % multiple:
+            # Terms past the last are multiplied by zeros, so they must be no NaN.
+            whole = ix.mul(ix.ceildiv(depth.extent, multiple), multiple)
+            inside = ix.compare("<", Var(depth.name), depth.extent)
+            value = Select(inside, load, Const(neutral("sum", load.dtype), load.dtype))
+            axes[-2] = replace(depth, extent=whole)
+        if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):
+            because = f"its rows and columns are its axes {len(axes) - 2} and {len(axes) - 1}"
+            raise _refused(f"cannot pack {load.buffer} so", because)
+        shape = tuple(axis.extent for axis in axes)
+        self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.panels))
+        copy = Stage(pack.name, pack.name, tuple(axes), (), value)
+        if self.copies.setdefault(position, copy) != copy:
+            raise _refused(f"cannot pack {pack.name} twice", "another way packs it otherwise")
+        point = tuple(Var(axis.name) for axis in axes)
+
+        def panels(node: Expr) -> Expr | None:
+            return Load(pack.name, point, load.dtype) if node == load else None
+
+        reading = replace(lead, body=rewrite(lead.body, panels))
+        free = {axis.name for axis in axes} - set(around)
+        for cut in pack.splits:
+            with self.line(cut):
+                self.check_axes(copy, [cut.axis], free)
+                free.discard(cut.axis)
+        self.check_axes(copy, pack.loops, free)
+        return reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
+
+    def hold(self, position: int, buffer: Buffer) -> None:
+        """Declare a buffer of a packed copy."""
+        known = {one.name: one for one in self.given.buffers}
+        if buffer.name in known and (known[buffer.name] != buffer or position not in self.copies):
+            raise _refused(f"cannot call a copy {buffer.name}", "something has that name")
+        if buffer.name not in known:
+            self.given = replace(self.given, buffers=(*self.given.buffers, buffer))
+
+    def planned(self) -> Computation:
+        """The computation with the layouts of constants and the stages that pack."""
+        layouts: dict[str, Panels] = {}
+        for step in self.schedule.steps:
+            if isinstance(step, Lay):
+                with self.line(step):
+                    self.check_laid(step)
+                    layouts[step.buffer] = step.panels
+        buffers = tuple(
+            replace(buffer, layout=layouts.get(buffer.name, buffer.layout))
+            for buffer in self.given.buffers
+        )
+        groups: list[tuple[Stage, ...]] = []
+        for position, group in enumerate(self.given.groups):
+            if position in self.copies:
+                groups.append((self.copies[position],))
+            groups.append(group)
+        return replace(self.given, buffers=buffers, groups=tuple(groups))
+
+    def check_laid(self, step: Lay) -> None:
+        found = [buffer for buffer in self.given.buffers if buffer.name == step.buffer]
+        if not found or found[0].kind is not Kind.CONSTANT:
+            known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
+            because = f"the constants are {', '.join(known) or 'none'}"
+            raise _refused(f"cannot lay {step.buffer} in panels", because)
+        panels, rank = step.panels, len(found[0].shape)
+        places = (panels.rows, panels.columns)
+        if not (all(place < rank for place in places) and len(set(places)) == 2):
+            because = f"it has {rank} axes, of which rows and columns are two"
+            raise _refused(f"cannot lay {step.buffer} so", because)
+        if min(panels.width, panels.interleave, panels.multiple) < 1:
+            raise _refused(f"cannot lay {step.buffer} so", "widths and multiples are 1 at least")
+
+    def emitted(self, planned: Computation, shared: Shared) -> Applied:
+        names, choices = planned.names(), list[tuple[Choice, ...]]()
+        theorems: dict[Theorem, None] = {}
+
+        def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
+            if isinstance(part, Shared):
+                inside = (*around, *part.axes)
+                inner = tuple(s for one in part.parts for s in statements(one, inside))
+                return windowed(self.given, part, around, inner)
+            for way in self.ways[part]:
+                theorems.update(dict.fromkeys(self.proved(planned, way)))
+            made = [self.option(planned, way, around, names) for way in self.ways[part]]
+            choices.append(tuple(choice for choice, _ in made))
+            alone = len(made) == 1
+            return made[0][1].body if alone else (Choose(tuple(one for _, one in made)),)
+
+        body = tuple(s for part in shared.parts for s in statements(part, ()))
+        pieces = tuple(piece for group in choices for choice in group for piece in choice.pieces)
+        certificate = Certificate(tuple(theorems))
+        partition = partition_of(planned, pieces, program_of(planned, body), certificate)
+        return Applied(partition, tuple(choices))
+
+    def proved(self, planned: Computation, way: _Way) -> Iterator[Theorem]:
+        """What holds of the loops of a way, split by split."""
+        for made in (*way.before, way.cut):
+            with self.line(way.way):
+                yield from prove(planned, [GroupCut(made.group)]).theorems
+            for cut in made.cuts:
+                with self.line(cut):
+                    yield from prove(planned, [GroupCut(made.group, (cut,))]).theorems
+            for cut in made.reduce_cuts:
+                with self.line(cut):
+                    yield from prove(planned, [GroupCut(made.group, (), (cut,))]).theorems
+
+    def option(
+        self, planned: Computation, way: _Way, around: Sequence[StageAxis], names: Names
+    ) -> tuple[Choice, Option]:
+        """A way as statements; what it packs in an iteration of loops around lives in a window."""
+        with self.line(way.way):
+            body: tuple[Stmt, ...] = ()
+            for one in way.before:
+                body += cut_group(planned, one, names)[0]
+            inner, pieces = cut_group(planned, way.cut, names)
+            body += inner
+            for one in way.before if around else ():
+                body = (window(planned.buffer(one.group[0].buffer), around, body),)
+        label = way.way.label
+        return Choice(label, pieces, way.cost), Option(label, way.cost, body)
+
+
+def _read(stage: Stage) -> set[str]:
+    return {node.buffer for node in walk(stage.value) if isinstance(node, Load)}
+
+
+def _refused(refused: str, because: str) -> PartitionError:
+    return PartitionError("schedule", refused, because=because)

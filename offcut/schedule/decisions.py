@@ -1,0 +1,197 @@
+"""A schedule as data: what was decided about a program, in the order in which it is applied.
+
+Each decision is a frozen record, named after the primitive that users of Halide and TVM know it by.
+Names are those of the program: a buffer stands for the statements that compute it, an axis for its
+loop. `text` prints a schedule and reads it back, `apply` makes the loops that it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from offcut.core.expr import Expr
+from offcut.core.program import Panels
+from offcut.partition import AxisCut, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """The factors of the sum `stage` that are computed lie in scratch of their own, computed once.
+
+    narrow  whether as they are read, and converted by the sum; else as it multiplies them
+
+    Halide, TVM: `compute_root` of a part of an expression, `cache_read`.
+    """
+
+    stage: str
+    narrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`stage` is computed into scratch whose axes lie in this order, then copied.
+
+    Halide: `reorder_storage`; TVM: `cache_write` with a layout.
+    """
+
+    stage: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """Operands of the sum `stage` are converted before it, not in each of its terms.
+
+    operands  the conversions, as they print: ``float32(A[i, k])``
+
+    TVM: `cache_read` of a cast.
+    """
+
+    stage: str
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lay:
+    """The constant `buffer` lies in panels, packed when it is bound. TVM: `transform_layout`."""
+
+    buffer: str
+    panels: Panels
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Tiles are computed by a microkernel, where it computes them. TVM: `tensorize`.
+
+    rows, columns, depth  the axes that it runs along; None: it has one row, or one column
+    """
+
+    microkernel: str
+    rows: str | None
+    columns: str | None
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The operand that moves along the columns is copied into panels. Halide, TVM: `cache_read`.
+
+    name    of the copy
+    panels  how it lies: its rows and columns are its last two axes
+    splits  of the loops that copy it
+    loops   of them that run plainly, outermost first
+    """
+
+    name: str
+    panels: Panels
+    splits: tuple[AxisCut, ...]
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
+    tiles; what is neither split nor a loop lies in the tile.
+
+    cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
+            predicts
+    splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
+    """
+
+    label: str
+    cost: Expr | None
+    cover: Cover | None
+    pack: Pack | None
+    splits: tuple[AxisCut, ...]
+    loops: tuple[str, ...]
+    inner: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops that compute `stage` and what follows it point by point, in one way or in several
+    that compete at run time.
+    """
+
+    stage: str
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Nests that share their outermost loops. Halide, TVM: `compute_at`.
+
+    axes   of the shared loops, outermost first
+    parts  what runs inside, in order
+    """
+
+    axes: tuple[str, ...]
+    parts: tuple[Nest | Together, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A loop of the program as it stands is cut into tiles by level, outermost first.
+
+    axis  its name, ``C.j`` where several statements have it
+    """
+
+    axis: str
+    tiles: tuple[int, ...]
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Separate:
+    """Conditions on coordinates leave the loops, which are split where they change.
+
+    copies  of a statement that this may make, at most
+
+    Halide: loop partitioning; TVM: `LoopPartition`.
+    """
+
+    copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Loops run as a unit of the target runs them, wherever it proves that they may.
+
+    unit  ``rows``: lanes along sums over rows of memory; ``lanes``: vectors; ``threads``
+
+    Halide, TVM: `vectorize`, `parallel`.
+    """
+
+    unit: str
+
+
+Step = Scratch | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Decisions about the program `name`, in order; ``str`` is its text, which `parse` reads back."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+    @property
+    def digest(self) -> str:
+        """64 bits of SHA-256 of its text, in hexadecimal: equal schedules have equal ones."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """The schedule that prints as `text`; comments and blank lines are skipped.
+
+        Raises ParseError, with the line, for any other text.
+        """
+        from offcut.schedule.text import parse_schedule
+
+        return parse_schedule(text)
+
+    def __str__(self) -> str:
+        from offcut.schedule.text import format_schedule
+
+        return format_schedule(self)

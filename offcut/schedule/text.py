@@ -1,0 +1,373 @@
+"""The text form of schedules: one decision a line, what it holds indented below it.
+
+::
+
+    schedule C
+    lay W panels(0, 1, 16)
+    nest C
+      way ladder
+        cover fma_float32_avx512 rows i columns j depth k
+        split i ladder 14
+        split j ladder by i 1..6: 64 32 16, 7..14: 32 16 in groups of 384
+    mark rows
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn, assert_never
+
+from offcut.core.expr import Expr
+from offcut.core.expr_parser import parse_expr
+from offcut.core.printer import format_expr
+from offcut.core.program import Panels
+from offcut.errors import OffcutError, ParseError
+from offcut.partition import AxisCut, Strategy, strategy_named
+from offcut.schedule.decisions import (
+    Convert,
+    Cover,
+    Cut,
+    Lay,
+    Mark,
+    Nest,
+    Pack,
+    Schedule,
+    Scratch,
+    Separate,
+    Step,
+    Together,
+    Turn,
+    Way,
+)
+
+Decision = Step | Way | Cover | Pack | AxisCut
+
+
+def format_schedule(schedule: Schedule) -> str:
+    """The text that `parse_schedule` reads back."""
+    return "\n".join(line for line, _ in lines_of(schedule))
+
+
+def lines_of(schedule: Schedule) -> Iterator[tuple[str, Decision | None]]:
+    """Each line of the text of `schedule`, and the decision that begins there."""
+    yield f"schedule {schedule.name}", None
+    for step in schedule.steps:
+        yield from _step(step, "")
+
+
+def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
+    deeper = indent + "  "
+    match step:
+        case Scratch(stage, narrow):
+            yield f"{indent}scratch {stage}{' narrow' if narrow else ''}", step
+        case Turn(stage, axes):
+            yield f"{indent}turn {stage} {' '.join(axes)}", step
+        case Convert(stage, operands):
+            yield f"{indent}convert {stage} {' and '.join(operands)}", step
+        case Lay(buffer, panels):
+            yield f"{indent}lay {buffer} {_panels(panels)}", step
+        case Cut(axis, tiles, strategy):
+            yield f"{indent}cut {axis} {strategy.value} {' '.join(map(str, tiles))}", step
+        case Separate(copies):
+            yield f"{indent}separate {copies}", step
+        case Mark(unit):
+            yield f"{indent}mark {unit}", step
+        case Together(axes, parts):
+            yield f"{indent}together {' '.join(axes)}", step
+            for part in parts:
+                yield from _step(part, deeper)
+        case Nest(stage, ways):
+            yield f"{indent}nest {stage}", step
+            for way in ways:
+                yield from _way(way, deeper)
+        case _:
+            assert_never(step)
+
+
+def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
+    yield f"{indent}way {way.label}", way
+    indent += "  "
+    if way.cost is not None:
+        yield f"{indent}costs {format_expr(way.cost)}", None
+    if way.cover is not None:
+        given = (("rows", way.cover.rows), ("columns", way.cover.columns))
+        axes = "".join(f" {what} {axis}" for what, axis in given if axis is not None)
+        yield f"{indent}cover {way.cover.microkernel}{axes} depth {way.cover.depth}", way.cover
+    if way.pack is not None:
+        yield f"{indent}pack {way.pack.name} {_panels(way.pack.panels)}", way.pack
+        yield from _loops("loops", way.pack.loops, indent + "  ")
+        yield from _splits(way.pack.splits, indent + "  ")
+    yield from _loops("loops", way.loops, indent)
+    yield from _loops("inner", way.inner, indent)
+    yield from _splits(way.splits, indent)
+
+
+def _loops(word: str, axes: tuple[str, ...], indent: str) -> Iterator[tuple[str, None]]:
+    if axes:
+        yield f"{indent}{word} {' '.join(axes)}", None
+
+
+def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, AxisCut]]:
+    for cut in splits:
+        text = f"{indent}split {cut.axis} {cut.strategy.value}"
+        if cut.by_height:
+            classes = (
+                f"{low}..{high}: {' '.join(map(str, heights))}"
+                for (low, high), _, heights in cut.by_height
+            )
+            text += f" by height {', '.join(classes)}"
+        elif cut.heights is not None:
+            text += f" of {' '.join(map(str, cut.heights))}"
+        else:
+            text += f" {cut.tile}"
+        yield text + (f" in groups of {cut.group}" if cut.group is not None else ""), cut
+
+
+def _panels(panels: Panels) -> str:
+    """``panels(rows, columns, width, interleave, multiple)``, what is 1 at the end left out."""
+    values = [panels.rows, panels.columns, panels.width, panels.interleave, panels.multiple]
+    while len(values) > 3 and values[-1] == 1:
+        values.pop()
+    return f"panels({', '.join(map(str, values))})"
+
+
+def parse_schedule(text: str) -> Schedule:
+    """The schedule that prints as `text`.
+
+    Raises ParseError, with the line, where a line is no decision or has no place there.
+    """
+    lines = [
+        _Line(number, len(code) - len(code.lstrip()), code.strip())
+        for number, raw in enumerate(text.split("\n"), 1)
+        if (code := raw.partition("#")[0].rstrip())
+    ]
+    if not lines:
+        raise ParseError("parse", "cannot read a schedule", because="the text is empty")
+    name = lines[0].match(r"schedule (\S+)", "schedule C")[1]
+    root = _Block(lines[0], [])
+    stack = [root]
+    if lines[0].indent:
+        lines[0].refuse("its first line is not indented", "schedule C")
+    for line in lines[1:]:
+        while len(stack) > 1 and stack[-1].line.indent >= line.indent:
+            stack.pop()
+        inside = stack[-1].inside
+        if inside and inside[-1].line.indent != line.indent:
+            line.refuse("it is indented as no line before it", "two spaces a level")
+        inside.append(_Block(line, []))
+        stack.append(inside[-1])
+    return Schedule(name, tuple(map(_read_step, root.inside)))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line without its comment; `number` counts from 1, `indent` in spaces."""
+
+    number: int
+    indent: int
+    text: str
+
+    @property
+    def word(self) -> str:
+        """The first word: which decision it is."""
+        return self.text.split()[0]
+
+    def match(self, pattern: str, *shown: str) -> re.Match[str]:
+        """The parts of the line; refused where it is not as `shown`."""
+        found = re.fullmatch(pattern, self.text)
+        return found if found else self.refuse("it is no decision", *shown)
+
+    def refuse(self, because: str, *help: str) -> NoReturn:
+        at = f"line {self.number}: {self.text}"
+        raise ParseError("parse", "cannot read a schedule", at=at, because=because, help=help)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A line, and the lines that are indented below it."""
+
+    line: _Line
+    inside: list[_Block]
+
+    def alone(self) -> _Line:
+        """The line; refused where something is indented below it."""
+        if self.inside:
+            self.inside[0].line.refuse(f"{self.line.word} holds no other decision")
+        return self.line
+
+
+_NAMES = r"\S+(?: \S+)*"
+_PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
+
+
+def _read_step(block: _Block) -> Step:
+    reader = _STEPS.get(block.line.word)
+    if reader is None:
+        block.line.refuse("it is no decision", ", ".join(_STEPS))
+    return reader(block)
+
+
+def _read_scratch(block: _Block) -> Scratch:
+    found = block.alone().match(r"scratch (\S+)( narrow)?", "scratch C", "scratch C narrow")
+    return Scratch(found[1], found[2] is not None)
+
+
+def _read_turn(block: _Block) -> Turn:
+    found = block.alone().match(rf"turn (\S+) ({_NAMES})", "turn C j i")
+    return Turn(found[1], tuple(found[2].split()))
+
+
+def _read_convert(block: _Block) -> Convert:
+    found = block.alone().match(r"convert (\S+) (.+)", "convert C float32(A[i, k])")
+    return Convert(found[1], tuple(found[2].split(" and ")))
+
+
+def _read_lay(block: _Block) -> Lay:
+    found = block.alone().match(rf"lay (\S+) {_PANELS}", "lay W panels(0, 1, 16)")
+    return Lay(found[1], _panels_of(found, 2))
+
+
+def _read_cut(block: _Block) -> Cut:
+    found = block.alone().match(r"cut (\S+) (\S+) (\d+(?: \d+)*)", "cut C.i balance 14")
+    strategy = _strategy(block.line, found[2])
+    return Cut(found[1], tuple(map(int, found[3].split())), strategy)
+
+
+def _read_separate(block: _Block) -> Separate:
+    return Separate(int(block.alone().match(r"separate (\d+)", "separate 16")[1]))
+
+
+def _read_mark(block: _Block) -> Mark:
+    return Mark(block.alone().match(r"mark (\S+)", "mark lanes")[1])
+
+
+def _read_together(block: _Block) -> Together:
+    found = block.line.match(rf"together ({_NAMES})", "together b h")
+    parts = []
+    for inner in block.inside:
+        part = _read_step(inner)
+        if not isinstance(part, Nest | Together):
+            inner.line.refuse("loops are shared by nests", "nest C", "together b h")
+        parts.append(part)
+    return Together(tuple(found[1].split()), tuple(parts))
+
+
+def _read_nest(block: _Block) -> Nest:
+    found = block.line.match(r"nest (\S+)", "nest C")
+    if not block.inside:
+        block.line.refuse("a nest runs in one way at least", "way loops")
+    return Nest(found[1], tuple(map(_read_way, block.inside)))
+
+
+_STEPS: dict[str, Callable[[_Block], Step]] = {
+    "scratch": _read_scratch,
+    "turn": _read_turn,
+    "convert": _read_convert,
+    "lay": _read_lay,
+    "nest": _read_nest,
+    "together": _read_together,
+    "cut": _read_cut,
+    "separate": _read_separate,
+    "mark": _read_mark,
+}
+
+
+def _read_way(block: _Block) -> Way:
+    label = block.line.match(r"way (\S+)", "way ladder")[1]
+    parts = _Parts(block)
+    covers, packs, costs = parts.all("cover"), parts.all("pack"), parts.all("costs")
+    if max(len(costs), len(covers), len(packs)) > 1:
+        block.line.refuse("a way has one cost, one cover and one pack at most")
+    return Way(
+        label,
+        _read_cost(costs[0].alone()) if costs else None,
+        _read_cover(covers[0].alone()) if covers else None,
+        _read_pack(packs[0]) if packs else None,
+        parts.splits(),
+        parts.loops("loops"),
+        parts.loops("inner"),
+    )
+
+
+class _Parts:
+    """What a way or a pack holds, by its words."""
+
+    def __init__(self, block: _Block) -> None:
+        self.blocks = block.inside
+        for part in self.blocks:
+            if part.line.word not in ("costs", "cover", "pack", "loops", "inner", "split"):
+                part.line.refuse(f"it has no place in a {block.line.word}")
+
+    def all(self, word: str) -> list[_Block]:
+        """The lines that begin with `word`."""
+        return [part for part in self.blocks if part.line.word == word]
+
+    def loops(self, word: str) -> tuple[str, ...]:
+        """The axes after `word`."""
+        found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
+        return tuple(name for match in found for name in match[1].split())
+
+    def splits(self) -> tuple[AxisCut, ...]:
+        """How axes are split."""
+        return tuple(_read_split(part.alone()) for part in self.all("split"))
+
+
+def _read_cost(line: _Line) -> Expr:
+    text = line.match(r"costs (.+)", "costs 1e-09*float64(n)")[1]
+    try:
+        return parse_expr(text, "float64")
+    except ParseError as refused:
+        line.refuse(refused.because, "costs 1e-09*float64(n)")
+
+
+def _read_cover(line: _Line) -> Cover:
+    pattern = r"cover (\S+)(?: rows (\S+))?(?: columns (\S+))? depth (\S+)"
+    found = line.match(pattern, "cover fma_float32_avx512 rows i columns j depth k")
+    return Cover(found[1], found[2], found[3], found[4])
+
+
+def _read_pack(block: _Block) -> Pack:
+    found = block.line.match(rf"pack (\S+) {_PANELS}", "pack W_panels panels(0, 1, 16)")
+    parts = _Parts(block)
+    return Pack(found[1], _panels_of(found, 2), parts.splits(), parts.loops("loops"))
+
+
+def _panels_of(found: re.Match[str], first: int) -> Panels:
+    return Panels(*(int(part or 1) for part in found.groups()[first - 1 :]))
+
+
+def _read_split(line: _Line) -> AxisCut:
+    pattern = (
+        r"split (\S+) (\S+) "
+        r"(?:(\d+)|of (\d+(?: \d+)*)|by height (\d+\.\.\d+: .+?))(?: in groups of (\d+))?"
+    )
+    found = line.match(
+        pattern,
+        "split i ladder 14",
+        "split i ladder of 8 4 1",
+        "split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384",
+    )
+    strategy = _strategy(line, found[2])
+    group = None if found[6] is None else int(found[6])
+    if found[3] is not None:
+        return AxisCut(found[1], strategy, int(found[3]), group=group)
+    if found[4] is not None:
+        heights = tuple(map(int, found[4].split()))
+        return AxisCut(found[1], strategy, heights[0], heights, group=group)
+    classes = []
+    for text in found[5].split(", "):
+        one = re.fullmatch(r"(\d+)\.\.(\d+): (\d+(?: \d+)*)", text)
+        if one is None:
+            line.refuse(f"{text!r} is no range of heights", "1..6: 64 32 16")
+        heights = tuple(map(int, one[3].split()))
+        classes.append(((int(one[1]), int(one[2])), heights[0], heights))
+    return AxisCut(found[1], strategy, 0, None, tuple(classes), group)
+
+
+def _strategy(line: _Line, name: str) -> Strategy:
+    try:
+        return strategy_named(name, at="")
+    except OffcutError as refused:
+        line.refuse(refused.because, *refused.help)

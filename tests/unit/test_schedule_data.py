@@ -1,0 +1,274 @@
+"""Schedules as data: their text reads back, they give the same loops and bits, and an edit is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import ops
+from offcut.core.program import Panels
+from offcut.core.tensor import Tensor
+from offcut.partition import AxisCut, Strategy
+from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
+
+n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+
+
+def given(name: str, *shape: object, dtype: str = "float32") -> Tensor:
+    return oc.placeholder(shape, dtype, name)
+
+
+def product() -> Tensor:
+    return ops.matmul(given("A", n, 24), given("B", 24, 40))
+
+
+CASES: dict[str, Callable[[], Tensor]] = {
+    "product": product,
+    "both sizes": lambda: ops.matmul(given("A", n, 24), given("B", 24, m)),
+    "softmax": lambda: ops.softmax(given("X", n, m)),
+    "attention": lambda: ops.attention(given("Q", n, 8), given("K", m, 8), given("V", m, 8)),
+    "convolution": lambda: ops.conv2d(
+        given("X", 1, 4, n, m), given("F", 5, 4, 3, 3), padding="same"
+    ),
+    "bytes": lambda: ops.matmul(given("A", n, 24, dtype="int8"), given("B", 24, 40, dtype="int8")),
+    "elements": lambda: ops.relu(given("X", n, m)),
+    "shifted": lambda: oc.compute((n,), lambda i: oc.where(i > 0, given("X", n)[i - 1], 0.0)),
+}
+SIZES = (0, 1, 13, 14, 15, 42, 47)
+
+
+def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(size)
+    found = []
+    for argument in kernel.signature.inputs:
+        shape = [extent.at({"n": size, "m": size}) for extent in argument.shape]
+        values = rng.integers(-4, 5, shape) + (rng.random(shape) if argument.dtype[0] == "f" else 0)
+        found.append(values.astype(argument.dtype))
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("what", CASES)
+def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
+    kernel = oc.compile(CASES[what](), threads=threads)
+    text = str(kernel.schedule)
+    parsed = oc.Schedule.parse(f"# a comment\n\n{text}\n")
+    assert parsed == kernel.schedule
+    assert parsed.digest == kernel.schedule.digest
+    again = oc.compile(CASES[what](), threads=threads, schedule=parsed)
+    assert again.loops == kernel.loops
+    assert again.schedule == kernel.schedule
+    for size in SIZES:
+        inputs = arrays(kernel, size)
+        assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
+
+
+def test_schedules_that_differ_have_different_digests() -> None:
+    found = {oc.compile(make()).schedule.digest for make in CASES.values()}
+    assert len(found) == len(CASES)
+
+
+def test_every_decision_prints_and_reads_back() -> None:
+    ladder = AxisCut("i", Strategy.LADDER, 14)
+    heights = AxisCut("j", Strategy.LADDER, 8, (8, 4, 1), group=64)
+    by_height = AxisCut(
+        "j", Strategy.LADDER, 0, None, (((1, 6), 64, (64, 16)), ((7, 14), 32, (32,))), 128
+    )
+    way = Way("own", None, None, None, (ladder, heights, by_height), ("b",), ("h",))
+    made = oc.Schedule(
+        "C",
+        (
+            Lay("W", Panels(0, 1, 16, 2, 4)),
+            Cut("C.i", (64, 8), Strategy.BALANCE),
+            Together(("b", "h"), (Nest("C", (way,)), Together(("i",), (Nest("D", (way,)),)))),
+            Separate(4),
+            Mark("rows"),
+        ),
+    )
+    assert oc.Schedule.parse(str(made)) == made
+
+
+PLAIN = """\
+schedule matmul_A_B
+nest matmul_A_B
+  way ladder
+    cover {cover}
+    split i {rows}
+    split j ladder 32
+mark rows
+"""
+COVER = "fma_float32_avx512 rows i columns j depth k"
+
+
+def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
+    return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize(
+    "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]
+)
+def test_an_edited_schedule_is_what_runs(rows: str) -> None:
+    kernel = oc.compile(product(), schedule=edited(rows=rows))
+    assert kernel.schedule == edited(rows=rows)
+    plain = oc.compile(product())
+    for size in SIZES:
+        inputs = arrays(kernel, size)
+        assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
+
+
+EDITS = {
+    "an axis that is not there": (
+        ("    split i ladder 14", "    split z ladder 14"),
+        """\
+schedule: cannot cut z
+  at       line 5: split z ladder 14
+  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop""",
+    ),
+    "an axis cut twice": (
+        ("    split i ladder 14", "    split j ladder 14"),
+        """\
+schedule: cannot cut j
+  at       line 6: split j ladder 32
+  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop""",
+    ),
+    "another microkernel": (
+        ("fma_float32_avx512", "fma_float33"),
+        """\
+schedule: cannot cover tiles by fma_float33
+  at       line 4: cover fma_float33 rows i columns j depth k
+  because  there are {kernels}""",
+    ),
+    "a microkernel along other axes": (
+        ("depth k", "depth i"),
+        """\
+schedule: cannot cover matmul_A_B by fma_float32_avx512
+  at       line 4: cover fma_float32_avx512 rows i columns j depth i
+  because  along these axes it does not compute sum(A[i, k] * B[k, j], k)""",
+    ),
+    "another stage": (
+        ("nest matmul_A_B", "nest C"),
+        """\
+schedule: cannot find C
+  at       line 2: nest C
+  because  the nests are matmul_A_B""",
+    ),
+    "a tile that does not divide": (
+        ("split i ladder 14", "split i exact 14"),
+        """\
+partition: cannot take tail="exact"
+  at       line 5: split i exact 14
+  because  n = 1 is allowed and leaves 1 of 14 iterations over
+  help     tail="cut" separates 14*(n//14) iterations from the last n % 14
+  help     assume(n % 14 == 0) if every caller guarantees it""",
+    ),
+    "a unit that is not there": (
+        ("mark rows", "mark warps"),
+        """\
+schedule: cannot run loops by warps
+  at       line 7: mark warps
+  because  the target has no such unit
+  help     rows, lanes, threads""",
+    ),
+    "scratch of what is not computed": (
+        ("nest matmul_A_B\n", "scratch matmul_A_B\nnest matmul_A_B\n"),
+        """\
+schedule: cannot lay factors of matmul_A_B in scratch
+  at       line 2: scratch matmul_A_B
+  because  none is computed""",
+    ),
+    "a layout of what is no constant": (
+        ("nest matmul_A_B\n", "lay B panels(0, 1, 16)\nnest matmul_A_B\n"),
+        """\
+schedule: cannot lay B in panels
+  at       line 2: lay B panels(0, 1, 16)
+  because  the constants are none""",
+    ),
+}
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
+    (old, new), text = EDITS[what]
+    given_text = PLAIN.format(cover=COVER, rows="ladder 14")
+    assert old in given_text
+    changed = oc.Schedule.parse(given_text.replace(old, new))
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=changed)
+    found = str(refused.value)
+    if "{kernels}" in text:
+        assert found.startswith(text.partition("{kernels}")[0])
+        assert "fma_float32_avx512" in found
+    else:
+        assert found == text
+
+
+TEXTS = {
+    "nothing": ("", "parse: cannot read a schedule\n  because  the text is empty"),
+    "no name": (
+        "nest C",
+        """\
+parse: cannot read a schedule
+  at       line 1: nest C
+  because  it is no decision
+  help     schedule C""",
+    ),
+    "no decision": (
+        "schedule C\nunroll i 4",
+        """\
+parse: cannot read a schedule
+  at       line 2: unroll i 4
+  because  it is no decision
+  help     scratch, turn, convert, lay, nest, together, cut, separate, mark""",
+    ),
+    "a nest that does not run": (
+        "schedule C\nnest C",
+        """\
+parse: cannot read a schedule
+  at       line 2: nest C
+  because  a nest runs in one way at least
+  help     way loops""",
+    ),
+    "no strategy": (
+        "schedule C\ncut C.i round 8",
+        """\
+parse: cannot read a schedule
+  at       line 2: cut C.i round 8
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
+    ),
+    "a mark that holds something": (
+        "schedule C\nmark rows\n  mark lanes",
+        """\
+parse: cannot read a schedule
+  at       line 3: mark lanes
+  because  mark holds no other decision""",
+    ),
+    "another indentation": (
+        "schedule C\n  mark rows\nmark lanes",
+        """\
+parse: cannot read a schedule
+  at       line 3: mark lanes
+  because  it is indented as no line before it
+  help     two spaces a level""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_text_that_is_no_schedule_is_refused_by_its_line(what: str) -> None:
+    text, said = TEXTS[what]
+    with pytest.raises(oc.ParseError) as refused:
+        oc.Schedule.parse(text)
+    assert str(refused.value) == said
+
+
+def test_a_schedule_is_asked_for_as_one() -> None:
+    with pytest.raises(oc.DescribeError, match=r"cannot take schedule='C'"):
+        oc.compile(product(), schedule="C")  # type: ignore[arg-type]
+    with pytest.raises(oc.DescribeError, match="beside schedule="):
+        oc.compile(product(), schedule=oc.compile(product()).schedule, strategy="ladder")
