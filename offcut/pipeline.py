@@ -45,12 +45,13 @@ from offcut.partition import (
     checked_request,
     cut,
     cut_program,
+    cuts_of,
     settled,
     strategy_named,
     users_of,
 )
 from offcut.polyhedral import bounded
-from offcut.schedule import Schedule
+from offcut.schedule import Schedule, schedule_of
 
 Strategies = str | Mapping[str, str]
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
@@ -96,11 +97,17 @@ def partition(
     most = _copies(copies, program)
     with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
         if described is None or described.asks_memory:
-            made = cut_program(program, checked_request(asked, tail), kernels, price, copies=most)
+            wanted = checked_request(asked, tail)
+            made = cut_program(program, wanted, kernels, price, copies=most)
         else:
+            wanted = cuts_of(described, asked, tail)
             made = cut(described, asked, tail, kernels, price, most)
     made = settled(made, covers_of(made.loops, host).refused)
-    return replace(made, measure=lambda cut: code_bytes(cut.loops, isa.host()))
+    return replace(
+        made,
+        schedule=schedule_of(program.name, wanted, most),
+        measure=lambda cut: code_bytes(cut.loops, isa.host()),
+    )
 
 
 def prove_equal(source: Program, emitted: Program, reassociate: bool = False) -> Certificate:

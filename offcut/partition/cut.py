@@ -65,17 +65,24 @@ def cut(
 
     Raises PartitionError for what is not there, not legal, or not proved.
     """
-    wanted = _resolve(computation, tile, tail)
+    wanted = cuts_of(computation, tile, tail)
     space = space_of(computation)
     theorems: dict[Theorem, None] = {}
     for group in computation.groups:
         for stage in group:
             theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
-    homes = {home: computation.groups[home][0].buffer for home, _ in wanted}
     users = users_of(computation)
-    loops = {f"{homes[home]}.{axis}": choice for (home, axis), choice in wanted.items()}
-    made = cut_program(source(computation), loops, microkernels, price, users, copies)
+    made = cut_program(source(computation), wanted, microkernels, price, users, copies)
     return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
+
+
+def cuts_of(
+    computation: Computation, tile: Mapping[str, Tiles], tail: Mapping[str, str] | str
+) -> dict[str, LoopCut]:
+    """How loops of the source of `computation` are cut, by their names there: ``C.j``."""
+    wanted = _resolve(computation, tile, tail)
+    groups = computation.groups
+    return {f"{groups[home][0].buffer}.{axis}": choice for (home, axis), choice in wanted.items()}
 
 
 def users_of(computation: Computation) -> Users:

@@ -345,6 +345,7 @@ class Partition:
     computation  what was described, where a program was not given as loops
     measure      bytes of the object code that a back end makes of `loops`
     through      a program on the way from `source` to `loops`, by which the proof goes
+    schedule     what was decided, as an `offcut.Schedule`: it cuts the same program so again
     """
 
     source: Program
@@ -356,6 +357,7 @@ class Partition:
     computation: Computation | None = None
     measure: Callable[[Partition], int] | None = field(default=None, repr=False, compare=False)
     through: Program | None = field(default=None, repr=False, compare=False)
+    schedule: Any = field(default=None, repr=False, compare=False)
 
     @cached_property
     def size(self) -> Size:

@@ -18,6 +18,7 @@ from offcut.schedule.decisions import (
     Together,
     Turn,
     Way,
+    schedule_of,
 )
 
 __all__ = [
@@ -46,4 +47,5 @@ __all__ = [
     "create_schedule",
     "position_of",
     "restaged",
+    "schedule_of",
 ]

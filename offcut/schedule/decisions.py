@@ -8,11 +8,12 @@ loop. `text` prints a schedule and reads it back, `apply` makes the loops that i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
 from offcut.core.program import Panels
-from offcut.partition import AxisCut, Strategy
+from offcut.partition import AxisCut, LoopCut, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,3 +196,12 @@ class Schedule:
         from offcut.schedule.text import format_schedule
 
         return format_schedule(self)
+
+
+def schedule_of(name: str, cuts: Mapping[str, LoopCut], copies: int) -> Schedule:
+    """The schedule of a program of that name whose loops are cut so, and run as vectors.
+
+    copies  of a statement that separating conditions may make, at most
+    """
+    made = (Cut(axis, cut.tiles, cut.strategy) for axis, cut in cuts.items())
+    return Schedule(name, (Separate(copies), *made, Mark("rows"), Mark("lanes")))

@@ -207,6 +207,45 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
         assert found == text
 
 
+def test_a_partition_writes_its_schedule() -> None:
+    made = oc.partition(product(), {"i": (28, 14), "j": 32}, {"i": "balance", "j": "mask"})
+    kernel = oc.compile(product(), schedule=made.schedule)
+    assert kernel.loops == oc.compile(made.loops).loops
+    assert oc.Schedule.parse(str(made.schedule)) == made.schedule
+    plain = oc.compile(product())
+    for size in SIZES:
+        inputs = arrays(kernel, size)
+        assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (
+            "cut matmul_A_B.z cut 8",
+            """\
+partition: cannot find the axis 'matmul_A_B.z'
+  at       line 3: cut matmul_A_B.z cut 8
+  because  no axis has that name
+  help     matmul_A_B.i, matmul_A_B.j, matmul_A_B.k""",
+        ),
+        (
+            "cut matmul_A_B.k shift 8",
+            """\
+partition: cannot take tail="shift" on a reduction
+  at       line 3: cut matmul_A_B.k shift 8
+  because  the last tile would add terms again: sum is not idempotent
+  help     any tail but shift meets each term once, in its order""",
+        ),
+    ],
+)
+def test_a_cut_that_is_not_legal_is_refused_by_its_line(line: str, text: str) -> None:
+    schedule = oc.Schedule.parse(f"schedule matmul_A_B\nseparate 4\n{line}\n")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=schedule)
+    assert str(refused.value) == text
+
+
 TEXTS = {
     "nothing": ("", "parse: cannot read a schedule\n  because  the text is empty"),
     "no name": (

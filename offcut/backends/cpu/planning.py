@@ -40,14 +40,16 @@ from offcut.core.program import (
     expressions,
     walk,
 )
-from offcut.costmodel import copies_worth
+from offcut.costmodel import copies_worth, tile_price
 from offcut.errors import PartitionError
 from offcut.partition import (
+    LoopCut,
     Users,
     check_marks,
     check_program,
     check_tiles,
     check_windows,
+    cut_program,
     labelled,
     separate,
     without_covers,
@@ -55,6 +57,7 @@ from offcut.partition import (
 from offcut.polyhedral import GaveUp, bounded, in_pass
 from offcut.schedule import (
     Applied,
+    Cut,
     Mark,
     Nest,
     Schedule,
@@ -155,7 +158,8 @@ def _scheduled(
 ) -> Planned:
     """A program as a schedule says."""
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
-        return _in_loops(program, host, asked, schedule, "no nest of its schedule covers it")
+        cut = _cut_loops(program, users, host, schedule)
+        return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
     computation, why = _raised(program, users, asked.reassociate)
     if computation is None:
         raise PartitionError(
@@ -165,6 +169,25 @@ def _scheduled(
             help=("cut, separate and mark are for loops as they stand",),
         )
     return _cut(computation, host, asked, schedule, verify)
+
+
+def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
+    """A program with its loops cut as they stand, where a schedule says so."""
+    cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
+    if not cuts:
+        return program
+    kernels = [family.microkernel for family in families(host)]
+    price = tile_price(kernels[0], hardware())
+    copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
+    wanted = {axis: LoopCut(step.tiles, step.strategy) for axis, step in cuts.items()}
+    by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
+    try:
+        with bounded("compile", f"cannot cut {program.name} so"):
+            return cut_program(program, wanted, by_cycles, price, users, copies).loops
+    except PartitionError as refused:
+        axis = next((one for one in cuts if refused.at.endswith(one)), next(iter(cuts)))
+        with at_line(schedule, cuts[axis]):
+            raise refused
 
 
 def _shown(strategy: Strategies) -> str:
@@ -323,7 +346,7 @@ def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, wh
         notes = _reason(program, why)
         with debug.timed("separate"):
             for step in schedule.steps:
-                if isinstance(step, Separate):
+                if isinstance(step, Separate) and not _is_cut(program):
                     apart = separate(run, step.copies)
                     run = apart.program
                     notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
