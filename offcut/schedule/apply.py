@@ -7,7 +7,7 @@ in each of its ways. Every decision is checked where it is applied: a refusal na
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -108,15 +108,17 @@ def apply(
     schedule: Schedule,
     microkernels: Sequence[Microkernel],
     price: Price,
+    quote: bool = True,
 ) -> Applied:
     """`computation` as `schedule` says, proved.
 
     microkernels  those that a cover may name
     price         of a way that does not say what it costs
+    quote         whether what is refused names the line: the user has seen `schedule`
 
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
     """
-    return _Applying(computation, schedule, microkernels, price).applied()
+    return _Applying(computation, schedule, microkernels, price, quote).applied()
 
 
 @contextmanager
@@ -190,16 +192,17 @@ class _Applying:
         schedule: Schedule,
         microkernels: Sequence[Microkernel],
         price: Price,
+        quote: bool,
     ) -> None:
         self.given, self.schedule, self.kernels = computation, schedule, microkernels
-        self.price = price
+        self.price, self.quote = price, quote
         self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
         self.copies: dict[int, Stage] = {}
         self.ways: dict[int, list[_Way]] = {}
 
     def line(self, decision: Decision) -> AbstractContextManager[None]:
         """Name the line of `decision` in what is refused meanwhile."""
-        return at_line(self.schedule, decision)
+        return at_line(self.schedule, decision) if self.quote else nullcontext()
 
     def applied(self) -> Applied:
         nests: list[Nest | Together] = []

@@ -255,7 +255,7 @@ def _cut(
     lent = families(host)
     kernels, price = [family.microkernel for family in lent], pricing(lent, hardware())
     with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
-        applied = apply(computation, schedule, kernels, price)
+        applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
     cut = applied.partition
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
     loops, _ = _marked(applied.partition.loops, schedule, host, asked.reassociate)
