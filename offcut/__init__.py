@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offcut import ops as ops
+    from offcut.backends.plan import Plan as Plan
     from offcut.core import external as external
     from offcut.core.external import external_microkernel as external_microkernel
     from offcut.core.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.core.intrinsic import hardware_intrinsic as hardware_intrinsic
+    from offcut.core.microkernel import Microkernel as Microkernel
     from offcut.core.parser import parse as parse
     from offcut.core.program import Program as Program
     from offcut.core.recurrence import recurrence as recurrence
     from offcut.core.recurrence import update as update
     from offcut.core.sizes import assume as assume
     from offcut.core.sizes import dim as dim
+    from offcut.core.tensor import Tensor as Tensor
     from offcut.core.tensor import absolute as absolute
     from offcut.core.tensor import cast as cast
     from offcut.core.tensor import compute as compute
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from offcut.errors import PartitionError as PartitionError
     from offcut.errors import TargetError as TargetError
     from offcut.kernel import Kernel as Kernel
+    from offcut.partition import Certificate as Certificate
+    from offcut.partition import Partition as Partition
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
     from offcut.pipeline import prove_equal as prove_equal
@@ -58,12 +63,26 @@ _HOME = {
     "offcut.core.external": ("external_microkernel",),
     "offcut.core": ("external",),
     "offcut.core.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
+    "offcut.backends.plan": ("Plan",),
+    "offcut.core.microkernel": ("Microkernel",),
     "offcut.core.parser": ("parse",),
     "offcut.core.program": ("Program",),
     "offcut.core.recurrence": ("recurrence", "update"),
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.core.tensor": (
-        *("absolute", "cast", "compute", "erf", "exp", "index", "log", "max", "maximum", "min"),
+        *(
+            "Tensor",
+            "absolute",
+            "cast",
+            "compute",
+            "erf",
+            "exp",
+            "index",
+            "log",
+            "max",
+            "maximum",
+            "min",
+        ),
         *("minimum", "placeholder", "reduce_axis", "sqrt", "sum", "tanh", "where"),
     ),
     "offcut.errors": (
@@ -71,6 +90,7 @@ _HOME = {
         *("ParseError", "PartitionError", "TargetError"),
     ),
     "offcut.kernel": ("Kernel",),
+    "offcut.partition": ("Certificate", "Partition"),
     "offcut.pipeline": ("compile", "partition", "prove_equal"),
     "offcut.schedule": ("Schedule", "create_schedule"),
 }
@@ -83,18 +103,20 @@ __all__ = sorted([*_MODULE_OF, *_PACKAGES])
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return importlib.import_module(f"offcut.{name}")
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'offcut' has no attribute {name!r}")
-    for module in _HOME:
-        loaded = importlib.import_module(module)
-        names = [known for known in _HOME[module] if known not in _CALLED]
-        globals().update({known: getattr(loaded, known) for known in names})
-    for package in _CALLED:
-        importlib.import_module(f"offcut.{package}")
-    return globals()[name]
+if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
+
+    def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return importlib.import_module(f"offcut.{name}")
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module 'offcut' has no attribute {name!r}")
+        for module in _HOME:
+            loaded = importlib.import_module(module)
+            names = [known for known in _HOME[module] if known not in _CALLED]
+            globals().update({known: getattr(loaded, known) for known in names})
+        for package in _CALLED:
+            importlib.import_module(f"offcut.{package}")
+        return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from offcut.backends.base import Signature
 from offcut.core.expr import Binary, Expr
+from offcut.core.expr_parser import count
 from offcut.core.interpreter import evaluate
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
@@ -136,6 +137,9 @@ class Plan:
             mark = "chosen" if one.chosen else "not chosen"
             lines.append(f"{one.stage}: {one.label}, predicted {_time(one.seconds)}, {mark}")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<plan {str(self).splitlines()[0]}: {count(len(self.pieces), 'piece')}>"
 
     def _repr_html_(self) -> str:
         if self.partition is None:

@@ -7,6 +7,7 @@ never edits one in place. `printer.py` says how a program looks, `parser.py` rea
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -258,6 +259,13 @@ class Program:
         from offcut.core.printer import format_program
 
         return format_program(self)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(size.name for size in self.sizes)
+        return f"<program {self.name}({sizes}): {sum(1 for _ in walk(self.body))} statements>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:

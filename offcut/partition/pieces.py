@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Stage
 from offcut.core.expr import Expr
+from offcut.core.expr_parser import count
 from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
@@ -69,8 +71,11 @@ class _Cut:
         """What the user calls an axis."""
         return axis
 
+    def __repr__(self) -> str:
+        return f"<piece {self}>"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Piece(_Cut):
     """A part of the iteration domain of a described stage that is executed in one way.
 
@@ -128,7 +133,7 @@ class Piece(_Cut):
         return f"{self.stage.label} {self.role}: {', '.join(parts)}; {self.microkernel or 'loops'}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoopPiece(_Cut):
     """A part of a loop program that is executed in one way.
 
@@ -418,3 +423,12 @@ class Partition:
 
     def __str__(self) -> str:
         return str(self.loops)
+
+    def __repr__(self) -> str:
+        covered = sum(piece.microkernel is not None for piece in self.pieces)
+        pieces = count(len(self.pieces), "piece")
+        return f"<partition {self.loops.name}: {pieces}, {covered} by microkernels>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{html.escape(str(piece))}</td></tr>" for piece in self.pieces)
+        return f"<table>{rows}</table><pre>{html.escape(str(self.loops))}</pre>"

@@ -43,6 +43,10 @@ class Certificate:
         width = max(len(theorem.name) for theorem in self.theorems)
         return "\n".join(f"{t.name:<{width}}  {t.statement}  ({t.of})" for t in self.theorems)
 
+    def __repr__(self) -> str:
+        names = dict.fromkeys(theorem.name for theorem in self.theorems)
+        return f"<certificate: {', '.join(names)}>"
+
 
 def owned_set(space: Space, segment: Segment) -> Set:
     """``{ [x] : x is owned by segment }`` over the sizes of `space`."""

@@ -43,6 +43,10 @@ class HandSchedule:
         self._nests = nests
         self._lowered: tuple[Nests, Program, Certificate] | None = None
 
+    def __repr__(self) -> str:
+        names = ", ".join(nest.name for nest in self._nests.nests)
+        return f"<schedule by hand of {names}>"
+
     def __getitem__(self, key: Tensor | str | Stage) -> Stage:
         """The stage of a tensor, of the buffer of that name, or of a primitive's result.
 

@@ -8,6 +8,7 @@ loop. `text` prints a schedule and reads it back, `apply` makes the loops that i
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -196,6 +197,12 @@ class Schedule:
         from offcut.schedule.text import format_schedule
 
         return format_schedule(self)
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}: {len(self.steps)} decisions, {self.digest}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def schedule_of(name: str, cuts: Mapping[str, LoopCut], copies: int) -> Schedule:

@@ -40,6 +40,40 @@ def test_partition_has_the_signature_of_its_function_and_can_be_pickled() -> Non
     assert callable(oc.partition)
 
 
+def test_what_a_user_holds_is_shown_in_a_line() -> None:
+    n = oc.dim("n", max=64)
+    a = oc.placeholder((n, 8), name="A")
+    doubled = oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D")
+    cut, kernel = oc.partition(doubled, {"i": 4}), oc.compile(doubled)
+    shown = {
+        "<partition D: 2 pieces, 0 by microkernels>": cut,
+        "<piece D body: i body by 4; loops>": cut.pieces[0],
+        "<program D(n): 3 statements>": cut.source,
+        "<kernel D(A) for any n>": kernel,
+        f"<schedule D: 2 decisions, {kernel.schedule.digest}>": kernel.schedule,
+        "<schedule by hand of D>": oc.create_schedule(doubled),
+    }
+    for text, held in shown.items():
+        assert repr(held) == text
+    assert repr(kernel.plan(n=3)).startswith("<plan D(n = 3), predicted ")
+    assert repr(cut.certificate).startswith("<certificate: in bounds, ")
+    for held in (cut, cut.source, kernel.schedule, kernel.plan(n=3)):
+        assert held._repr_html_().startswith("<")
+
+
+@pytest.mark.slow
+def test_an_editor_knows_which_names_there_are() -> None:
+    code = "import offcut as oc\noc.Tensor\noc.Partition\noc.Plan\noc.Kernel\noc.Tensr\n"
+    made = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.stdout.count("error") == 2  # the line, and the tally
+    assert 'has no attribute "Tensr"' in made.stdout
+
+
 def test_every_public_name_is_there() -> None:
     for name in oc.__all__:
         assert name in dir(oc)

@@ -47,7 +47,7 @@ def build(
     program: Program, users: Users, signature: Signature, host: Host, asked: Asked = DEFAULT
 ) -> Code:
     """Machine code of `program`, from the cache where it has been proved and built before."""
-    content = (repr(program), repr(signature), repr(users), repr(asked), *host.facts)
+    content = (str(program), repr(signature), repr(users), repr(asked), *host.facts)
     name = objects.key(*content, repr(hardware()))
     kept = objects.read(name)
     if kept is not None:
