@@ -7,6 +7,7 @@ never edits one in place. `printer.py` says how a program looks, `parser.py` rea
 
 from __future__ import annotations
 
+import hashlib
 import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -260,9 +261,15 @@ class Program:
 
         return format_program(self)
 
+    @property
+    def digest(self) -> str:
+        """64 bits of SHA-256 of its text, in hexadecimal: equal programs have equal ones."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+
     def __repr__(self) -> str:
-        sizes = ", ".join(size.name for size in self.sizes)
-        return f"<program {self.name}({sizes}): {sum(1 for _ in walk(self.body))} statements>"
+        """In a line, and no two programs alike: what is kept on disk is kept by it."""
+        sizes, lines = ", ".join(size.name for size in self.sizes), sum(1 for _ in walk(self.body))
+        return f"<program {self.name}({sizes}): {lines} statements, {self.digest}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
