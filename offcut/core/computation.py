@@ -130,8 +130,7 @@ class Computation:
     def asks_memory(self) -> bool:
         """Whether an index is read from memory: only a call can tell whether it is in bounds."""
         nodes = (n for group in self.groups for stage in group for n in walk(stage.value))
-        parts = (part for node in nodes if isinstance(node, Load) for part in node.index)
-        return any(isinstance(inner, Load) for part in parts for inner in walk(part))
+        return any(isinstance(node, Load) and node.asks_memory for node in nodes)
 
     @property
     def instances(self) -> Expr:

@@ -70,6 +70,11 @@ class Load(_Hashed):
 
     __hash__ = _Hashed.__hash__
 
+    @property
+    def asks_memory(self) -> bool:
+        """Whether its index is read from memory: only a call can tell whether it is in bounds."""
+        return any(isinstance(node, Load) for part in self.index for node in walk(part))
+
 
 @dataclass(frozen=True, slots=True)
 class Binary(_Hashed):

@@ -95,7 +95,8 @@ def _map(space: Space, rank: int, parts: list[str], where: str) -> isl.Map:
 
 
 def check_in_bounds(computation: Computation, space: Space, sets: StageSets) -> None:
-    """Refuse `sets` unless every read lies inside its tensor, for all sizes.
+    """Refuse `sets` unless every read lies inside its tensor, for all sizes; where an index is read
+    from memory, a call asks.
 
     Theorem: ``relation(domain)`` is a subset of ``{ [e] : 0 <= e < shape }``.
     """
@@ -110,6 +111,7 @@ def _reads_inside(sets: StageSets, space: Space, buffers: tuple[Buffer, ...]) ->
         access.relation is not None
         and access.relation.range().is_subset(_box(space, by_name[access.load.buffer]))
         for access in sets.reads
+        if not access.load.asks_memory
     )
 
 
@@ -132,6 +134,8 @@ def _refuse_outside(computation: Computation, space: Space, sets: StageSets) -> 
     for access in sets.reads:
         load, text = access.load, format_expr(access.load)
         at = f"{sets.stage.label}, reading {text}"
+        if access.load.asks_memory:
+            continue
         if access.relation is None:
             raise PartitionError(
                 "represent",

@@ -14,6 +14,7 @@ import pytest
 from conftest import slow
 
 import offcut as oc
+from offcut import ops
 from offcut.backends.cpu import build, family, isa
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
@@ -259,15 +260,35 @@ def notes_of(text: str, **sizes: int) -> Sequence[str]:
 
 
 def test_a_plan_that_failed_and_why_is_in_the_plan() -> None:
-    ids = oc.placeholder((oc.dim("n", max=60),), "int32", name="ids")
+    n = oc.dim("n", max=60)
     T, W = oc.placeholder((100, 9), name="T"), oc.placeholder((9, 20), name="W")
     k = oc.reduce_axis(9, name="k")
-    row = oc.compute((ids.shape[0], 9), lambda i, j: T[oc.index(ids[i]), j], name="row")
-    dense = oc.compute((ids.shape[0], 20), lambda i, j: oc.sum(row[i, k] * W[k, j], axis=k))
+    row = oc.compute((n, 9), lambda i, j: T[i * j % 100, j], name="row")
+    dense = oc.compute((n, 20), lambda i, j: oc.sum(row[i, k] * W[k, j], axis=k))
 
-    plan = oc.compile(dense, inputs=[ids, T, W]).plan(n=7)
+    plan = oc.compile(dense, inputs=[T, W]).plan(n=7)
 
     assert plan.notes[0].startswith("no sum runs by a microkernel: cannot bound the read T[")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_that_are_looked_up_are_multiplied_by_a_microkernel(threads: int) -> None:
+    n = oc.dim("n", max=60)
+    ids = oc.placeholder((n,), "int32", name="ids")
+    T, W = oc.placeholder((100, 9), name="T"), oc.placeholder((9, 20), name="W")
+    dense = ops.dense(ops.embedding(T, ids), W)
+    kernel = oc.compile(dense, inputs=[ids, T, W], threads=threads)
+    assert any(piece.microkernel is not None for piece in kernel.partition.pieces)
+    rng = np.random.default_rng(0)
+    t, w = rng.standard_normal((100, 9), dtype="f"), rng.standard_normal((9, 20), dtype="f")
+    for size in SIZES:
+        rows = rng.integers(0, 100, size).astype("int32")
+        result = np.full((size, 20), np.nan, "f")
+        kernel(rows, t, w, out=result)
+        np.testing.assert_allclose(result, t[rows].astype("f8") @ w, rtol=1e-4, atol=1e-4)
+    for outside in (-1, 100):
+        with pytest.raises(oc.CallError, match="leads outside of an array"):
+            kernel(np.array([3, outside], "int32"), t, w)
 
 
 def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:

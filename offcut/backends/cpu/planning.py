@@ -258,11 +258,14 @@ def _cut(
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
     cut = applied.partition
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
-    loops, _ = _marked(applied.partition.loops, schedule, host, asked.reassociate)
+    loops = applied.partition.loops
     if verify:
         with debug.timed("verify"):
             assert cut.computation is not None
             check_program(cut.computation, loops)
+    if computation.asks_memory:
+        loops = kept_inside(loops)
+    loops, _ = _marked(loops, schedule, host, asked.reassociate)
     debug.note(3, str(loops))
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(loops, schedule, seconds_of_choices(applied), applied, computation.instances)
