@@ -13,7 +13,7 @@ TORCH ?= torch==2.13.0+cpu
 DEV := .venv/bin/python
 DEMO := .venv-demo/bin/python
 PIP := -m pip --disable-pip-version-check install --quiet
-WEIGHTS := offcut/experiment/demo/weights.txt
+WEIGHTS := examples/sentences/weights.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -30,7 +30,7 @@ help:
 	@echo 'make clean     remove environments and caches'
 
 demo: .venv-demo/installed .venv-demo/weights
-	$(DEMO) -m offcut.experiment.demo $(ARGS)
+	$(DEMO) -m examples.sentences $(ARGS)
 
 test: .venv/installed
 	$(DEV) -m pytest -q -n $(JOBS) -m 'not slow' $(ARGS)

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from offcut.experiment.cells import Options, read_options
-from offcut.experiment.demo import tokens, weights
-from offcut.experiment.demo.contenders import (
+from examples.sentences import tokens, weights
+from examples.sentences.contenders import (
     KINDS,
     LEAST_COSINE,
     Standing,
@@ -29,11 +29,11 @@ from offcut.experiment.demo.contenders import (
     missing,
     standings,
 )
-from offcut.experiment.demo.encoder import Encoder
-from offcut.experiment.demo.plain import PlainEncoder
-from offcut.experiment.demo.report import kernel_table
-from offcut.experiment.demo.run import evenly, read
-from offcut.experiment.demo.shares import shares
+from examples.sentences.encoder import Encoder
+from examples.sentences.plain import PlainEncoder
+from examples.sentences.report import kernel_table
+from examples.sentences.run import evenly, read
+from examples.sentences.shares import shares
 from offcut.experiment.limits import Limits
 from offcut.experiment.machine import describe
 

@@ -33,8 +33,8 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; those that measure run with one thread per mathematics library."""
-    if sys.argv[1:2] in (["sweep"], ["demo"]):
+    """Run the command; a sweep runs with one thread per mathematics library."""
+    if sys.argv[1:2] == ["sweep"]:
         from offcut.experiment.timing import restart_single_threaded
 
         restart_single_threaded()
@@ -364,21 +364,6 @@ def machine() -> None:
     from offcut.experiment.machine import describe
 
     typer.echo(str(describe()))
-
-
-@app.command(
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    }
-)
-def demo(context: typer.Context) -> None:
-    """Encode a real text wholly in offcut; its options are the demo's own."""
-    from offcut.experiment.demo.__main__ import main as run_demo
-
-    with _refusals():
-        raise typer.Exit(run_demo(context.args))
 
 
 if __name__ == "__main__":

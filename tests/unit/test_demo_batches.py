@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from offcut.experiment.demo.batches import batches, runs
+from examples.sentences.batches import batches, runs
 
 
 @pytest.mark.parametrize("rows", [1, 2, 10, 10_000])

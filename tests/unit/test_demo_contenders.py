@@ -4,18 +4,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from offcut.experiment.demo import contenders, weights
-from offcut.experiment.demo.contenders import (
+from examples.sentences import contenders, weights
+from examples.sentences.batches import in_batches
+from examples.sentences.contenders import (
     Contender,
     Standing,
     best_ratio,
-    in_batches,
     missing,
     standings,
 )
-from offcut.experiment.demo.plain import PlainEncoder
-from offcut.experiment.demo.tokens import Tokens
-from offcut.experiment.demo.weights import HIDDEN, Array, Weights
+from examples.sentences.plain import PlainEncoder
+from examples.sentences.tokens import Tokens
+from examples.sentences.weights import HIDDEN, Array, Weights
 from offcut.experiment.timing import Timing
 
 LENGTHS = [9, 5, 40, 5, 17, 300, 1]

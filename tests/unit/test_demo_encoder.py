@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from offcut.errors import CallError, OffcutError
-from offcut.experiment.demo import tokens, weights
-from offcut.experiment.demo.encoder import Encoder
-from offcut.experiment.demo.plain import PlainEncoder
-from offcut.experiment.demo.weights import Array, Norm, Weights
+from examples.sentences import tokens, weights
+from examples.sentences.encoder import Encoder
+from examples.sentences.plain import PlainEncoder
+from examples.sentences.weights import Array, Norm, Weights
 
 COSINE = {"float32": 0.9999, "bfloat16": 0.999}
 

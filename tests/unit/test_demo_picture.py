@@ -3,15 +3,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.experiment.demo.dense import Dense, NumpyEngine
-from offcut.experiment.demo.picture import measure, picture, spread
-from offcut.experiment.demo.weights import Linear
+from examples.sentences.picture import Layer, contenders, measured, picture, spread
+from examples.sentences.plain import dense
+from examples.sentences.weights import Linear
 
 LAYER = Linear(np.ones((4, 6), np.float32), np.zeros(6, np.float32))
 
 
-def layers(*names: str) -> dict[str, Dense]:
-    return {name: NumpyEngine().dense(LAYER, gelu=False) for name in names}
+def layers(*names: str) -> dict[str, Layer]:
+    return dict.fromkeys(names, lambda x, out: dense(x, LAYER, out))
+
+
+def test_every_contender_computes_the_layer() -> None:
+    rng = np.random.default_rng(0)
+    layer = Linear(*(rng.standard_normal(shape, dtype=np.float32) for shape in ((24, 40), (40,))))
+    for n in (1, 13, 15, 512):
+        x = rng.standard_normal((n, 24), dtype=np.float32)
+        for name, compute in contenders(layer).items():
+            out = np.full((n, 40), np.nan, np.float32)
+            compute(x, out)
+            expected = x.astype(np.float64) @ layer.weight + layer.bias
+            np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
@@ -27,10 +39,10 @@ def test_spread_keeps_the_ends_and_never_repeats(count: int) -> None:
 def test_every_contender_is_measured_at_every_length_and_the_naive_one_at_a_few() -> None:
     lengths = list(range(1, 37))
 
-    curves = {curve.name: curve for curve in measure(layers("auto", "guard"), LAYER, lengths, 0.0)}
+    lines = measured(layers("auto", "guard"), LAYER, lengths, 0.0)
 
-    assert [length for length, _ in curves["auto"].points()] == lengths
-    assert [length for length, _ in curves["guard"].points()] == spread(lengths, 6)
+    assert [length for length, _ in lines["auto"]] == lengths
+    assert [length for length, _ in lines["guard"]] == spread(lengths, 6)
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:

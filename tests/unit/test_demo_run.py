@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from offcut.experiment.demo import text, tokens, weights
-from offcut.experiment.demo.report import report
-from offcut.experiment.demo.run import Options, evenly, nearest, run
-from offcut.experiment.demo.tokens import stand_in, tokenize
+from examples.sentences import text, tokens, weights
+from examples.sentences.report import report
+from examples.sentences.run import Options, evenly, nearest, run
+from examples.sentences.tokens import stand_in, tokenize
 
 
 def test_neighbours_come_nearest_first_and_never_twice() -> None:

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from offcut.experiment.demo.text import reference, sample, sentences
+from examples.sentences.text import reference, sample, sentences
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from offcut.experiment.demo.tokens import CLS, LONGEST, SEP, SHORTEST, shorten, stand_in, tokenize
+from examples.sentences.tokens import CLS, LONGEST, SEP, SHORTEST, shorten, stand_in, tokenize
 
 
 @pytest.mark.parametrize("count", [SHORTEST, LONGEST - 1, LONGEST, LONGEST + 1, 3 * LONGEST])

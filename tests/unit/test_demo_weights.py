@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from offcut.errors import OffcutError
-from offcut.experiment.demo import weights
+from examples.sentences import weights
 
 
 def test_random_weights_have_the_trained_shapes_and_are_fixed_by_their_seed(

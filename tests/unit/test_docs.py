@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.experiment.demo import weights
+from examples.sentences import weights
 from offcut.partition import Strategy
 
 ROOT = Path(__file__).parents[2]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.experiment.demo.encoder import Call, Encoder
-from offcut.experiment.demo.tokens import Tokens
+from examples.sentences.encoder import Call, Encoder
+from examples.sentences.tokens import Tokens
 from offcut.experiment.limits import Limits
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from offcut.experiment.demo import text, tokens, weights
-from offcut.experiment.demo.contenders import (
+from examples.sentences import text, tokens, weights
+from examples.sentences.contenders import (
     KINDS,
     PACKAGES,
     Standing,
@@ -18,12 +18,12 @@ from offcut.experiment.demo.contenders import (
     missing,
     standings,
 )
-from offcut.experiment.demo.encoder import Compile, Encoder
-from offcut.experiment.demo.picture import Curve, picture
-from offcut.experiment.demo.plain import PlainEncoder
-from offcut.experiment.demo.shares import Share, shares
-from offcut.experiment.demo.tokens import Sentence
-from offcut.experiment.demo.weights import Array, Model
+from examples.sentences.encoder import Compile, Encoder
+from examples.sentences.picture import picture
+from examples.sentences.plain import PlainEncoder
+from examples.sentences.shares import Share, shares
+from examples.sentences.tokens import Sentence
+from examples.sentences.weights import Array, Model
 from offcut.experiment.limits import Limits
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.outputs import check_writable
@@ -102,7 +102,6 @@ class Result:
     missing: tuple[str, ...]
     shares: dict[str, tuple[Share, ...]]
     neighbours: tuple[Neighbour, ...]
-    curves: tuple[Curve, ...]
     picture: Path
     seconds: float
 
@@ -149,7 +148,7 @@ def run(options: Options, console: Console) -> Result:
     later = sum(len(encoder.compiles) for encoder in encoders) - sum(map(len, compiles.values()))
 
     with _progress(console, "measuring", options.picture_seconds, unit=" s") as advance:
-        curves = picture(
+        picture(
             model.weights.layers[0].feed_in,
             [len(sentence) for sentence in chosen],
             str(machine),
@@ -174,7 +173,6 @@ def run(options: Options, console: Console) -> Result:
         missing=missing() if options.libraries else (),
         shares=spent,
         neighbours=neighbours,
-        curves=curves,
         picture=file,
         seconds=perf_counter() - start,
     )

@@ -6,13 +6,14 @@ only if its SHA-256 is the pinned one.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from offcut.errors import OffcutError
 
@@ -60,6 +61,13 @@ class Layer:
     feed_out: Linear
     feed_norm: Norm
 
+    @property
+    def together(self) -> Linear:
+        """Query, key and value side by side, as one product: weight (hidden, 3 * hidden)."""
+        three = (self.query, self.key, self.value)
+        weight = np.concatenate([one.weight for one in three], axis=1)
+        return Linear(weight, np.concatenate([one.bias for one in three]))
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -90,6 +98,19 @@ class Model:
     tokenizer: Path | None
     real: bool
     source: str
+
+
+Part = TypeVar("Part", Linear, Norm, Layer)
+
+
+def cast(part: Part, dtype: DTypeLike) -> Part:
+    """Return `part` with all its arrays converted to `dtype`."""
+
+    def converted(name: str) -> Any:
+        held = getattr(part, name)
+        return np.asarray(held, dtype) if isinstance(held, np.ndarray) else cast(held, dtype)
+
+    return replace(part, **{field.name: converted(field.name) for field in fields(part)})
 
 
 def load(seed: int) -> Model:

@@ -19,12 +19,12 @@ import math
 from typing import Any
 
 import offcut as oc
+from examples.sentences.tokens import LONGEST
+from examples.sentences.weights import HEADS, HIDDEN, POSITIONS
 from offcut import ops
 from offcut.core.program import Program
 from offcut.core.tensor import Tensor
 from offcut.experiment.contraction import Computation
-from offcut.experiment.demo.tokens import LONGEST
-from offcut.experiment.demo.weights import HEADS, HIDDEN, POSITIONS
 
 EPSILON = 1e-12  # added to the variance in a layer norm, as the model was trained
 

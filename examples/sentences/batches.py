@@ -1,8 +1,16 @@
 """Which sentences share a batch, and which of a batch are of one length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+
+import numpy as np
+
+from examples.sentences.tokens import Tokens
+from examples.sentences.weights import HIDDEN, Array
+
+EncodeAll = Callable[[Sequence[Tokens]], Array]
+"""Several sentences to their embeddings in the same order: (count, 384) float32, of length 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +62,17 @@ def batches(lengths: Sequence[int], rows: int) -> Iterator[slice]:
         taken += length
     if first < len(lengths):
         yield slice(first, len(lengths))
+
+
+def in_batches(encode: EncodeAll, rows: int) -> EncodeAll:
+    """`encode`, given sentences in ascending order of length, at most `rows` rows a call."""
+
+    def encode_all(sentences: Sequence[Tokens]) -> Array:
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
+        found = np.empty((len(sentences), HIDDEN), np.float32)
+        for batch in batches([len(sentences[index]) for index in order], rows):
+            chosen = order[batch]
+            found[chosen] = encode([sentences[index] for index in chosen])
+        return found
+
+    return encode_all

@@ -8,10 +8,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from offcut.experiment.demo.contenders import LEAST_COSINE, best_ratio
-from offcut.experiment.demo.run import Result
-from offcut.experiment.demo.shares import Share
-from offcut.experiment.demo.tokens import LONGEST, SHORTEST
+from examples.sentences.contenders import LEAST_COSINE, best_ratio
+from examples.sentences.run import Result
+from examples.sentences.shares import Share
+from examples.sentences.tokens import LONGEST, SHORTEST
 
 WIDEST = 160  # characters of a neighbour's text that are printed
 

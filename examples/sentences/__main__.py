@@ -1,4 +1,4 @@
-"""`python -m offcut.experiment.demo`: run the demo and print its report."""
+"""`python -m examples.sentences`: run the demo and print its report."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ KINDS = ("float32", "bfloat16")
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo as the command line asks; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m offcut.experiment.demo",
+        prog="python -m examples.sentences",
         description="A sentence encoder over the language reference, wholly in offcut.",
     )
     parser.add_argument("--all", action="store_true", help="the whole text, not a sample")
@@ -41,9 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     from rich.console import Console
 
+    from examples.sentences.report import report
+    from examples.sentences.run import QUERY, Options, run
     from offcut.errors import OffcutError
-    from offcut.experiment.demo.report import report
-    from offcut.experiment.demo.run import QUERY, Options, run
 
     options = Options(
         everything=chosen.all,

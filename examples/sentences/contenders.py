@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from offcut.experiment.demo.batches import batches
-from offcut.experiment.demo.encoder import ROWS, Encoder
-from offcut.experiment.demo.kernels import MOST
-from offcut.experiment.demo.plain import PlainEncoder
-from offcut.experiment.demo.tokens import Tokens
-from offcut.experiment.demo.weights import HIDDEN, Array, Weights
-from offcut.experiment.encoders import (
-    EncodeAll,
+from examples.sentences.batches import EncodeAll, in_batches
+from examples.sentences.encoder import ROWS, Encoder
+from examples.sentences.libraries import (
     onnxruntime_encoder,
     openvino_encoder,
     torch_encoder,
 )
+from examples.sentences.plain import PlainEncoder
+from examples.sentences.tokens import Tokens
+from examples.sentences.weights import Array, Weights
 from offcut.experiment.timing import Clock, Ratio, Timing, paired_ratio
 
 KINDS = ("float32", "bfloat16")
@@ -101,20 +99,6 @@ def by_library(
 ) -> Iterator[Contender]:
     """The ways to encode by one of `PACKAGES`, which is installed: operators, batches, `kinds`."""
     yield from FOUND[name](importlib.import_module(name), weights, kinds, threads)
-
-
-def in_batches(encode: EncodeAll, rows: int) -> EncodeAll:
-    """`encode`, given sentences in ascending order of length, at most `rows` rows a call."""
-
-    def encode_all(sentences: Sequence[Tokens]) -> Array:
-        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-        found = np.empty((len(sentences), HIDDEN), np.float32)
-        for batch in batches([len(sentences[index]) for index in order], min(rows, MOST)):
-            chosen = order[batch]
-            found[chosen] = encode([sentences[index] for index in chosen])
-        return found
-
-    return encode_all
 
 
 def _torch(torch: Any, weights: Weights, kinds: Sequence[str], threads: int) -> Iterator[Contender]:

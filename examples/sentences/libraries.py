@@ -1,7 +1,6 @@
 """The demo's encoder by other libraries: torch's calls, and one ONNX model of it.
 
-All encode several sentences, each an array of token numbers, (n,), and give their embeddings in the
-same order, (count, 384) float32, of length 1. A batch is a list of rows without padding where the
+A batch is a list of rows without padding where the
 library is called operator by operator, else a rectangle with padding and a mask.
 """
 
@@ -13,16 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from examples.sentences.batches import EncodeAll, runs
+from examples.sentences.kernels import EPSILON
+from examples.sentences.tokens import LONGEST, Tokens
+from examples.sentences.weights import HEADS, HIDDEN, Layer, Linear, Norm, Weights
 from offcut.experiment.contraction import Array
-from offcut.experiment.demo.batches import runs
-from offcut.experiment.demo.kernels import EPSILON
-from offcut.experiment.demo.tokens import LONGEST, Tokens
-from offcut.experiment.demo.weights import HEADS, HIDDEN, Layer, Linear, Norm, Weights
 from offcut.experiment.peers.graphs import serialised
-
-EncodeAll = Callable[[Sequence[Tokens]], Array]
-FUSED = ("weight", "bias")
-"""Query, key and value are one product of three times the width."""
 
 INT32, BOOLEAN = 6, 9
 """Element types, as ONNX numbers them."""
@@ -64,7 +59,7 @@ def torch_encoder(
         return functional.softmax(scores, dim=-1) @ v
 
     def layer(given: Layer) -> Callable[[Any, list[Any]], Any]:
-        together, out = dense(_together(given)), dense(given.attention)
+        together, out = dense(given.together), dense(given.attention)
         wide, narrow = dense(given.feed_in, gelu=True), dense(given.feed_out)
         first, second = norm(given.attention_norm), norm(given.feed_norm)
 
@@ -227,11 +222,3 @@ def openvino_encoder(
 
     encode_all([np.zeros(LONGEST, np.int64)])
     return encode_all
-
-
-def _together(layer: Layer) -> Linear:
-    """Query, key and value as one product."""
-    three = (layer.query, layer.key, layer.value)
-    return Linear(
-        *(np.concatenate([getattr(one, name) for one in three], axis=-1) for name in FUSED)
-    )

@@ -20,14 +20,11 @@ import numpy as np
 
 import offcut as oc
 import offcut.pipeline  # now, so that no compile is charged for imports
-from offcut.core.dtypes import numpy_dtype
-from offcut.errors import OffcutError
-from offcut.experiment.contraction import Computation
-from offcut.experiment.demo import kernels
-from offcut.experiment.demo.batches import batches, runs
-from offcut.experiment.demo.kernels import DEPTH
-from offcut.experiment.demo.tokens import LONGEST, Tokens
-from offcut.experiment.demo.weights import (
+from examples.sentences import kernels
+from examples.sentences.batches import in_batches, runs
+from examples.sentences.kernels import DEPTH
+from examples.sentences.tokens import LONGEST, Tokens
+from examples.sentences.weights import (
     FEED_FORWARD,
     HEADS,
     HIDDEN,
@@ -37,6 +34,9 @@ from offcut.experiment.demo.weights import (
     Norm,
     Weights,
 )
+from offcut.core.dtypes import numpy_dtype
+from offcut.errors import OffcutError
+from offcut.experiment.contraction import Computation
 
 ROWS = 256
 """Rows of a batch that are worth waiting for: twice as many are hardly faster."""
@@ -120,12 +120,7 @@ class Encoder:
 
         rows   of a batch, at most, but for a single sentence that is longer
         """
-        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-        found = np.empty((len(sentences), HIDDEN), np.float32)
-        for batch in batches([len(sentences[index]) for index in order], min(rows, kernels.MOST)):
-            chosen = order[batch]
-            found[chosen] = self._batch([sentences[index] for index in chosen])
-        return found
+        return in_batches(self._batch, min(rows, kernels.MOST))(sentences)
 
     @contextmanager
     def noting(self) -> Iterator[list[Call]]:
@@ -223,13 +218,8 @@ class Encoder:
 
     def _constants(self, layer: Layer) -> dict[str, dict[str, Array]]:
         """The constants of a layer's kernels, in the order of `_Layer`."""
-        three = (layer.query, layer.key, layer.value)
-        together = Linear(
-            np.concatenate([one.weight for one in three], axis=1),
-            np.concatenate([one.bias for one in three]),
-        )
         return {
-            "project": self._linear(together),
+            "project": self._linear(layer.together),
             "settle 384": self._linear(layer.attention) | _affine(layer.attention_norm),
             "widen": self._linear(layer.feed_in),
             "settle 1536": self._linear(layer.feed_out) | _affine(layer.feed_norm),

@@ -1,0 +1,1 @@
+"""Programs that are written with offcut, each a folder."""
