@@ -2,7 +2,7 @@
 #
 #   PYTHON   the interpreter that environments are made from, 3.11 or newer
 #   JOBS     test processes
-#   ARGS     options of the demo, of pytest, of the net, or of the first bench: make demo ARGS=--all
+#   ARGS     options of the demo, of pytest, of the net, or of every bench: make bench ARGS=--quick
 #   TORCH    one of the peers of the benches, the build without GPU libraries where the index has it
 
 PYTHON ?= python3
@@ -14,10 +14,12 @@ DEV := .venv/bin/python
 DEMO := .venv-demo/bin/python
 PIP := -m pip --disable-pip-version-check install --quiet
 WEIGHTS := examples/sentences/weights.txt
+BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
+  new_size call_overhead compile_time partitioner awkward_sizes one_form
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all net lint style types imports format bench clean
+.PHONY: help demo test test-all net lint style types imports format bench bench-track clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
@@ -27,6 +29,7 @@ help:
 	@echo 'make lint      style, types and imports; each is a target of its own'
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of bench/, on an idle machine'
+	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
 	@echo 'make clean     remove environments and caches'
 
 demo: .venv-demo/installed .venv-demo/weights
@@ -58,18 +61,10 @@ format: .venv/installed
 	$(DEV) -m ruff format .
 
 bench: .venv/installed .venv/peers
-	$(DEV) bench/dense_fp32.py $(ARGS)
-	$(DEV) bench/dense_bf16.py
-	$(DEV) bench/dense_int8.py
-	$(DEV) bench/attention.py
-	$(DEV) bench/fused_attention.py
-	$(DEV) bench/conv2d.py
-	$(DEV) bench/rows.py
-	$(DEV) bench/threads.py
-	$(DEV) bench/encoder.py
-	$(DEV) bench/new_size.py
-	$(DEV) bench/call_overhead.py
-	$(DEV) bench/compile_time.py
+	@for name in $(BENCHES); do $(DEV) bench/$$name.py $(ARGS) || exit 1; done
+
+bench-track: .venv/installed
+	$(DEV) bench/track.py $(ARGS)
 
 clean:
 	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from offcut.experiment.cells import Asked, Group, read_options, run
+from offcut.experiment.bench import Group, read_options, run
 from offcut.experiment.contraction import Problem, make_problem, parse_contraction
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.4, share=0.75)
 PRODUCTS = {"q kᵀ": "bid,bjd->bij", "weights v": "bij,bjd->bid"}
@@ -49,7 +50,7 @@ def main() -> None:
     """Measure, print, write."""
     options = read_options(__doc__ or "")
     chosen = groups(HEADS[:1], QUICK_LENGTHS) if options.quick else groups(HEADS, LENGTHS)
-    raise SystemExit(run("attention", chosen, ASKED, options))
+    raise SystemExit(run("attention", chosen, ASKED, options)[0])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What awkward sizes cost where no microkernel matches: a stencil, a pooling, an element-wise chain.
 
-    python bench/awkward_sizes.py
+    python bench/awkward_sizes.py            # a minute
+    python bench/awkward_sizes.py --quick    # some seconds
 
 Time per element of the result at sizes that fit no vector, over the time at sizes that do: 1 means
 that an awkward size costs nothing. One compiled kernel runs at all sizes, which take turns. One
@@ -24,7 +25,7 @@ before: where arrays lie decides as much as how long their rows are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
 
@@ -32,9 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
-from offcut.experiment.machine import describe
-from offcut.experiment.options import bench_parser
-from offcut.experiment.timing import measure, paired_ratio, restart_single_threaded
+from offcut.experiment.bench import publish, read_options
+from offcut.experiment.table import NS, Cell, Row, overs, table, wide_console
+from offcut.experiment.timing import Timing, measure
 
 JACOBI = """\
 program jacobi_2d
@@ -81,7 +82,7 @@ GROUPS = {
 }
 """Aligned sizes, each with awkward ones near it: beyond the caches of a core, and within them."""
 
-ASKED = 1.10
+ASKED = "≤ 1.10"
 PAGE = 4096  # bytes
 APART = 832  # bytes: 13 cache lines, near no part of a page for few arrays
 FloatArray = npt.NDArray[np.float32]
@@ -108,33 +109,37 @@ def call(
     return partial(kernel, *views[:-1], out=views[-1])
 
 
+def rows_of(name: str, text: str, budget: float) -> Iterator[Row]:
+    """A row for every awkward size of a program; seconds are those of an element."""
+    rng, kernel = np.random.default_rng(0), oc.compile(oc.parse(text))
+    for aligned, awkward in GROUPS.items():
+        shapes = (aligned, *awkward)
+        elements = max(map(prod, shapes))
+        count = len(kernel.signature.inputs) + 1
+        arrays = [memory(number, elements, rng) for number in range(count)]
+        timings = measure({str(s): call(kernel, s, arrays) for s in shapes}, budget=budget)
+        each = {
+            shape: Timing(tuple(x / prod(shape) for x in timings[str(shape)].samples), 1)
+            for shape in shapes
+        }
+        for m, n in awkward:
+            cells = Cell("aligned", timing=each[aligned]), Cell("awkward", timing=each[m, n])
+            label = f"{m}×{n} against {aligned[0]}×{aligned[1]}"
+            yield Row(f"{name}, an element", label, cells, NS, asked=ASKED)
+
+
 def main() -> None:
     """Measure every program at every size, and print time per element over that at aligned sizes."""
-    rng = np.random.default_rng(0)
-    print(f"{'':22}{'size':>12}{'ns/element':>12}{'spread':>8}{'over aligned':>14}{'95 %':>16}")
+    options = read_options(__doc__ or "", without=("slow", "cells", "threads", "budget"))
+    console, rows = wide_console(), list[Row]()
     for name, text in PROGRAMS.items():
-        kernel = oc.compile(oc.parse(text))
-        for aligned, awkward in GROUPS.items():
-            shapes = (aligned, *awkward)
-            elements = max(map(prod, shapes))
-            count = len(kernel.signature.inputs) + 1
-            arrays = [memory(number, elements, rng) for number in range(count)]
-            timings = measure({str(s): call(kernel, s, arrays) for s in shapes}, budget=0.5)
-            base, area = timings[str(aligned)], aligned[0] * aligned[1]
-            for m, n in shapes:
-                timing = timings[str((m, n))]
-                row = f"{name:22}{f'{m}×{n}':>12}{timing.seconds / (m * n) * 1e9:>12.3f}"
-                row += f"{timing.spread:>8.1%}"
-                if (m, n) != aligned:
-                    ratio, scale = paired_ratio(timing, base), area / (m * n)
-                    ends = f"{ratio.low * scale:.3f}–{ratio.high * scale:.3f}"
-                    row += f"{ratio.value * scale:>14.3f}{ends:>16}"
-                print(row)
-    print(f"asked: over aligned ≤ {ASKED}")
-    print(f"machine: {describe()}")
+        found = list(rows_of(name, text, options.budget if options.quick else 0.5))
+        console.print(table(found, "awkward over aligned"))
+        rows += found
+    worst = max(overs(rows), key=lambda over: over.ratio.value)
+    lines = [("largest awkward over aligned", ASKED, str(worst.ratio), worst.where)]
+    raise SystemExit(publish("awkward_sizes", rows, options, lines))
 
 
 if __name__ == "__main__":
-    bench_parser(__doc__ or "").parse_args()
-    restart_single_threaded()
     main()

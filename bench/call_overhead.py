@@ -1,32 +1,36 @@
 """What a call costs: 1×16×16, where the arithmetic takes nanoseconds.
 
-    python bench/call_overhead.py
+    python bench/call_overhead.py            # ten seconds
+    python bench/call_overhead.py --quick    # two
 
-numpy arrays with ``out=`` against ``numpy.matmul`` with ``out=``, torch tensors against ``torch.mm``.
-The statements are timed as a user writes them, in turns, in an order shuffled anew each round, one
-thread; medians and quartiles in µs of processor time.
+numpy arrays against ``numpy.matmul``, torch tensors against ``torch.mm``, each with ``out=`` and
+without. The statements are timed as a user writes them, in turns, one thread, processor time.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import random
-import statistics
 import time
 from timeit import Timer
 from typing import Any
 
 import numpy as np
 
-import offcut as oc
+from offcut.experiment.bench import cell_of, publish, read_options
 from offcut.experiment.contraction import build, parse_contraction
-from offcut.experiment.machine import describe
-from offcut.experiment.options import bench_parser
-from offcut.experiment.timing import restart_single_threaded
+from offcut.experiment.table import US, Line, Row, table, wide_console
+from offcut.experiment.timing import in_rounds
 
 K = N = 16
 CALLS = 20_000
-ROUNDS = 31
+ROUNDS, QUICK_ROUNDS = 31, 7
+STATEMENTS = {
+    "numpy arrays, out=": ("np.matmul(x, w, out=out)", "kernel(x, out=out)", "≤ 2"),
+    "numpy arrays": ("np.matmul(x, w)", "kernel(x)", ""),
+    "torch tensors, out=": ("torch.mm(tx, tw, out=tout)", "kernel(tx, out=tout)", ""),
+    "torch tensors": ("torch.mm(tx, tw)", "kernel(tx)", ""),
+}
+"""Of the library, and of offcut; asked of the ratio."""
 
 
 def names() -> dict[str, Any]:
@@ -34,14 +38,8 @@ def names() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, K), dtype=np.float32)
     w = rng.standard_normal((K, N), dtype=np.float32)
-    computation = build(parse_contraction("mk,kn->mn"), {"k": K, "n": N}, {"m": (1, 512)})
-    kernel = oc.compile(
-        computation.result,
-        inputs=list(computation.inputs),
-        constants={"B": w},
-        target="cpu",
-        threads=1,
-    )
+    dense = build(parse_contraction("mk,kn->mn"), {"k": K, "n": N}, {"m": (1, 512)})
+    kernel = dense.compile({"B": w})
     given = {"np": np, "kernel": kernel, "x": x, "w": w, "out": np.zeros((1, N), np.float32)}
     if importlib.util.find_spec("torch") is not None:
         import torch
@@ -55,33 +53,33 @@ def names() -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print, with what is asked."""
+    options = read_options(__doc__ or "", without=("slow", "cells", "budget", "threads"))
     given = names()
-    statements = ["np.matmul(x, w, out=out)", "kernel(x, out=out)", "kernel(x)"]
-    if "torch" in given:
-        statements += ["torch.mm(tx, tw, out=tout)", "kernel(tx, out=tout)", "kernel(tx)"]
-    else:
-        print("missing: torch is not installed")
-    timers = {text: Timer(text, timer=time.process_time, globals=given) for text in statements}
-    order = random.Random(0)
-    samples: dict[str, list[float]] = {text: [] for text in statements}
+    found = {name: row for name, row in STATEMENTS.items() if "torch" in given or "np" in row[0]}
+    timers = {
+        text: Timer(text, timer=time.process_time, globals=given)
+        for row in found.values()
+        for text in row[:2]
+    }
     for timer in timers.values():
         timer.timeit(CALLS)
-    for _ in range(ROUNDS):
-        for text in order.sample(statements, len(statements)):
-            samples[text].append(timers[text].timeit(CALLS) / CALLS * 1e6)
-    print(f"{'µs per call':30}{'median':>8}{'quartiles':>16}")
-    for text, taken in samples.items():
-        low, _, high = statistics.quantiles(taken, n=4)
-        print(f"{text:30}{statistics.median(taken):>8.3f}{low:>10.3f}–{high:.3f}")
-    ours, numpys = samples["kernel(x, out=out)"], samples["np.matmul(x, w, out=out)"]
-    ratio = statistics.median(a / b for a, b in zip(ours, numpys, strict=True))
-    print(f"numpy arrays, out=: {ratio:.2f} × numpy's own    asked ≤ 2")
+    samples = in_rounds(
+        {text: lambda timer=timer: timer.timeit(CALLS) / CALLS for text, timer in timers.items()},
+        QUICK_ROUNDS if options.quick else ROUNDS,
+    )
+    rows = []
+    for name, (library, ours, asked) in found.items():
+        cells = cell_of("library", samples[library]), cell_of("offcut", samples[ours])
+        rows.append(Row("one call", name, cells, US, asked=asked))
+    wide_console().print(table(rows, "offcut over the library"))
+    lines: list[Line] = []
     if "torch" in given:
-        print(f"torch tensors: {statistics.median(samples['kernel(tx)']):.2f} µs    asked ≤ 4")
-    print(f"machine: {describe()}")
+        taken = min(row.cells[1].timing.seconds for row in rows if row.label == "torch tensors")
+        lines = [("a call on torch tensors", "≤ 4 µs", f"{taken * 1e6:.2f} µs", "")]
+    else:
+        print("missing: torch is not installed")
+    raise SystemExit(publish("call_overhead", rows, options, lines))
 
 
 if __name__ == "__main__":
-    bench_parser(__doc__ or "").parse_args()
-    restart_single_threaded()
     main()

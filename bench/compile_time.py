@@ -1,97 +1,169 @@
 """How long `compile` takes: from nothing, and from the disk cache in a fresh process.
 
-    python bench/compile_time.py
+    python bench/compile_time.py            # three minutes
+    python bench/compile_time.py --quick    # one process each
 
-Every figure comes from a process of its own, after imports, with the proof on. A cold process starts
-with an empty cache; a warm one finds what the cold one left. What packing a constant B takes is
-measured by giving the compiled kernel the same constant once more, and is taken off. Seconds are on
-the wall, since the disk is part of it.
+Every figure comes from a process of its own, after imports, with the proof on, in seconds of the
+process's CPU. A cold process starts with an empty cache; a warm one finds what the cold one left. What
+packing a constant B takes is measured by giving the compiled kernel the same constant once more, and
+is taken off.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-import statistics
-import subprocess
-import sys
+import json
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-import offcut as oc
-from offcut.experiment.contraction import build, draw, parse_contraction
-from offcut.experiment.machine import describe
-from offcut.experiment.options import bench_parser
+from offcut.experiment.bench import cell_of, fresh, publish, read_options
+from offcut.experiment.table import MS, Row, table, wide_console
 
-K = N = 768
 REPETITIONS = 7
-CACHE = "OFFCUT_CACHE"
-"""The environment variable that names the folder of the disk cache."""
+HEADS, DEPTH = 12, 32
+HIDDEN, WIDE = HEADS * DEPTH, 1536
+ASKED_WARM = "≤ 10 ms"
 
-VARIANTS = {"run-time": "B at run time", "constant": "constant B, packing apart"}
+
+def loaded() -> None:
+    """Everything that compiling and cutting imports."""
+    import islpy  # noqa: F401
+    import llvmlite.binding  # noqa: F401
+    import sympy  # noqa: F401
+
+    import offcut.pipeline  # noqa: F401
 
 
-def compile_once(variant: str) -> float:
-    """Seconds of one compile in this process, everything imported before, packing taken off."""
-    for module in ("sympy", "islpy", "llvmlite.binding"):
-        importlib.import_module(module)
-    fixed = {"k": K, "n": N}
-    packed = {"B": draw("kn", fixed, np.random.default_rng(0))} if variant == "constant" else {}
-    computation = build(parse_contraction("mk,kn->mn"), fixed, {"m": (1, 4096)})
-    compile_ = oc.compile
-    start = time.perf_counter()
-    kernel = compile_(
-        computation.result,
-        inputs=list(computation.inputs),
-        constants=packed,
-        target="cpu",
-        threads=1,
-    )
-    compiled = time.perf_counter()
+def importing(used: bool) -> float:
+    """Seconds of ``import offcut``, and of the modules behind the first name that is used."""
+    start = time.process_time()
+    import offcut
+
+    if used:
+        offcut.compile  # noqa: B018  # loads what is behind it
+    return time.process_time() - start
+
+
+def dense(constant: bool) -> float:
+    """A dense layer of 768×768, of 1 to 4096 rows."""
+    loaded()
+    from offcut.experiment.contraction import build, draw, parse_contraction
+
+    fixed = {"k": 768, "n": 768}
+    packed = {"B": draw("kn", fixed, np.random.default_rng(0))} if constant else {}
+    described = build(parse_contraction("mk,kn->mn"), fixed, {"m": (1, 4096)})
+    start = time.process_time()
+    kernel = described.compile(packed)
+    compiled = time.process_time()
     if packed:
         kernel.with_constants(packed)
-    return compiled - start - (time.perf_counter() - compiled)
+    return compiled - start - (time.process_time() - compiled)
 
 
-def in_a_fresh_process(variant: str, cache: str) -> float:
-    """`compile_once` in a process of its own that keeps its cache in the folder `cache`."""
-    done = subprocess.run(
-        [sys.executable, __file__, variant],
-        env={**os.environ, CACHE: cache},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return float(done.stdout)
+def attention() -> float:
+    """`oc.ops.attention`, every batch, heads and length, d = 64."""
+    loaded()
+    from offcut.experiment.ours import attention
+
+    described = attention("float32", 64)
+    start = time.process_time()
+    described.compile({})
+    return time.process_time() - start
+
+
+def encoder_layer() -> float:
+    """A post-norm layer of an encoder on the rows of one sentence, (n, 384), as one program."""
+    loaded()
+    import offcut as oc
+
+    n = oc.dim("n", min=1, max=512)
+    x = oc.placeholder((n, HIDDEN), name="x")
+    inputs = [x]
+
+    def parameter(name: str, *shape: int) -> Any:
+        inputs.append(oc.placeholder(shape, name=name))
+        return inputs[-1]
+
+    def layer(given: Any, name: str, k: int, m: int, **options: object) -> Any:
+        weight, bias = parameter(f"W{name}", k, m), parameter(f"b{name}", m)
+        return oc.ops.dense(given, weight, bias, name=name, **options)
+
+    def norm(given: Any, name: str) -> Any:
+        gain, shift = parameter(f"gain{name}", HIDDEN), parameter(f"shift{name}", HIDDEN)
+        return oc.ops.layernorm(given, gain, shift, name=name)
+
+    def heads(name: str) -> Any:
+        split = oc.ops.split_axis(layer(x, name, HIDDEN, HIDDEN), 1, DEPTH, name=f"split{name}")
+        return oc.ops.transpose(split, (1, 0, 2), name=f"heads{name}")
+
+    mixed = oc.ops.attention(heads("q"), heads("k"), heads("v"), name="mixed")
+    merged = oc.ops.merge_axes(oc.ops.transpose(mixed, (1, 0, 2), name="turned"), 1, name="merged")
+    first = norm(layer(merged, "o", HIDDEN, HIDDEN, residual=x), "first")
+    wide = layer(first, "wide", HIDDEN, WIDE, activation="gelu")
+    result = norm(layer(wide, "narrow", WIDE, HIDDEN, residual=first), "second")
+    start = time.process_time()
+    oc.compile(result, inputs=inputs)
+    return time.process_time() - start
+
+
+def padded() -> float:
+    """A padded 3×3 convolution cut on two axes, and proved."""
+    loaded()
+    from partitioner import convolution
+
+    start = time.process_time()
+    convolution().prove()
+    return time.process_time() - start
+
+
+CASES: dict[str, tuple[Callable[[], float], str]] = {
+    "dense 768×768, B at run time": (partial(dense, constant=False), "≤ 300 ms"),
+    "dense 768×768, constant B, packing apart": (partial(dense, constant=True), "≤ 300 ms"),
+    "attention": (attention, "≤ 800 ms"),
+    "an encoder layer as one kernel": (encoder_layer, "≤ 3000 ms"),
+    "padded 3×3 convolution, partitioned": (padded, "≤ 200 ms"),
+    "import offcut": (partial(importing, used=False), "≤ 300 ms"),
+    "import offcut, and all that compile needs": (partial(importing, used=True), ""),
+}
+"""What is measured, and what is asked of it cold."""
+
+UNCACHED = tuple(CASES)[4:]
+"""What leaves nothing in the disk cache."""
 
 
 def main() -> None:
     """Measure cold and warm in turns, and print both with what is asked."""
-    cold: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-    warm: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
-    for _ in range(REPETITIONS):
-        for variant in VARIANTS:
+    without = ("slow", "cells", "threads", "budget")
+    options = read_options(__doc__ or "", without=without, cases=CASES)
+    if options.case:
+        print(json.dumps(CASES[options.case][0]()))
+        return
+    taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in CASES}
+    for turn in range(1 if options.quick else REPETITIONS):
+        for name, states in taken.items():
             with tempfile.TemporaryDirectory() as cache:
-                cold[variant].append(in_a_fresh_process(variant, cache))
-                warm[variant].append(in_a_fresh_process(variant, cache))
-    print(f"dense {K}×{N}, m in 1…4096; medians of {REPETITIONS} processes (least–most), in ms")
-    for state, runs, asked in (("cold", cold, 500), ("from the cache", warm, 10)):
-        for variant, label in VARIANTS.items():
-            taken = [seconds * 1e3 for seconds in runs[variant]]
-            middle = f"{statistics.median(taken):8.1f} ({min(taken):.1f}–{max(taken):.1f})"
-            print(f"{state:16}{label:30}{middle:26}asked < {asked}")
-    print(f"machine: {describe()}")
+                for state in states[: 1 if name in UNCACHED else 2]:
+                    seconds = fresh(__file__, name, turn, OFFCUT_CACHE=cache)
+                    if seconds is not None:
+                        state.append(seconds)
+    rows = [
+        Row(
+            "compile, seconds of CPU in processes of their own",
+            name,
+            (cell_of("cold", cold), cell_of("from the cache", warm)),
+            MS,
+            asked=f"{CASES[name][1]}, {ASKED_WARM}" if warm else CASES[name][1],
+        )
+        for name, (cold, warm) in taken.items()
+        if cold
+    ]
+    wide_console().print(table(rows, "cache over cold"))
+    raise SystemExit(publish("compile_time", rows, options))
 
 
 if __name__ == "__main__":
-    parser = bench_parser(__doc__ or "")
-    parser.add_argument(
-        "variant", nargs="?", metavar="VARIANT", choices=VARIANTS, help="compile it here, once"
-    )
-    variant = parser.parse_args().variant
-    if variant is None:
-        main()
-    else:
-        print(compile_once(variant))
+    main()

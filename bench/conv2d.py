@@ -15,9 +15,10 @@ from functools import partial
 
 import numpy as np
 
-from offcut.experiment.cells import Asked, Group, read_options, run
+from offcut.experiment.bench import Group, read_options, run
 from offcut.experiment.contraction import Array
 from offcut.experiment.operators import Convolution
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.05, worst=0.9, share=0.85)
 BATCHES = (1, 2, 3, 5, 8, 13)
@@ -79,7 +80,7 @@ def main() -> None:
     options = read_options(__doc__ or "")
     layers = QUICK_LAYERS if options.quick else LAYERS
     groups = (group(layer, sizes(layer, options.quick)) for layer in layers)
-    raise SystemExit(run("conv2d", groups, ASKED, options))
+    raise SystemExit(run("conv2d", groups, ASKED, options)[0])
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ bfloat16 too; onnxruntime has no such product on this kind of processor.
 
 from __future__ import annotations
 
-from offcut.experiment.cells import Asked, read_options, run
+from offcut.experiment.bench import read_options, run
 from offcut.experiment.layers import LAYERS, QUICK_LAYERS, QUICK_ROWS, ROWS, dense_groups
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.4, worst=0.95, share=0.55)
 
@@ -19,7 +20,7 @@ def main() -> None:
     """Measure, print, write."""
     options = read_options(__doc__ or "")
     layers, rows = (QUICK_LAYERS, QUICK_ROWS) if options.quick else (LAYERS, ROWS)
-    raise SystemExit(run("dense_bf16", dense_groups("bfloat16", layers, rows), ASKED, options))
+    raise SystemExit(run("dense_bf16", dense_groups("bfloat16", layers, rows), ASKED, options)[0])
 
 
 if __name__ == "__main__":

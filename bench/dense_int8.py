@@ -10,7 +10,7 @@ point, a scale, and a scale for each column.
 
 from __future__ import annotations
 
-from offcut.experiment.cells import Asked, read_options, run
+from offcut.experiment.bench import read_options, run
 from offcut.experiment.layers import (
     LAYERS,
     QUICK_LAYERS,
@@ -19,6 +19,7 @@ from offcut.experiment.layers import (
     dense_groups,
     dequantized_groups,
 )
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.8, worst=1.0, share=0.50)
 
@@ -32,7 +33,7 @@ def main() -> None:
         *dense_groups("uint8", layers, rows),
         *dequantized_groups(layers, rows),
     )
-    raise SystemExit(run("dense_int8", groups, ASKED, options))
+    raise SystemExit(run("dense_int8", groups, ASKED, options)[0])
 
 
 if __name__ == "__main__":

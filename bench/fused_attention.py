@@ -15,8 +15,9 @@ from functools import partial
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.cells import Asked, Group, read_options, run
+from offcut.experiment.bench import Group, read_options, run
 from offcut.experiment.operators import Attention
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.5)
 KINDS = ("float32", "bfloat16")
@@ -49,7 +50,7 @@ def main() -> None:
     """Measure, print, write."""
     options = read_options(__doc__ or "")
     chosen = groups(BATCHES[:1], QUICK_LENGTHS) if options.quick else groups(BATCHES, LENGTHS)
-    raise SystemExit(run("fused_attention", chosen, ASKED, options))
+    raise SystemExit(run("fused_attention", chosen, ASKED, options)[0])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What a size costs the first time: a stream of 300 distinct M through one dense layer, twice.
 
-    python bench/new_size.py
+    python bench/new_size.py            # a minute
+    python bench/new_size.py --quick    # one process each
 
 The first pass over the stream divided by the second: 1 means that a new size costs nothing. Every
 repetition is a fresh process, since a library may remember sizes for as long as it lives. Outputs
@@ -11,18 +12,14 @@ Seconds are processor time, so that another process on the core does not look li
 from __future__ import annotations
 
 import json
-import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
 
+from offcut.experiment.bench import cell_of, fresh, publish, read_options
 from offcut.experiment.contraction import Array, build, parse_contraction
-from offcut.experiment.machine import describe
-from offcut.experiment.options import bench_parser
-from offcut.experiment.timing import restart_single_threaded
+from offcut.experiment.table import MS, Row, table, wide_console
 
 K = N = 768
 LARGEST = 512
@@ -31,7 +28,7 @@ WARM_UP = 513
 """A size outside the stream, so that warming up teaches no size of it."""
 
 REPETITIONS = 5
-ASKED = 1.03
+PASSES = ("second pass", "first pass", "third pass")
 
 Layer = Callable[[Array, Array], object]
 """Called with x of shape (m, K) and out of shape (m, N); may ignore out."""
@@ -39,18 +36,8 @@ Layer = Callable[[Array, Array], object]
 
 def offcut_auto(b: Array) -> Layer:
     """offcut's kernel, every size decided in generated code."""
-    import offcut as oc
-
-    ends = {"m": (1, WARM_UP)}
-    computation = build(parse_contraction("mk,kn->mn"), {"k": K, "n": N}, ends)
-    kernel = oc.compile(
-        computation.result,
-        inputs=list(computation.inputs),
-        constants={"B": b},
-        target="cpu",
-        strategy="auto",
-        threads=1,
-    )
+    fixed, swept = {"k": K, "n": N}, {"m": (1, WARM_UP)}
+    kernel = build(parse_contraction("mk,kn->mn"), fixed, swept).compile({"B": b})
     return lambda x, out: kernel(x, out=out)
 
 
@@ -107,50 +94,39 @@ def passes(subject: str, seed: int) -> list[float]:
     return seconds
 
 
-def in_a_fresh_process(subject: str, seed: int) -> list[float] | None:
-    """`passes` in a process of its own; None when that fails."""
-    command = [sys.executable, __file__, subject, str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"{subject}: not measured: {(done.stderr.splitlines() or ['no reason'])[-1]}")
-        return None
-    measured: list[float] = json.loads(done.stdout)
-    return measured
-
-
 def main() -> None:
     """Measure every subject in turn, and print the ratios of its passes."""
-    ratios: dict[str, list[list[float]]] = {name: [] for name in SUBJECTS}
-    for seed in range(REPETITIONS):
-        for name in list(ratios):
-            seconds = in_a_fresh_process(name, seed)
-            if seconds is None:
-                del ratios[name]
-            else:
-                ratios[name].append(seconds)
-    print(f"{STREAM} distinct M in 1…{LARGEST}, {K}×{N}, {REPETITIONS} fresh processes each")
-    print(f"{'':22}{'first / second':>15}{'range':>16}{'third / second':>16}{'second, ms':>12}")
-    for name, runs in ratios.items():
-        first = [run[0] / run[1] for run in runs]
-        third = statistics.median(run[2] / run[1] for run in runs)
-        second = statistics.median(run[1] for run in runs)
-        asked = f"  asked ≤ {ASKED}" if name == "offcut auto" else ""
-        print(
-            f"{name:22}{statistics.median(first):>15.3f}{min(first):>9.3f}–{max(first):.3f}"
-            f"{third:>15.3f}{second * 1e3:>13.1f}{asked}"
+    options = read_options(
+        __doc__ or "", without=("slow", "cells", "threads", "budget"), cases=SUBJECTS
+    )
+    if options.case:
+        print(json.dumps(passes(options.case, options.turn)))
+        return
+    taken: dict[str, list[list[float]]] = {name: [] for name in SUBJECTS}
+    for turn in range(1 if options.quick else REPETITIONS):
+        for name, runs in taken.items():
+            if turn == len(runs) and (seconds := fresh(__file__, name, turn)) is not None:
+                runs.append(seconds)
+    rows = [
+        Row(
+            f"{STREAM} distinct M in 1…{LARGEST}, {K}×{N}, fresh processes",
+            name,
+            tuple(cell_of(PASSES[k], [run[at] for run in runs]) for k, at in enumerate((1, 0, 2))),
+            MS,
+            own=3,
+            asked="≤ 1.03" if name == "offcut auto" else "",
         )
-    print(f"machine: {describe()}")
+        for name, runs in taken.items()
+        if runs
+    ]
+    wide_console().print(table(rows, "first over second", ("first pass",)))
+    thirds = [
+        (f"{row.label}, third over second", "–", str(over.ratio), "")
+        for row in rows
+        if (over := row.over("third pass")) is not None
+    ]
+    raise SystemExit(publish("new_size", rows, options, thirds))
 
 
 if __name__ == "__main__":
-    parser = bench_parser(__doc__ or "")
-    parser.add_argument(
-        "subject", nargs="?", metavar="SUBJECT", choices=SUBJECTS, help="measure it here, once"
-    )
-    parser.add_argument("seed", nargs="?", type=int, default=0, help="of its stream; 0")
-    options = parser.parse_args()
-    restart_single_threaded()
-    if options.subject is None:
-        main()
-    else:
-        print(json.dumps(passes(options.subject, options.seed)))
+    main()

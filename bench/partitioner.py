@@ -1,23 +1,22 @@
 """How long the partitioner takes, proof included, and what it emits.
 
-    python bench/partitioner.py
+    python bench/partitioner.py            # a minute
+    python bench/partitioner.py --quick    # one process each
 
 Each case runs in processes of its own: *cold* is the first cut after imports and one cut of another
-program, *warm* the same cut again, with its lemmas kept. Seconds are of the process's CPU. The last
-columns are the size of the emitted program and of its object code.
+program, *warm* the same cut again, with its lemmas kept. Seconds are of the process's CPU. A row
+says the size of the emitted program and of its object code.
 """
 
 from __future__ import annotations
 
-import statistics
-import subprocess
-import sys
+import json
 import time
 from collections.abc import Callable
 
 import offcut as oc
-from offcut.experiment.machine import describe
-from offcut.experiment.options import bench_parser
+from offcut.experiment.bench import cell_of, fresh, publish, read_options
+from offcut.experiment.table import MS, Row, table, wide_console
 
 REPETITIONS = 5
 CONVOLUTION = """\
@@ -75,8 +74,8 @@ CASES: dict[str, Callable[[], oc.partition]] = {
 }
 
 
-def measure(name: str) -> str:
-    """Milliseconds of the first and of the second cut, and what was emitted."""
+def measure(name: str) -> list[float]:
+    """Seconds of the first and of the second cut, then statements, lines and bytes of code."""
     import islpy  # noqa: F401  # loaded before the clock starts
     import llvmlite.binding  # noqa: F401
     import sympy  # noqa: F401
@@ -89,38 +88,31 @@ def measure(name: str) -> str:
         start = time.process_time()
         made = CASES[name]()
         made.prove()
-        times.append((time.process_time() - start) * 1e3)
-    size = made.size
-    return f"{times[0]} {times[1]} {size.statements} {size.lines} {size.code_bytes}"
+        times.append(time.process_time() - start)
+    return [*times, made.size.statements, made.size.lines, made.size.code_bytes]
 
 
 def main() -> None:
-    """Print the table."""
-    print(describe())
-    print(
-        f"{'case':<36} {'cold ms':>9} {'(range)':>13} {'warm ms':>8}  statements lines  code bytes"
+    """Measure each case in processes of its own, and print the table."""
+    options = read_options(
+        __doc__ or "", without=("slow", "cells", "threads", "budget"), cases=CASES
     )
+    if options.case:
+        print(json.dumps(measure(options.case)))
+        return
+    rows = []
     for name in CASES:
-        runs = []
-        for _ in range(REPETITIONS):
-            done = subprocess.run(
-                [sys.executable, __file__, name], capture_output=True, text=True, check=True
+        turns = range(1 if options.quick else REPETITIONS)
+        runs = [run for turn in turns if (run := fresh(__file__, name, turn)) is not None]
+        if runs:
+            size = "{:.0f} statements, {:.0f} lines, {:,.0f} bytes".format(*runs[0][2:])
+            cells = tuple(
+                cell_of(w, [run[k] for run in runs]) for k, w in enumerate(("cold", "warm"))
             )
-            runs.append([float(word) for word in done.stdout.split()])
-        cold, warm = ([run[k] for run in runs] for k in (0, 1))
-        statements, lines, code = (int(value) for value in runs[0][2:])
-        spread = f"({min(cold):.0f}–{max(cold):.0f})"
-        print(
-            f"{name:<36} {statistics.median(cold):>9.1f} {spread:>13} "
-            f"{statistics.median(warm):>8.1f}  {statements:>10} {lines:>5} {code:>11,}"
-        )
+            rows.append(Row("cut and proved", f"{name}: {size}", cells, MS))
+    wide_console().print(table(rows, "warm over cold"))
+    raise SystemExit(publish("partitioner", rows, options))
 
 
 if __name__ == "__main__":
-    parser = bench_parser(__doc__ or "")
-    parser.add_argument("case", nargs="?", metavar="CASE", choices=CASES, help="cut it here, twice")
-    case = parser.parse_args().case
-    if case is None:
-        main()
-    else:
-        print(measure(case))
+    main()

@@ -14,9 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from offcut.experiment.cells import Asked, Group, read_options, run
+from offcut.experiment.bench import Group, read_options, run
 from offcut.experiment.contraction import Array
 from offcut.experiment.operators import LayerNorm, Softmax
+from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=2.0)
 LENGTHS = (1, 2, 3, 5, 8, 13, 16, 17, 31, 43, 62, 64, 100, 127, 128, 200, 255, 333, 512, 777)
@@ -55,7 +56,7 @@ def main() -> None:
         Group(f"softmax, {SOFTMAX_ROWS} rows", {f"of {n}": partial(softmax, n) for n in lengths}),
         *(layer_norm_group(width, rows) for width in widths),
     )
-    raise SystemExit(run("rows", groups, ASKED, options))
+    raise SystemExit(run("rows", groups, ASKED, options)[0])
 
 
 if __name__ == "__main__":

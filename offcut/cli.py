@@ -10,20 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 from typer.core import TyperCommand
 
 from offcut import __version__
 from offcut.errors import DescribeError, OffcutError
-
-if TYPE_CHECKING:
-    from offcut.experiment.sweep import Cell, Sweep
 
 app = typer.Typer(
     add_completion=False,
@@ -127,7 +120,9 @@ def sweep_command(
             "given twice, every combination."
         ),
     ],
-    strategies: Annotated[str, typer.Option(help="By comma.")] = "cut,ladder,balance,auto",
+    strategies: Annotated[
+        str, typer.Option(help="By comma; ratios are of the first.")
+    ] = "auto,cut,ladder,balance",
     against: Annotated[
         str, typer.Option(help="Peers, by comma: numpy, torch, or one way such as torch.mm.")
     ] = "numpy",
@@ -150,24 +145,24 @@ def sweep_command(
     Example: offcut sweep "mk,kn->mn" --sizes m=1:512 --k 768 --n 3072
     --strategies guard,cut,ladder,balance,auto --against numpy,torch
     """
-    from offcut.experiment.outputs import check_writable
+
+    from offcut.experiment.sweep import sweep
 
     with _refusals():
-        for file in (csv, png):
-            check_writable(file, "sweep")
-        result = _measure(
+        status = sweep(
             text,
             context.meta["extents"],
             sizes,
-            strategies=_names(strategies, "--strategies", some=True),
+            names=_names(strategies, "--strategies", some=True),
             against=_names(against, "--against", some=False),
             points=None if every else points,
             budget=budget,
             pack=pack,
+            csv=csv,
+            png=png,
         )
-        _report(result, csv, png)
-    if result.mismatches:
-        raise typer.Exit(1)
+    if status:
+        raise typer.Exit(status)
 
 
 def _names(text: str, option: str, some: bool) -> list[str]:
@@ -175,140 +170,6 @@ def _names(text: str, option: str, some: bool) -> list[str]:
     if some and not names:
         raise DescribeError("sweep", "cannot measure nothing", at=option, because="it names none")
     return names
-
-
-def _measure(
-    text: str,
-    fixed: dict[str, int],
-    sizes: Sequence[str],
-    *,
-    strategies: Sequence[str],
-    against: Sequence[str],
-    points: int | None,
-    budget: float,
-    pack: bool,
-) -> Sweep:
-    import numpy as np
-
-    from offcut.experiment import contraction as notation
-    from offcut.experiment import sweep as sweeps
-    from offcut.experiment.machine import describe
-    from offcut.experiment.peers import load_peers
-
-    screen = Console(stderr=True)
-    contraction = notation.parse_contraction(text)
-    swept = sweeps.read_axes(sizes, points)
-    ranges = {
-        letter: (axis.values[0], axis.values[-1]) for axis in swept for letter in axis.letters
-    }
-    computation = notation.build(contraction, fixed, ranges)
-    rng = np.random.default_rng(0)
-    constants = {
-        name: notation.draw(letters, fixed, rng)
-        for name, letters in zip(contraction.names, contraction.operands, strict=True)
-        if pack and name in notation.constant_operands(contraction, ranges)
-    }
-    peers = load_peers(against)
-    ours = sweeps.compile_strategies(strategies, computation, constants)
-    for axis in swept:
-        screen.print(str(axis), highlight=False, style="dim")
-    for name in peers.missing:
-        screen.print(f"missing: {name} is not installed", style="yellow")
-    for name, refusal in ours.refused.items():
-        screen.print(f"left out: {name}\n{refusal}", style="yellow", highlight=False, markup=False)
-    visited = tuple(fixed | point for point in sweeps.points_of(swept))
-    contenders = (*ours.compiled, *peers.found)
-    measured = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with peers.session(), Progress(*columns, TimeRemainingColumn(), console=screen) as progress:
-        task = progress.add_task("sizes", total=len(visited))
-        for cells in sweeps.sweep(contraction, contenders, visited, constants, budget=budget):
-            measured.append(cells)
-            progress.advance(task)
-    packed = f"packed constants: {', '.join(constants) or 'none'}"
-    extents = ", ".join(f"{letter}={extent}" for letter, extent in fixed.items())
-    return sweeps.Sweep(
-        contraction,
-        letters=tuple(ranges),
-        ours=tuple(contender.name for contender in ours.compiled),
-        peers=tuple(contender.name for contender in peers.found),
-        machine=str(describe()),
-        facts=(
-            f"float32 {contraction}" + (f" at {extents}" if extents else ""),
-            f"{packed}; one thread, processor time; {budget:g} s per cell; "
-            f"against {', '.join(peers.versions) or 'nobody'}",
-            *(f"missing: {name} is not installed" for name in peers.missing),
-        ),
-        points=tuple(measured),
-    )
-
-
-def _report(result: Sweep, csv: Path, png: Path) -> None:
-    from offcut.experiment.plots import have_matplotlib, plot_lines
-    from offcut.experiment.sweep import OVER_BUDGET
-
-    out = Console()
-    if not out.is_terminal:
-        out = Console(width=max(out.width, 16 * (len(result.ours) + len(result.peers) + 1)))
-    out.print(f"{result.facts[0]}: GFLOP/s (medians), × over the best peer", highlight=False)
-    out.print(_table(result))
-    if any(cell.note == OVER_BUDGET for cell in result.cells):
-        out.print(f"{OVER_BUDGET}: one call takes longer; --budget allows more", style="dim")
-    if result.spread is not None:
-        out.print(f"quartiles lie {result.spread:.1%} apart in the middle cell", style="dim")
-    out.print(f"machine: {result.machine}", style="dim", highlight=False, soft_wrap=True)
-    csv.write_text(result.to_csv())
-    out.print(f"wrote {csv}", highlight=False, markup=False)
-    if have_matplotlib():
-        plot_lines(
-            png,
-            result.lines(),
-            title=result.facts[0],
-            x_label=result.x_label,
-            footer=f"{result.machine}\n{result.facts[1]}",
-            dashed=result.peers,
-            bold=("auto",),
-        )
-        out.print(f"wrote {png}", highlight=False, markup=False)
-    else:
-        out.print(
-            "no picture: matplotlib is not installed (pip install 'offcut[plot]')", markup=False
-        )
-    for cell in result.mismatches:
-        at = ", ".join(f"{letter}={extent}" for letter, extent in cell.sizes.items())
-        message = f"WRONG VALUES: {cell.way} at {at}: {cell.wrong}"
-        Console(stderr=True).print(message, style="bold red", highlight=False, markup=False)
-
-
-def _table(result: Sweep) -> Table:
-    table = Table()
-    for letter in result.letters:
-        table.add_column(letter, justify="right")
-    for name in (*result.ours, *result.peers):
-        table.add_column(name, justify="right", no_wrap=True)
-    for point in result.points:
-        best = max((cell.gflops or 0.0 for cell in point), default=0.0)
-        table.add_row(
-            *(str(point[0].sizes[letter]) for letter in result.letters),
-            *(_entry(result, cell, point, best) for cell in point),
-        )
-    table.add_section()
-    means = [result.mean_ratio(name) for name in (*result.ours, *result.peers)]
-    table.add_row(
-        "mean",
-        *("",) * (len(result.letters) - 1),
-        *("–" if mean is None else f"{mean:.2f}×" for mean in means),
-    )
-    return table
-
-
-def _entry(result: Sweep, cell: Cell, point: Sequence[Cell], best: float) -> Text:
-    if cell.gflops is None:
-        return Text(cell.note, style="bold red" if cell.wrong else "dim")
-    ratio = result.ratio(cell, point) if cell.contender in result.ours else None
-    digits = 1 if cell.gflops >= 0.1 else 3
-    text = f"{cell.gflops:.{digits}f}" + ("" if ratio is None else f" {ratio:.2f}×")
-    return Text(text, style="bold" if cell.gflops == best else "")
 
 
 @app.command()

@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +21,7 @@ from examples.sentences.libraries import (
 from examples.sentences.plain import PlainEncoder
 from examples.sentences.tokens import Tokens
 from examples.sentences.weights import Array, Weights
-from offcut.experiment.timing import Clock, Ratio, Timing, paired_ratio
+from offcut.experiment.timing import Clock, Ratio, Timing, in_rounds, paired_ratio
 
 KINDS = ("float32", "bfloat16")
 LEAST_COSINE = {"float32": 0.9999, "bfloat16": 0.999}
@@ -142,7 +141,7 @@ FOUND = {"torch": _torch, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a contender did: its least cosine with float64, and seconds for all sentences.
+    """What a contender did: its least cosine with float64, and seconds for all `count` sentences.
 
     timing   None where it was wrong, and therefore not measured
     """
@@ -150,6 +149,7 @@ class Standing:
     contender: Contender
     cosine: float
     timing: Timing | None
+    count: int
 
     @property
     def seconds(self) -> float:
@@ -183,21 +183,31 @@ def standings(
     least = {
         kind: min((first[one] for one in right if one.kind == kind), default=0.0) for kind in KINDS
     }
-    samples: dict[Contender, list[float]] = {
-        one: [] for one in right if first[one] <= HOPELESS * least[one.kind]
+
+    def seconds(one: Contender) -> float:
+        start = clock()
+        one.encode_all(sentences)
+        return clock() - start
+
+    quick = {
+        str(one): partial(seconds, one) for one in right if first[one] <= HOPELESS * least[one.kind]
     }
-    order = random.Random(0)
-    for done in range(rounds):
-        for one in order.sample(list(samples), len(samples)):
-            start = clock()
-            one.encode_all(sentences)
-            samples[one].append(clock() - start)
-        advance(done + 1)
-    taken = {one: tuple(samples.get(one, [first[one]])) for one in right}
-    return tuple(
-        Standing(one, cosines[one], Timing(taken[one], 1) if one in taken else None)
-        for one in found
-    )
+    samples = in_rounds(quick, rounds, advance)
+    taken = {one: Timing(tuple(samples.get(str(one), [first[one]])), 1) for one in right}
+    return tuple(Standing(one, cosines[one], taken.get(one), len(sentences)) for one in found)
+
+
+def exactly(
+    weights: Weights,
+    sentences: Sequence[Tokens],
+    advance: Callable[[float], None] = lambda done: None,
+) -> Array:
+    """The embeddings in float64, (count, 384); `advance` is told how many are done."""
+    exact, found = PlainEncoder(weights, np.float64), []
+    for done, given in enumerate(sentences, start=1):
+        found.append(exact.encode(given))
+        advance(done)
+    return np.array(found)
 
 
 def best_ratio(found: Sequence[Standing], kind: str) -> tuple[Standing, Ratio] | None:

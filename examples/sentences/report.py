@@ -1,6 +1,6 @@
 """What the demo found, as tables: the encoder, everybody's speed, where time goes, an example."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from rich.box import SIMPLE_HEAD
@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from examples.sentences.contenders import LEAST_COSINE, best_ratio
+from examples.sentences.contenders import LEAST_COSINE, Standing, best_ratio
 from examples.sentences.run import Result
 from examples.sentences.shares import Share
 from examples.sentences.tokens import LONGEST, SHORTEST
@@ -20,7 +20,7 @@ def report(result: Result, console: Console, threads: str) -> None:
     """Print `result` on `console`; `threads` says how many threads everybody was allowed."""
     parts: tuple[RenderableType, ...] = (
         facts(result, threads),
-        speeds(result),
+        speeds(result.standings, _compared(result)),
         Text("\n".join(verdicts(result)) + "\n", style="dim"),
         *(kernel_table(kind, found) for kind, found in result.shares.items()),
         Text(HOW_TO_READ, style="dim"),
@@ -92,25 +92,25 @@ def _which(result: Result) -> str:
     return f"{count}, a fixed sample that holds every length (seed {result.options.seed})"
 
 
-def speeds(result: Result) -> Table:
+def speeds(standings: Sequence[Standing], title: str) -> Table:
     """Return the table of everybody's speed and exactness on the same sentences."""
-    tokens = sum(len(result.sentences[index]) for index in result.compared)
-    table = Table(
-        title=f"The whole encoder on {len(result.compared)} of them, {tokens} tokens, in turns",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in ("elements", "encoder", "batch"):
         table.add_column(name, no_wrap=True)
     for name in ("sentences\na second", "spread", "least\ncosine"):
         table.add_column(name, justify="right")
-    for one in result.standings:
+    for one in standings:
         who, timing = one.contender, one.timing
-        rate = "wrong" if timing is None else f"{len(result.compared) / timing.seconds:.1f}"
+        rate = "WRONG" if timing is None else f"{one.count / timing.seconds:.1f}"
         spread = "" if timing is None else f"{timing.spread:.0%}"
         style = "bold" if who.name == "offcut" else None
         table.add_row(who.kind, who.name, who.batch, rate, spread, f"{one.cosine:.6f}", style=style)
     return table
+
+
+def _compared(result: Result) -> str:
+    tokens = sum(len(result.sentences[index]) for index in result.compared)
+    return f"The whole encoder on {len(result.compared)} of them, {tokens} tokens, in turns"
 
 
 def verdicts(result: Result) -> Iterator[str]:

@@ -15,12 +15,12 @@ from examples.sentences.contenders import (
     PACKAGES,
     Standing,
     contenders,
+    exactly,
     missing,
     standings,
 )
 from examples.sentences.encoder import Compile, Encoder
 from examples.sentences.picture import picture
-from examples.sentences.plain import PlainEncoder
 from examples.sentences.shares import Share, shares
 from examples.sentences.tokens import Sentence
 from examples.sentences.weights import Array, Model
@@ -117,7 +117,7 @@ def run(options: Options, console: Console) -> Result:
     machine = describe()
     with console.status("reading the weights"):
         model = weights.load(options.seed)
-    tokenizer = tokens.stand_in if model.tokenizer is None else tokens.wordpiece(model.tokenizer)
+    tokenizer = tokens.tokenizer_of(model.tokenizer)
     with console.status("splitting the text"):
         available = read(tokenizer)
     chosen = choose(available, options)
@@ -129,17 +129,13 @@ def run(options: Options, console: Console) -> Result:
     embeddings, encoded = encode(encoders, [sentence.tokens for sentence in chosen], console)
     compared = tuple(evenly(chosen, options.compared))
     some = [chosen[index].tokens for index in compared]
-    exact = PlainEncoder(model.weights, np.float64)
     with _progress(console, "checking in float64", len(some)) as advance:
-        expected = []
-        for done, given in enumerate(some, start=1):
-            expected.append(exact.encode(given))
-            advance(done)
+        expected = exactly(model.weights, some, advance)
     with console.status("preparing the libraries that are installed"):
         libraries = tuple(PACKAGES) if options.libraries else ()
         everybody = tuple(contenders(model.weights, encoders, libraries))
     with _progress(console, "encoding in turns", options.rounds) as advance:
-        ranks = standings(everybody, some, np.array(expected), options.rounds, advance=advance)
+        ranks = standings(everybody, some, expected, options.rounds, advance=advance)
     with console.status("measuring where time goes"):
         limits = Limits()
         spent = {encoder.kind: tuple(shares(encoder, some, limits)) for encoder in encoders}

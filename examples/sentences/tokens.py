@@ -40,6 +40,11 @@ class Sentence:
         return len(self.tokens)
 
 
+def tokenizer_of(file: Path | None) -> Tokenizer:
+    """Return the tokenizer of a model: the one in its file, or the stand-in where it has none."""
+    return stand_in if file is None else wordpiece(file)
+
+
 def wordpiece(file: Path) -> Tokenizer:
     """Return the tokenizer that `file` (tokenizer.json) describes, without padding or limit."""
     import tokenizers

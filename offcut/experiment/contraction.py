@@ -65,6 +65,17 @@ class Contraction:
         """The operands' names: A, B, and so on."""
         return tuple(string.ascii_uppercase[: len(self.operands)])
 
+    @property
+    def as_matmul(self) -> tuple[bool, bool] | None:
+        """Which operands of `oc.ops.matmul` are transposed; None where it is no such product."""
+        if len(self.operands) != 2 or len(self.reduced) != 1 or len(self.result) < 2:
+            return None
+        (k,), (a, b), shared = self.reduced, self.operands, self.result[:-2]
+        i, j = self.result[-2], self.result[-1]
+        left = {shared + i + k: False, shared + k + i: True}
+        right = {shared + k + j: False, shared + j + k: True}
+        return (left[a], right[b]) if a in left and b in right else None
+
     def elements(self, kind: str) -> tuple[str, ...]:
         """Element type of each operand, for a kind of `ELEMENTS`."""
         first, other, _, _ = ELEMENTS[kind]
@@ -171,10 +182,23 @@ def constant_operands(contraction: Contraction, swept: Mapping[str, object]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """A contraction as offcut's tensors: what `offcut.compile` takes."""
+    """Offcut's tensors: what `offcut.compile` takes."""
 
     inputs: tuple[Tensor, ...]
     result: Tensor
+
+    def compile(
+        self, constants: Mapping[str, Array], threads: int = 1, strategy: str = "auto"
+    ) -> oc.Kernel:
+        """The kernel that has these arrays for placeholders of their names."""
+        return oc.compile(
+            self.result,
+            inputs=list(self.inputs),
+            constants=dict(constants),
+            target="cpu",
+            strategy=strategy,
+            threads=threads,
+        )
 
 
 def build(
@@ -184,6 +208,8 @@ def build(
     kind: str = "float32",
 ) -> Computation:
     """The contraction on operands of one kind, with a symbolic size per swept letter.
+
+    It is `oc.ops.matmul` where it is one, else a sum of products.
 
     fixed   letter -> extent, in elements
     swept   letter -> least and largest extent, in elements
@@ -201,6 +227,10 @@ def build(
             contraction.names, contraction.operands, contraction.elements(kind), strict=True
         )
     )
+    turned = contraction.as_matmul
+    if turned is not None:
+        (a, b), (turned_a, turned_b) = inputs, turned
+        return Computation(inputs, oc.ops.matmul(a, b, turned_a, turned_b, name="result"))
     _, _, summed, stored = ELEMENTS[kind]
     reduced = {
         letter: oc.reduce_axis(extents[letter], name=letter) for letter in contraction.reduced
@@ -216,12 +246,8 @@ def build(
         value = oc.sum(term, axis=tuple(reduced.values())) if reduced else term
         return oc.cast(value, stored)
 
-    result = oc.compute(
-        tuple(extents[letter] for letter in contraction.result),
-        element,
-        axes=tuple(contraction.result),
-        name="result",
-    )
+    shape = tuple(extents[letter] for letter in contraction.result)
+    result = oc.compute(shape, element, axes=tuple(contraction.result), name="result")
     return Computation(inputs, result)
 
 
@@ -240,6 +266,11 @@ class Problem:
     arrays: Mapping[str, Array]
     constant: tuple[str, ...] = ()
     kind: str = "float32"
+
+    @property
+    def operands(self) -> tuple[Array, ...]:
+        """The arrays that are not constant, in the order of a call."""
+        return tuple(array for name, array in self.arrays.items() if name not in self.constant)
 
     @property
     def flop(self) -> int:

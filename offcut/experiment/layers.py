@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from offcut.experiment.cells import Group
+from offcut.experiment.bench import Group
 from offcut.experiment.contraction import Array, Problem, draw, make_problem, parse_contraction
 from offcut.experiment.operators import Dequantized
 

@@ -100,6 +100,11 @@ class Ratio:
     def __str__(self) -> str:
         return f"{self.value:.3f} ({self.low:.3f}–{self.high:.3f})"
 
+    @property
+    def inverse(self) -> Ratio:
+        """Of the other over this one."""
+        return Ratio(1 / self.value, 1 / self.high, 1 / self.low)
+
 
 def paired_ratio(this: Timing, other: Timing) -> Ratio:
     """Time of `this` over time of `other`, round by round.
@@ -160,6 +165,27 @@ def measure(
                 if calls[name] == 1:
                     left[name] -= elapsed
     return {name: Timing(tuple(samples), calls[name]) for name, samples in taken.items()}
+
+
+def in_rounds(
+    samplers: Mapping[str, Callable[[], float | None]],
+    rounds: int,
+    done: Callable[[float], None] = lambda rounds: None,
+) -> dict[str, list[float]]:
+    """What each sampler gives, once in every round, rounds in an order of their own.
+
+    done  told how many rounds are
+    """
+    order = random.Random(0)
+    names = list(samplers)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in order.sample(names, len(names)):
+            taken = samplers[name]()
+            if taken is not None:
+                samples[name].append(taken)
+        done(number + 1)
+    return samples
 
 
 def fastest(candidates: Mapping[str, Run], *, clock: Clock = time.process_time) -> str:

@@ -67,7 +67,7 @@ def test_who_is_wrong_is_not_measured_and_everybody_else_is_as_often_as_asked() 
 def test_the_best_peer_is_the_fastest_that_is_right() -> None:
     def standing(name: str, seconds: float | None) -> Standing:
         timing = None if seconds is None else Timing((seconds,), 1)
-        return Standing(Contender("float32", name, "alone", mean), 1.0, timing)
+        return Standing(Contender("float32", name, "alone", mean), 1.0, timing, 1)
 
     found = [standing("offcut", 2.0), standing("numpy", 1.0), standing("a", 6.0)]
     found += [standing("b", 3.0), standing("c", None), standing("offcut", 1.5)]

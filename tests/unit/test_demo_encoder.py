@@ -3,11 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offcut.errors import CallError, OffcutError
 from examples.sentences import tokens, weights
 from examples.sentences.encoder import Encoder
 from examples.sentences.plain import PlainEncoder
 from examples.sentences.weights import Array, Norm, Weights
+from offcut.errors import CallError, OffcutError
 
 COSINE = {"float32": 0.9999, "bfloat16": 0.999}
 

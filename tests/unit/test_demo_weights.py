@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.errors import OffcutError
 from examples.sentences import weights
+from offcut.errors import OffcutError
 
 
 def test_random_weights_have_the_trained_shapes_and_are_fixed_by_their_seed(

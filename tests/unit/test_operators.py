@@ -10,9 +10,8 @@ from conftest import slow
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import draw, make_problem, parse_contraction
-from offcut.experiment.described import Task
 from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
-from offcut.experiment.ours import Ours
+from offcut.experiment.ours import Ours, Task
 from offcut.experiment.peers import load_peers
 
 DENSE = parse_contraction("mk,kn->mn")
@@ -108,7 +107,7 @@ def test_a_form_that_is_refused_is_named_with_the_reason() -> None:
     ours = Ours(SWEPT, threads=-1)
 
     assert ours.ways(TASKS["softmax"]) == ()
-    assert list(ours.refused) == ["offcut stages softmax"]
+    assert list(ours.refused) == ["offcut softmax softmax"]
     assert ours.ways(TASKS["softmax"]) == (), "and not tried again"
 
 

@@ -1,12 +1,9 @@
-"""Sizes, cells, tables and the command's arguments, with contenders made of numpy."""
+"""The sizes of a sweep, and the command's arguments, table and files."""
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,81 +12,12 @@ from typer.testing import CliRunner, Result
 
 from offcut.cli import app, take_extents
 from offcut.errors import DescribeError, TargetError
-from offcut.experiment import contraction as notation
 from offcut.experiment import plots
-from offcut.experiment import sweep as sweeps
-from offcut.experiment.contraction import (
-    Array,
-    Problem,
-    draw,
-    make_problem,
-    parse_contraction,
-)
-from offcut.experiment.peers import Contender, Way, load_peers
-from offcut.experiment.sweep import (
-    OVER_BUDGET,
-    Cell,
-    Strategies,
-    Sweep,
-    points_of,
-    read_axes,
-    sample,
-    sizes_of,
-    sweep,
-)
-
-MATMUL = parse_contraction("mk,kn->mn")
-FIXED = {"k": 6, "n": 4}
-
-
-@dataclass
-class World:
-    """A clock that only the contenders advance."""
-
-    now: float = 0.0
-
-    def clock(self) -> float:
-        return self.now
-
-
-@dataclass
-class Fake:
-    """numpy's values at a made-up speed."""
-
-    name: str
-    world: World
-    flops: float
-    wrong: bool = False
-    called: list[int] = field(default_factory=list)
-
-    def ways(self, problem: Problem) -> tuple[Way, ...]:
-        a, b = problem.arrays["A"], problem.arrays["B"]
-        self.called.append(problem.sizes["m"])
-
-        def run() -> Array:
-            self.world.now += problem.flop / self.flops
-            return a @ b + self.wrong
-
-        return (Way(f"{self.name}.only", run, lambda value: np.asarray(value)),)
-
-
-@dataclass
-class Idle:
-    """It computes nothing."""
-
-    name: str = "idle"
-
-    def ways(self, problem: Problem) -> tuple[Way, ...]:
-        return ()
-
-
-def run_sweep(contenders: Sequence[Contender], world: World, sizes: Sequence[int]) -> Sweep:
-    constants = {"B": draw("kn", FIXED, np.random.default_rng(0))}
-    points = [FIXED | {"m": m} for m in sizes]
-    measured = sweep(MATMUL, contenders, points, constants, budget=1e-3, clock=world.clock)
-    names = tuple(contender.name for contender in contenders)
-    facts = ("float32 mk,kn->mn at k=6, n=4",)
-    return Sweep(MATMUL, ("m",), names[:-1], names[-1:], "a machine", facts, tuple(measured))
+from offcut.experiment.contraction import Problem, draw, make_problem, parse_contraction
+from offcut.experiment.ours import strategies
+from offcut.experiment.peers import load_peers
+from offcut.experiment.reference import Reference
+from offcut.experiment.sizes import points_of, read_axes, sample, sizes_of
 
 
 @pytest.mark.parametrize(
@@ -175,76 +103,6 @@ def test_an_axis_swept_twice_is_refused() -> None:
         read_axes(["m=1,2", "mn=3"], 24)
 
 
-def test_every_point_has_a_cell_per_contender_with_its_throughput() -> None:
-    world = World()
-    result = run_sweep([Fake("auto", world, 3e9), Fake("numpy", world, 2e9)], world, [1, 5, 8])
-
-    assert [cell.sizes["m"] for cell in result.cells] == [1, 1, 5, 5, 8, 8]
-    assert [cell.gflops for cell in result.cells] == pytest.approx([3, 2] * 3)
-    assert result.ratio(result.points[0][0], result.points[0]) == pytest.approx(1.5)
-    assert result.mean_ratio("auto") == pytest.approx(1.5)
-    assert [x for x, _ in result.lines()["auto"]] == [1.0, 5.0, 8.0]
-    assert [y for _, y in result.lines()["numpy"]] == pytest.approx([2, 2, 2])
-    assert not result.mismatches
-
-
-def test_a_cell_over_budget_is_left_out_without_a_call() -> None:
-    world = World()
-    slow = Fake("guard", world, flops=1e6)
-    result = run_sweep([slow, Fake("numpy", world, 1e9)], world, [1, 20, 21, 40])
-
-    assert [cell.note for cell in result.cells[::2]] == ["", "", OVER_BUDGET, OVER_BUDGET]
-    assert slow.called == [1, 20]
-    assert result.cells[4].timing is None
-
-
-def test_a_wrong_result_is_reported_and_not_timed() -> None:
-    world = World()
-    result = run_sweep(
-        [Fake("auto", world, 1e9, wrong=True), Fake("numpy", world, 1e9)], world, [3]
-    )
-
-    (cell,) = result.mismatches
-    assert cell.contender == "auto"
-    assert cell.wrong.startswith("12 of 12 elements are off; [")
-    assert (cell.timing, cell.note) == (None, "wrong")
-    assert result.ratio(cell, result.points[0]) is None
-
-
-def test_a_contender_without_a_way_leaves_its_cell_empty() -> None:
-    world = World()
-    (point,) = run_sweep([Idle(), Fake("numpy", world, 1e9)], world, [3]).points
-
-    assert point[0].note == "no way to compute it"
-    assert point[0].gflops is None
-
-
-def test_the_csv_says_where_it_was_measured_and_has_a_line_per_cell() -> None:
-    world = World()
-    result = run_sweep([Fake("guard", world, 1e6), Fake("numpy", world, 1e9)], world, [1, 40])
-
-    comments = [line for line in result.to_csv().splitlines() if line.startswith("#")]
-    lines = [line for line in result.to_csv().splitlines() if not line.startswith("#")]
-    rows = list(csv.DictReader(lines))
-    assert comments == ["# machine: a machine", "# float32 mk,kn->mn at k=6, n=4"]
-    assert [(row["m"], row["k"], row["contender"]) for row in rows] == [
-        ("1", "6", "guard"),
-        ("1", "6", "numpy"),
-        ("40", "6", "guard"),
-        ("40", "6", "numpy"),
-    ]
-    assert float(rows[1]["gflops"]) == pytest.approx(1, rel=1e-3)
-    assert rows[0]["ratio_to_best_peer"] == "0.0010"
-    assert (rows[2]["gflops"], rows[2]["note"]) == ("", OVER_BUDGET)
-
-
-def test_several_swept_axes_are_drawn_over_flop() -> None:
-    cells = tuple((Cell({"m": m, "n": n}, "auto", flop=2 * m * n),) for m, n in ((1, 2), (3, 4)))
-    apart = Sweep(MATMUL, ("m", "n"), ("auto",), (), "", (), cells)
-
-    assert apart.x_label == "flop"
-
-
 def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "new" / "sweep.png"
@@ -272,6 +130,11 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 
     assert [peer.name for peer in loaded.found] == ["numpy"]
     assert loaded.missing == ("torch", "torch.mm")
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    with pytest.raises(DescribeError, match="there is no strategy 'best'"):
+        strategies(["auto", "best"], {})
 
 
 @pytest.mark.parametrize("name", ["tvm", "torch.matmul", ""])
@@ -329,14 +192,9 @@ def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], say
     assert "Traceback" not in result.output
 
 
-def run_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *contenders: Contender, against: str = "numpy"
-) -> Result:
-    """The command with these contenders in the place of offcut's compiled kernels."""
-    monkeypatch.setattr(notation, "build", lambda *_: None)
-    monkeypatch.setattr(sweeps, "compile_strategies", lambda *_: Strategies(contenders, {}))
+def run_command(tmp_path: Path, against: str = "numpy") -> Result:
     files = ["--csv", str(tmp_path / "out" / "x.csv"), "--png", str(tmp_path / "out" / "x.png")]
-    options = ["--k", "6", "--n=4", "--points", "4", "--budget", "0.001"]
+    options = ["--k", "6", "--n=4", "--points", "4", "--budget", "0.001", "--strategies", "cut"]
     return CliRunner().invoke(
         app,
         ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options, "--against", against, *files],
@@ -349,25 +207,28 @@ def test_the_command_prints_the_table_and_writes_csv_and_png(
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
 
-    result = run_command(tmp_path, monkeypatch, Fake("auto", World(), 1e9), against="numpy,torch")
+    result = run_command(tmp_path, "numpy,torch")
 
     assert result.exit_code == 0, result.output
     assert "float32 mk,kn->mn at k=6, n=4" in result.stdout
-    assert "m: 4 of 40 sizes: 1, 3, 11, 40" in " ".join(result.stderr.split())
-    assert "missing: torch is not installed" in result.stderr
+    assert "m: 4 of 40 sizes: 1, 3, 11, 40" in result.stdout
+    assert "missing: torch is not installed" in result.stdout
     written = (tmp_path / "out" / "x.csv").read_text()
     assert written.startswith("# machine: ")
-    assert "# missing: torch is not installed" in written
-    assert written.count(",numpy,") == written.count(",auto,") == 4
+    assert written.count(",numpy,") == written.count(",cut,") == 4
     assert (tmp_path / "out" / "x.png").exists() == plots.have_matplotlib()
 
 
 def test_the_command_reports_wrong_values_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = run_command(tmp_path, monkeypatch, Fake("auto", World(), 1e9, wrong=True))
+    monkeypatch.setattr(
+        Problem,
+        "reference",
+        lambda problem: Reference(*np.zeros((2, 40, 4))[:, : problem.sizes["m"]]),
+    )
+
+    result = run_command(tmp_path)
 
     assert result.exit_code == 1
-    assert "WRONG VALUES: auto.only at k=6, n=4, m=1: 4 of 4 elements are off" in " ".join(
-        result.stderr.split()
-    )
+    assert "WRONG VALUES: numpy.matmul at float32 mk,kn->mn at k=6, n=4: m=1: " in result.stdout
