@@ -9,10 +9,10 @@ One kernel of offcut's for each, for every batch and every length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
 
-from offcut.experiment.bench import Group, read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.contraction import Problem, make_problem, parse_contraction
 from offcut.experiment.table import Asked
 
@@ -33,25 +33,13 @@ def task(text: str, heads: int, length: int) -> Problem:
     return make_problem(parse_contraction(text), sizes, {}, seed=length)
 
 
-def groups(heads: Sequence[int], lengths: Sequence[int]) -> tuple[Group, ...]:
+def groups(quick: bool) -> Iterator[Group]:
     """A group for each product."""
-    swept = dict.fromkeys("bij", ENDS)
-    return tuple(
-        Group(
-            f"{name}, d = {D}",
-            {f"{h} × S={s}": partial(task, text, h, s) for h in heads for s in lengths},
-            swept,
-        )
-        for name, text in PRODUCTS.items()
-    )
-
-
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    chosen = groups(HEADS[:1], QUICK_LENGTHS) if options.quick else groups(HEADS, LENGTHS)
-    raise SystemExit(run("attention", chosen, ASKED, options)[0])
+    heads, lengths = (HEADS[:1], QUICK_LENGTHS) if quick else (HEADS, LENGTHS)
+    for name, text in PRODUCTS.items():
+        tasks = {f"{h} × S={s}": partial(task, text, h, s) for h in heads for s in lengths}
+        yield Group(f"{name}, d = {D}", tasks, dict.fromkeys("bij", ENDS))
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

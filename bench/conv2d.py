@@ -9,13 +9,13 @@ image. torch and offcut take images with the channels second or last, whichever 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from offcut.experiment.bench import Group, read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.contraction import Array
 from offcut.experiment.operators import Convolution
 from offcut.experiment.table import Asked
@@ -75,13 +75,11 @@ def sizes(layer: Layer, quick: bool) -> tuple[tuple[int, int], ...]:
     return (*((b, layer.image) for b in BATCHES), *odd)
 
 
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    layers = QUICK_LAYERS if options.quick else LAYERS
-    groups = (group(layer, sizes(layer, options.quick)) for layer in layers)
-    raise SystemExit(run("conv2d", groups, ASKED, options)[0])
+def groups(quick: bool) -> Iterator[Group]:
+    """A group for each layer."""
+    for layer in QUICK_LAYERS if quick else LAYERS:
+        yield group(layer, sizes(layer, quick))
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

@@ -9,19 +9,18 @@ bfloat16 too; onnxruntime has no such product on this kind of processor.
 
 from __future__ import annotations
 
-from offcut.experiment.bench import read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.layers import LAYERS, QUICK_LAYERS, QUICK_ROWS, ROWS, dense_groups
 from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.4, worst=0.95, share=0.55)
 
 
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    layers, rows = (QUICK_LAYERS, QUICK_ROWS) if options.quick else (LAYERS, ROWS)
-    raise SystemExit(run("dense_bf16", dense_groups("bfloat16", layers, rows), ASKED, options)[0])
+def groups(quick: bool) -> tuple[Group, ...]:
+    """A group for each layer."""
+    layers, rows = (QUICK_LAYERS, QUICK_ROWS) if quick else (LAYERS, ROWS)
+    return dense_groups("bfloat16", layers, rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

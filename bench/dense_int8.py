@@ -10,7 +10,7 @@ point, a scale, and a scale for each column.
 
 from __future__ import annotations
 
-from offcut.experiment.bench import read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.layers import (
     LAYERS,
     QUICK_LAYERS,
@@ -24,17 +24,15 @@ from offcut.experiment.table import Asked
 ASKED = Asked(mean=1.8, worst=1.0, share=0.50)
 
 
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    layers, rows = (QUICK_LAYERS[:1], QUICK_ROWS) if options.quick else (LAYERS, ROWS)
-    groups = (
+def groups(quick: bool) -> tuple[Group, ...]:
+    """A group for each product and layer."""
+    layers, rows = (QUICK_LAYERS[:1], QUICK_ROWS) if quick else (LAYERS, ROWS)
+    return (
         *dense_groups("int8", layers, rows),
         *dense_groups("uint8", layers, rows),
         *dequantized_groups(layers, rows),
     )
-    raise SystemExit(run("dense_int8", groups, ASKED, options)[0])
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

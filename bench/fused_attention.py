@@ -9,13 +9,13 @@ operator and by its parts; onnxruntime has no bfloat16 one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.experiment.bench import Group, read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.operators import Attention
 from offcut.experiment.table import Asked
 
@@ -35,23 +35,13 @@ def task(kind: str, batch: int, length: int) -> Attention:
     return Attention(q, k, v, kind)
 
 
-def groups(batches: Sequence[int], lengths: Sequence[int]) -> tuple[Group, ...]:
+def groups(quick: bool) -> Iterator[Group]:
     """A group for each kind of elements."""
-    return tuple(
-        Group(
-            f"attention {kind}, {HEADS} heads, d = {D}",
-            {f"{b} × S={s}": partial(task, kind, b, s) for b in batches for s in lengths},
-        )
-        for kind in KINDS
-    )
-
-
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    chosen = groups(BATCHES[:1], QUICK_LENGTHS) if options.quick else groups(BATCHES, LENGTHS)
-    raise SystemExit(run("fused_attention", chosen, ASKED, options)[0])
+    batches, lengths = (BATCHES[:1], QUICK_LENGTHS) if quick else (BATCHES, LENGTHS)
+    for kind in KINDS:
+        tasks = {f"{b} × S={s}": partial(task, kind, b, s) for b in batches for s in lengths}
+        yield Group(f"attention {kind}, {HEADS} heads, d = {D}", tasks)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

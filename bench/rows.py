@@ -9,12 +9,12 @@ reading, so exp is no part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
-from offcut.experiment.bench import Group, read_options, run
+from offcut.experiment.bench import Group, main
 from offcut.experiment.contraction import Array
 from offcut.experiment.operators import LayerNorm, Softmax
 from offcut.experiment.table import Asked
@@ -47,17 +47,14 @@ def layer_norm_group(columns: int, rows: Sequence[int]) -> Group:
     return Group(f"layer norm of {columns}", {f"{m} rows": partial(task, m) for m in rows})
 
 
-def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "")
-    lengths = QUICK_LENGTHS if options.quick else (*LENGTHS, *LONG)
-    rows, widths = (QUICK_ROWS, WIDTHS[1:2]) if options.quick else (ROWS, WIDTHS)
-    groups = (
-        Group(f"softmax, {SOFTMAX_ROWS} rows", {f"of {n}": partial(softmax, n) for n in lengths}),
-        *(layer_norm_group(width, rows) for width in widths),
-    )
-    raise SystemExit(run("rows", groups, ASKED, options)[0])
+def groups(quick: bool) -> Iterator[Group]:
+    """Softmax, then a group for each width of layer norm."""
+    lengths = QUICK_LENGTHS if quick else (*LENGTHS, *LONG)
+    rows, widths = (QUICK_ROWS, WIDTHS[1:2]) if quick else (ROWS, WIDTHS)
+    yield Group(f"softmax, {SOFTMAX_ROWS} rows", {f"of {n}": partial(softmax, n) for n in lengths})
+    for width in widths:
+        yield layer_norm_group(width, rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__ or "", groups, ASKED)

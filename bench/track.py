@@ -20,14 +20,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import attention
+import conv2d
+import fused_attention
 import pytest
+import rows as norms
 
 import offcut as oc
-from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.bench import Options, fresh, publish
-from offcut.experiment.contraction import Problem, draw, make_problem, parse_contraction
-from offcut.experiment.operators import Attention, Convolution, LayerNorm, Softmax
+from offcut.experiment.layers import dense_groups
 from offcut.experiment.ours import Ours, Task
 from offcut.experiment.table import US, Asked, Cell, Row, summary, table, wide_console
 from offcut.experiment.timing import Timing, fastest, restart_single_threaded
@@ -36,34 +37,22 @@ STORE = Path(".benchmarks")
 SWEPT = dict.fromkeys("mbij", (1, 4096))
 
 
-def normal(*shape: int) -> Any:
-    """Standard normal values."""
-    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-
-
-def dense(kind: str, m: int, k: int, n: int) -> Problem:
+def dense(kind: str, m: int, k: int, n: int) -> Task:
     """A dense layer with a constant weight."""
-    contraction = parse_contraction("mk,kn->mn")
-    sizes = {"m": m, "k": k, "n": n}
-    weight = draw("kn", sizes, np.random.default_rng(1), contraction.elements(kind)[1])
-    return make_problem(contraction, sizes, {"B": weight}, kind=kind)
+    (group,) = dense_groups(kind, ((k, n),), (m,))
+    return group.tasks[f"M={m}"]()
 
 
-def batched(text: str, b: int, s: int) -> Problem:
-    """A product of attention, d = 64."""
-    return make_problem(parse_contraction(text), {"b": b, "i": s, "j": s, "d": 64}, {})
-
-
-def attention(kind: str, s: int) -> Attention:
-    """12 heads, d = 64."""
-    q, k, v = normal(3, 1, 12, s, 64).astype(numpy_dtype(kind))
-    return Attention(q, k, v, kind)
-
-
-def convolution(window: int, channels: int, outputs: int, image: int, stride: int) -> Convolution:
+def convolution(layer: conv2d.Layer, image: int) -> Task:
     """A layer of ResNet-50 on one image."""
-    weights = normal(outputs, channels, window, window)
-    return Convolution(normal(1, channels, image, image), weights, stride, window // 2)
+    (task,) = conv2d.group(layer, ((1, image),)).tasks.values()
+    return task()
+
+
+def layer_norm(rows: int, columns: int) -> Task:
+    """A layer norm of some rows."""
+    (task,) = norms.layer_norm_group(columns, (rows,)).tasks.values()
+    return task()
 
 
 TASKS: dict[str, Callable[[], Task]] = {
@@ -73,30 +62,27 @@ TASKS: dict[str, Callable[[], Task]] = {
         for m, k, n in ((1, 768, 768), (17, 768, 3072), (128, 768, 768), (43, 771, 770))
     },
     **{
-        f"{name} {b} S={s}": partial(batched, text, b, s)
+        f"{name} {b} S={s}": partial(attention.task, text, b, s)
         for name, text in (("q kT", "bid,bjd->bij"), ("weights v", "bij,bjd->bid"))
         for b, s in ((12, 43), (12, 128))
     },
     **{
-        f"attention {kind} S={s}": partial(attention, kind, s)
+        f"attention {kind} S={s}": partial(fused_attention.task, kind, 1, s)
         for kind in ("float32", "bfloat16")
         for s in (7, 62, 257)
     },
     **{
-        f"conv2d {w}x{w} {c}-{o} {image} stride {step}": partial(convolution, w, c, o, image, step)
+        f"conv2d {w}x{w} {c}-{o} {image} stride {step}": partial(
+            convolution, conv2d.Layer(w, c, o, image, step), image
+        )
         for w, c, o, image, step in (
             *((3, 64, 64, 56, 1), (3, 512, 512, 7, 1), (3, 128, 128, 29, 2)),
             *((1, 256, 64, 56, 1), (1, 512, 1024, 14, 1)),
         )
     },
+    **{f"softmax 512x{n}": partial(norms.softmax, n) for n in (5, 128, 777)},
     **{
-        f"softmax {m}x{n}": partial(lambda m, n: Softmax(normal(m, n)), m, n)
-        for m, n in ((512, 5), (512, 128), (128, 777))
-    },
-    **{
-        f"layer norm {m}x{n}": partial(
-            lambda m, n: LayerNorm(normal(m, n), normal(n), normal(n)), m, n
-        )
+        f"layer norm {m}x{n}": partial(layer_norm, m, n)
         for m, n in ((1, 768), (128, 768), (43, 1000))
     },
 }

@@ -121,6 +121,16 @@ def read_options(
     return Options(**read)
 
 
+def main(text: str, groups: Callable[[bool], Iterable[Group]], asked: Asked) -> None:
+    """A bench of offcut alone against every peer, from its command line; exits with its status.
+
+    text    the bench's docstring
+    groups  of a few cells, or all
+    """
+    options = read_options(text)
+    raise SystemExit(run(Path(sys.argv[0]).stem, groups(options.quick), asked, options)[0])
+
+
 def run(
     bench: str,
     groups: Iterable[Group],

@@ -15,7 +15,7 @@ from rich.table import Table
 from offcut.experiment.limits import Bound
 from offcut.experiment.timing import Ratio, Timing, paired_ratio
 
-WIDTH = 160
+WIDTH = 200
 """Columns of the printed tables where there is no terminal that has a width of its own."""
 
 OVER_BUDGET = "> budget"

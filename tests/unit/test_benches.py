@@ -18,6 +18,7 @@ BENCHES = sorted((Path(__file__).parents[2] / "bench").glob("*.py"))
 def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> object:
     """With which status a bench ends that gets one argument, before it measures."""
     monkeypatch.setattr(sys, "argv", [str(bench), option])
+    monkeypatch.syspath_prepend(bench.parent)
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(bench), run_name="__main__")
     return ended.value.code

@@ -97,18 +97,30 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
     return Peers(tuple(found), tuple(missing), tuple(dict.fromkeys(versions)), session)
 
 
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """One of the ways of a peer, alone."""
+
+    name: str
+    peer: Contender
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """That way; none where the peer cannot compute `task` so."""
+        return tuple(way for way in self.peer.ways(task) if way.name == self.name)
+
+
 def _contender(name: str, library: Any, threads: int) -> Contender:
-    package, dot, _ = name.partition(".")
-    only = name if dot else ""
-    if name == COMPILED:
-        return TorchCompiled(library)
-    if package == "torch":
-        return Torch(library, only)
-    if package == "onnxruntime":
-        return Onnxruntime(library, threads, only)
-    if package == "openvino":
-        return Openvino(library, threads, only)
-    return Numpy(only)
+    package = name.partition(".")[0]
+    peers: dict[str, Callable[[], Contender]] = {
+        COMPILED: lambda: TorchCompiled(library),
+        "numpy": lambda: Numpy(einsum=name == "numpy.einsum"),
+        "torch": lambda: Torch(library),
+        "onnxruntime": lambda: Onnxruntime(library, threads),
+        "openvino": lambda: Openvino(library, threads),
+    }
+    if name in peers:
+        return peers[name]()
+    return OneWay(name, peers[package]())
 
 
 def _version(library: Any) -> str:

@@ -32,8 +32,3 @@ class Contender(Protocol):
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """The ways it has to compute `task`; none when it cannot."""
-
-
-def keep(only: str, ways: tuple[Way, ...]) -> tuple[Way, ...]:
-    """The one way of the name `only`, or all of them where that is empty."""
-    return tuple(way for way in ways if only in ("", way.name))

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from offcut.experiment.contraction import Array, Problem
 from offcut.experiment.operators import EPSILON, Attention, LayerNorm, Softmax
 from offcut.experiment.peers.matmul import as_matmul
-from offcut.experiment.peers.way import Way, keep
+from offcut.experiment.peers.way import Way
 
 
 @dataclass(frozen=True, slots=True)
 class Numpy:
-    """numpy with its BLAS: matmul into a given array, or einsum where that does not fit."""
+    """numpy with its BLAS: matmul into a given array, or einsum where that does not fit.
 
-    only: str = ""
+    einsum  whether it computes every contraction
+    """
 
-    @property
-    def name(self) -> str:
-        """`numpy`, or the one way that was asked for."""
-        return self.only or "numpy"
+    einsum: bool = False
+    name: ClassVar[str] = "numpy"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """`numpy.matmul` for a matrix product of floats, `numpy.einsum` for other contractions.
@@ -33,13 +32,12 @@ class Numpy:
         """
         match task:
             case Problem(kind="float32" | "float64"):
-                if self.only == "numpy.einsum":
-                    return self._einsum(task)
-                return keep(self.only, self._matmul(task) or self._einsum(task))
+                product = () if self.einsum else self._matmul(task)
+                return product or self._einsum(task)
             case Attention(kind="float32") | Softmax() | LayerNorm():
                 out = task.result()
                 run = partial(_written(task), out)
-                return keep(self.only, (Way("numpy.ufuncs", run, lambda _: out),))
+                return (Way("numpy.ufuncs", run, lambda _: out),)
         return ()
 
     def _matmul(self, problem: Problem) -> tuple[Way, ...]:

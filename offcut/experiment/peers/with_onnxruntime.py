@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.way import Way, keep
+from offcut.experiment.peers.way import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,8 @@ class Onnxruntime:
 
     onnxruntime: Any
     threads: int = 1
-    only: str = ""
+    name: ClassVar[str] = "onnxruntime"
     _sessions: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """`onnxruntime`, or the one way that was asked for."""
-        return self.only or "onnxruntime"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """A way for each model of `task` that this build accepts."""
@@ -37,7 +32,7 @@ class Onnxruntime:
             except self.onnxruntime.capi.onnxruntime_pybind11_state.OrtException:
                 continue  # this build lacks an operator, or it refuses the element types
             found.append(Way(f"onnxruntime.{graph.name}", run, partial(_read, graph)))
-        return keep(self.only, tuple(found))
+        return tuple(found)
 
     def _bound(self, graph: Graph) -> Any:
         session = self._session(graph)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.way import Way, keep
+from offcut.experiment.peers.way import Way
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""
@@ -23,13 +23,8 @@ class Openvino:
 
     openvino: Any
     threads: int = 1
-    only: str = ""
+    name: ClassVar[str] = "openvino"
     _compiled: dict[object, tuple[Any, tuple[Array, ...]]] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """`openvino`, or the one way that was asked for."""
-        return self.only or "openvino"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """A way for each model of `task` that has operators which OpenVINO knows."""
@@ -45,7 +40,7 @@ class Openvino:
                     continue  # this version lacks an operator
                 name = f"openvino.{graph.name}{'' if hint == 'f32' else f'.{hint}'}"
                 found.append(Way(name, run, partial(_read, graph)))
-        return keep(self.only, tuple(found))
+        return tuple(found)
 
     def _hints(self, kind: str) -> tuple[str, ...]:
         """The precisions to compute in; a processor without bfloat16 would only emulate it."""

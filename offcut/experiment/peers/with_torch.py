@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from offcut.experiment.operators import (
     Softmax,
 )
 from offcut.experiment.peers.matmul import Matmul, as_matmul
-from offcut.experiment.peers.way import Way, keep
+from offcut.experiment.peers.way import Way
 from offcut.experiment.timing import Run
 
 Offer = tuple[str, Callable[[], Run]]
@@ -38,18 +38,13 @@ class Torch:
     """
 
     torch: Any
-    only: str = ""
-
-    @property
-    def name(self) -> str:
-        """`torch`, or the one way that was asked for."""
-        return self.only or "torch"
+    name: ClassVar[str] = "torch"
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """Every way that this build of torch has for `task`."""
         match task:
             case Problem():
-                return keep(self.only, self._contraction(task))
+                return self._contraction(task)
             case Attention():
                 return self._tried(self._attention(task))
             case Convolution():
@@ -58,12 +53,12 @@ class Torch:
                 given, out = torch_of(self.torch, x), task.result()
                 into = torch_of(self.torch, out)
                 run = partial(self.torch.softmax, given, -1, out=into)
-                return keep(self.only, (Way("torch.softmax", run, lambda _: out),))
+                return (Way("torch.softmax", run, lambda _: out),)
             case LayerNorm(x, gain, bias):
                 given = [torch_of(self.torch, array) for array in (gain, bias)]
                 call = self.torch.nn.functional.layer_norm
                 run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *given, EPSILON)
-                return keep(self.only, (Way("torch.layer_norm", run, array_of),))
+                return (Way("torch.layer_norm", run, array_of),)
             case Dequantized():
                 return self._tried(self._dequantized(task))
         return ()
@@ -176,7 +171,7 @@ class Torch:
             except (RuntimeError, AttributeError, NotImplementedError, TypeError):
                 continue  # this build of torch lacks the library, or it refuses the shape
             ways.append(Way(f"torch.{name}", run, read or array_of))
-        return keep(self.only, tuple(ways))
+        return tuple(ways)
 
 
 @dataclass(slots=True)
