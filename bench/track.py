@@ -167,7 +167,7 @@ def compare(before: Saved | None, after: Saved) -> int:
     rows = [
         Row(
             title,
-            name.removeprefix("test_").removeprefix("kernel"),
+            name.removeprefix("test_").removeprefix("kernel[").replace("[", " ").rstrip("]"),
             (
                 Cell("after", after.name, timing),
                 Cell("before", "" if before is None else before.name, earlier.get(name)),

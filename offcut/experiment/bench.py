@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -202,17 +203,9 @@ def measured(
         work = task.flop, task.moved, task.kind
         before = limits.now(*work)
         late = {name for name, rate in rates.items() if task.flop / rate > options.patience}
-        row = Row(
-            group.title,
-            label,
-            (),
-            GFLOPS if task.flop else GBS,
-            task.flop or task.moved,
-            own=len(own),
-            sizes=task.sizes,
-            moved=task.moved,
-        )
-        row = replace(row, cells=in_turns(task, contenders, late, options.budget, clock))
+        unit, amount = (GFLOPS, task.flop) if task.flop else (GBS, task.moved)
+        cells = in_turns(task, contenders, late, options.budget, clock)
+        row = Row(group.title, label, cells, unit, amount, len(own), None, task.sizes, task.moved)
         if again(row):
             cells = in_turns(task, contenders, late, 3 * options.budget, clock)
             row = replace(row, cells=cells)
@@ -280,7 +273,7 @@ def publish(
         return 1
     closing = Table("", "asked", "measured", "where")
     for line in lines:
-        closing.add_row(*line)
+        closing.add_row(*map(escape, line))
     if closing.row_count:
         console.print(closing)
     everything: dict[str, Any] = {"bench": bench, "machine": str(describe()), **(facts or {})}

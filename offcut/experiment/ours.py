@@ -77,26 +77,26 @@ def forms(task: Task, swept: Mapping[str, tuple[int, int]]) -> tuple[Form, ...]:
             describe = partial(build, task.contraction, fixed, swept, task.kind)
             constants = {name: task.arrays[name] for name in task.constant}
             keeps = tuple(constants.values())
-            return (Form("auto", key, describe, constants, task.operands, out, keeps),)
+            return (Form("ops", key, describe, constants, task.operands, out, keeps),)
         case Attention():
             describe = partial(attention, task.kind, task.q.shape[-1])
             key = ("attention", task.kind, task.q.shape[-1])
-            return (Form("attention", key, describe, {}, (task.q, task.k, task.v), out),)
+            return (Form("ops", key, describe, {}, (task.q, task.k, task.v), out),)
         case Convolution():
             return (_convolution(task, "NCHW"), _convolution(task, "NHWC"))
         case Softmax():
-            return (Form("softmax", ("softmax",), softmax, {}, (task.x,), out),)
+            return (Form("ops", ("softmax",), softmax, {}, (task.x,), out),)
         case LayerNorm():
             constants = {"gain": task.gain, "bias": task.bias}
             columns, keeps = task.x.shape[-1], (task.gain, task.bias)
             describe = partial(layernorm, columns)
             key = ("layernorm", columns)
-            return (Form("layernorm", key, describe, constants, (task.x,), out, keeps),)
+            return (Form("ops", key, describe, constants, (task.x,), out, keeps),)
         case Dequantized():
             constants = {"W": task.w, "scales": task.scales}
             describe = partial(dequantized, task.w.shape, task.zero, task.scale)
             key, keeps = ("dense_quantized", *task.w.shape), (task.w, task.scales)
-            return (Form("dense_quantized", key, describe, constants, (task.x,), out, keeps),)
+            return (Form("ops", key, describe, constants, (task.x,), out, keeps),)
 
 
 def _sizes(letters: str, least: int = 1) -> list[Any]:

@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from offcut.experiment.limits import Bound
@@ -180,7 +181,9 @@ def table(rows: Sequence[Row], over: str = OVER, others: Sequence[str] = ()) -> 
             limit = at_best, row.bound.by, "–" if row.share is None else f"{row.share:.0%}"
         spread = "–" if row.timing is None else f"{row.timing.spread:.0%}"
         told = "–" if ratio is None else str(ratio.ratio)
-        shown.add_row(row.label, *figures, told, *limit, spread, *([row.asked] if asked else []))
+        shown.add_row(
+            escape(row.label), *figures, told, *limit, spread, *([row.asked] if asked else [])
+        )
     return shown
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import (
+    build,
     check_letters,
     constant_operands,
     make_problem,
@@ -96,6 +97,29 @@ def test_numpy_computes_what_the_reference_says(text: str) -> None:
     assert [way.name for way in ways]
     for way in ways:
         assert problem.reference().mismatch(way.read(way.run())) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "turned"),
+    [
+        ("mk,kn->mn", (False, False)),
+        ("km,kn->mn", (True, False)),
+        ("bij,bkj->bik", (False, True)),
+        ("mk,nk->nm", None),
+        ("mk,kn,nj->mj", None),
+    ],
+)
+def test_offcut_takes_a_matrix_product_for_one_and_computes_every_contraction(
+    text: str, turned: tuple[bool, bool] | None
+) -> None:
+    contraction = parse_contraction(text)
+    problem = make_problem(contraction, SIZES, {})
+    fixed = {letter: SIZES[letter] for letter in contraction.letters}
+
+    computed = build(contraction, fixed, {}).compile({})(*problem.operands)
+
+    assert contraction.as_matmul == turned
+    assert problem.reference().mismatch(computed) == ""
 
 
 @pytest.mark.parametrize("text", MATMULS)

@@ -107,7 +107,7 @@ def test_a_form_that_is_refused_is_named_with_the_reason() -> None:
     ours = Ours(SWEPT, threads=-1)
 
     assert ours.ways(TASKS["softmax"]) == ()
-    assert list(ours.refused) == ["offcut softmax softmax"]
+    assert list(ours.refused) == ["offcut ops softmax"]
     assert ours.ways(TASKS["softmax"]) == (), "and not tried again"
 
 
