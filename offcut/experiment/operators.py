@@ -198,8 +198,7 @@ class Dequantized:
     """``(x - zero) w * scale * scales[j]`` in float32, from uint8 x (m, k) and int8 w (k, n).
 
     zero, scale  of the whole of x
-    scales       of each column of w
-    offsets      zero times the sum of each column of w, int32; all but x is constant
+    scales       of each column of w, constant as w is
     """
 
     x: Array
@@ -207,7 +206,6 @@ class Dequantized:
     zero: int
     scale: float
     scales: Array
-    offsets: Array
     kind: str = "uint8"
 
     @property

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +15,8 @@ from typer.testing import CliRunner
 import offcut
 from offcut.cli import app
 
-BENCHES = sorted((Path(__file__).parents[2] / "bench").glob("*.py"))
+ROOT = Path(__file__).parents[2]
+BENCHES = sorted((ROOT / "bench").glob("*.py"))
 
 
 def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -34,6 +38,29 @@ def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     assert f"usage: {bench.name} [-h]" in capsys.readouterr().out
     assert status_of(bench, "--unknown", monkeypatch) == 2
     assert "unrecognized arguments: --unknown" in capsys.readouterr().err
+
+
+def test_two_saved_runs_are_compared_kernel_by_kernel(tmp_path: Path) -> None:
+    folder = tmp_path / ".benchmarks" / "one machine"
+    folder.mkdir(parents=True)
+    for number, commit, seconds in (("0001", "abc", 3e-6), ("0002", "def", 2e-6)):
+        one = {"name": "test_kernel[softmax 2x3]", "stats": {"data": [seconds] * 7}}
+        (folder / f"{number}_{commit}_now.json").write_text(json.dumps({"benchmarks": [one]}))
+
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "track.py"), "--compare", "abc", "0002"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    (line,) = (line for line in done.stdout.splitlines() if "softmax 2x3" in line[:20])
+    assert "0002 def against 0001 abc, µs" in done.stdout
+    assert [part.strip() for part in line.split("│")[1:5]] == [
+        *("softmax 2x3", "2", "3", "1.500 (1.500–1.500)")
+    ]
 
 
 def test_the_command_says_its_version() -> None:
