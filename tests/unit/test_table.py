@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from rich.console import Console
 from offcut.experiment import bench
 from offcut.experiment.bench import Group, Options, cell_of, fresh, in_turns, run
 from offcut.experiment.contraction import Array, Problem, make_problem, parse_contraction
-from offcut.experiment.limits import Bound
+from offcut.experiment.limits import Bound, Limits
 from offcut.experiment.peers import Contender, Peers, Way
 from offcut.experiment.peers.with_numpy import Numpy
 from offcut.experiment.table import (
@@ -124,6 +125,31 @@ def test_a_contender_that_takes_too_long_is_left_out_without_a_call() -> None:
 
     assert (cells[0].timing, cells[0].note, slow.called) == (None, OVER_BUDGET, [])
     assert cells[1].timing is not None
+
+
+class Known(Limits):
+    """A machine whose limit is a second a call."""
+
+    def now(self, operations: int, moved: int, kind: str) -> Bound:
+        return Bound(1.0, "fma")
+
+
+def test_who_is_expected_to_take_longer_than_the_patience_is_not_called_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    monkeypatch.setattr(time, "process_time", world.clock)
+    slow, fast = Fake("guard", world, flops=1e6), Fake("numpy", world, 1e9)
+    group = Group("dense", {f"M={m}": partial(problem, m) for m in (1, 24, 26, 40)})
+    options = Options(budget=1e-3, patience=1e-3)
+    screen = Console(file=StringIO())
+
+    rows = list(bench.measured(group, [slow], [fast], Known(), options, screen))
+
+    assert [row.cells[0].note for row in rows] == ["", "", OVER_BUDGET, OVER_BUDGET]
+    assert slow.called == [1, 24]
+    assert [row.amount for row in rows] == [40, 960, 1040, 1600]
+    assert all(row.bound == Bound(1.0, "fma") and row.own == 1 for row in rows)
 
 
 def test_a_wrong_result_is_reported_and_not_timed() -> None:
