@@ -182,15 +182,7 @@ class Encoder:
     def _compiled(
         self, name: str, described: Computation, constants: Mapping[str, Array]
     ) -> oc.Kernel:
-        return self._noted(
-            name,
-            lambda: oc.compile(
-                described.result,
-                inputs=list(described.inputs),
-                constants=dict(constants),
-                threads=self._threads,
-            ),
-        )
+        return self._noted(name, lambda: described.compile(constants, self._threads))
 
     def _noted(self, name: str, make: Callable[[], oc.Kernel]) -> oc.Kernel:
         start = process_time()

@@ -7,7 +7,6 @@ from statistics import median
 
 import numpy as np
 
-import offcut as oc
 from examples.sentences import kernels, plain
 from examples.sentences.weights import Array, Linear
 from offcut.experiment.plots import plot_lines
@@ -38,10 +37,7 @@ def contenders(linear: Linear) -> dict[str, Layer]:
     constants = {"W": linear.weight, "bias": linear.bias}
 
     def compiled(strategy: str) -> Layer:
-        inputs = list(described.inputs)
-        kernel = oc.compile(
-            described.result, inputs=inputs, constants=constants, strategy=strategy, threads=1
-        )
+        kernel = described.compile(constants, strategy=strategy)
         return lambda x, out: kernel(x, out=out)
 
     layers = {name: compiled(name) for name in STRATEGIES}
