@@ -279,9 +279,9 @@ def publish(
     everything: dict[str, Any] = {"bench": bench, "machine": str(describe()), **(facts or {})}
     if peers is not None:
         everything |= {"versions": peers.versions, "missing": peers.missing}
-        told = [", ".join(peers.versions)]
-        told += [f"missing: {name} is not installed" for name in peers.missing]
-        console.print("\n".join(told), highlight=False, soft_wrap=True)
+        missing = (f"missing: {name} is not installed" for name in peers.missing)
+        for told in filter(None, (", ".join(peers.versions), *missing)):
+            console.print(told, highlight=False, soft_wrap=True)
     seconds = everything.get("compile_seconds")
     if seconds:
         slowest = max(seconds, key=lambda form: seconds[form])

@@ -133,7 +133,8 @@ class Row:
         best = self.best(*names)
         if best is None or best.timing is None or self.timing is None:
             return None
-        return Over(f"{self.where}, {best.way}", paired_ratio(best.timing, self.timing))
+        where = ", ".join(filter(None, (self.where, best.way)))
+        return Over(where, paired_ratio(best.timing, self.timing))
 
 
 @dataclass(frozen=True, slots=True)
