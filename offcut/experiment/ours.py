@@ -68,6 +68,7 @@ class Form:
 
 def forms(task: Task, swept: Mapping[str, tuple[int, int]]) -> tuple[Form, ...]:
     """The descriptions of `task`; `swept` are the symbolic letters of a contraction."""
+    key: tuple[object, ...]
     out = task.result()
     match task:
         case Problem():
@@ -95,7 +96,8 @@ def forms(task: Task, swept: Mapping[str, tuple[int, int]]) -> tuple[Form, ...]:
         case Dequantized():
             constants = {"W": task.w, "scales": task.scales}
             describe = partial(dequantized, task.w.shape, task.zero, task.scale)
-            key, keeps = ("dense_quantized", *task.w.shape), (task.w, task.scales)
+            key = ("dense_quantized", *task.w.shape, task.zero, task.scale)
+            keeps = (task.w, task.scales)
             return (Form("ops", key, describe, constants, (task.x,), out, keeps),)
 
 
