@@ -20,7 +20,7 @@ from offcut.backends.cpu import isa, pool
 from offcut.backends.cpu.build import code_bytes
 from offcut.backends.cpu.claims import covers_of
 from offcut.backends.cpu.external import checked
-from offcut.backends.cpu.family import families
+from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.planning import Asked
 from offcut.core.binding import bind_constants

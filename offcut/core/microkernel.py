@@ -40,6 +40,7 @@ class Microkernel:
     interleave  terms of the reduction that are added up at once: so many rows of a panel lie side by
                 side; above 1 the operand must be packed, and the other one's terms lie side by side
     multiple    what the rows of a panel are rounded up to
+    ascending   whether an element is what adding its terms one after the other gives
     repeats     whether one call takes more columns than a tile has, as tiles side by side
     lowering    how a function that is not the back end's is called; None: the back end knows
     """
@@ -57,6 +58,7 @@ class Microkernel:
     update: str | None = None
     interleave: int = 1
     multiple: int = 1
+    ascending: bool = True
     repeats: bool = False
     lowering: Any = None
 

@@ -53,6 +53,9 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
             found.append(_pairs(32 if wide else 16, "512" if wide else ""))
     elif kind == "bfloat16" and tiles and "amx-bf16" in there:
         found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
+    elif kind == "bfloat16" and "avx512bf16" in there:  # some have it at half the rate of float32
+        found.append(_chained("vdpbf16ps zmm", "float", 16, _half_dot(), 64))
+        found.append(_multiply_add("float32", host))
     return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
 
 
@@ -105,6 +108,14 @@ def _dot(width: str, lanes: int) -> tuple[str, str]:
     return f"declare {bits} {function}({bits}, {parts}, {parts})", step
 
 
+def _half_dot() -> tuple[str, str]:
+    """Sums of two products of bfloat16, likewise."""
+    sums, pairs = "<16 x float>", "<32 x bfloat>"
+    function = "@llvm.x86.avx512bf16.dpbf16ps.512"
+    step = f"%new{{k}} = call {sums} {function}({sums} %old{{k}}, {pairs} %halves, {pairs} %halves)"
+    return f"declare {sums} {function}({sums}, {pairs}, {pairs})", step
+
+
 def _pairs(lanes: int, width: str) -> Loop:
     """Sums of two products of int16, where bytes have no instruction of their own."""
     function = f"@llvm.x86.avx512.pmaddw.d.{width}" if width else "@llvm.x86.avx2.pmadd.wd"
@@ -130,6 +141,8 @@ def _chained(name: str, element: str, lanes: int, instruction: tuple[str, str], 
             f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
             f"%pairs = bitcast {vector} %b to <{2 * lanes} x i16>",
         ]
+    if element == "float":
+        before.append(f"%halves = bitcast {vector} %b to <{2 * lanes} x bfloat>")
     phis = [
         f"%old{k} = phi {vector} [ {zero}, %entry ], [ %new{k}, %again ]" for k in range(CHAINS)
     ]

@@ -15,7 +15,8 @@ from conftest import slow
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu import build, family, isa
+from offcut.backends.cpu import build, isa, kernels
+from offcut.backends.cpu.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
 from offcut.pipeline import Kernel
@@ -37,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
     """
     counters: dict[str, Any] = {}
 
-    def counting(made: family.Family) -> family.Family:
+    def counting(made: Family) -> Family:
         counter = counters.setdefault(made.microkernel.name, ctypes.c_int64())
         at = f"ptr inttoptr (i64 {ctypes.addressof(counter)} to ptr)"
         head = f"entry:\n  %calls = load i64, {at}\n  %called = add i64 %calls, 1\n"
@@ -48,7 +49,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
 
         return replace(made, text=text)
 
-    real = family.families
+    real = kernels.families
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     monkeypatch.setattr(build, "families", lambda host: tuple(map(counting, real(host))))
     build._tile_object.cache_clear()
@@ -296,7 +297,7 @@ def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
     cut = oc.partition(oc.parse(text), tile={"i": 8, "j": 16}, tail="mask")
     (name,) = claimed(cut.loops)
     wrong = oc.parse(str(cut).replace(name, "nonsense"))
-    known = ", ".join(one.microkernel.name for one in family.families(isa.host()))
+    known = ", ".join(one.microkernel.name for one in kernels.families(isa.host()))
     for op, call in (("compile", oc.compile), ("partition", oc.partition)):
         with pytest.raises(oc.PartitionError) as refused:
             call(wrong)

@@ -237,9 +237,9 @@ class _Steps:
 
 def written(text: str) -> Any:
     """A program with tiles, whose microkernels are those of this machine; others are left out."""
-    from offcut.backends.cpu import family, isa  # not before a fault is planted
+    from offcut.backends.cpu import isa, kernels  # not before a fault is planted
 
-    names = [one.microkernel.name for one in family.families(isa.host())]
+    names = [one.microkernel.name for one in kernels.families(isa.host())]
 
     def mark(found: re.Match[str]) -> str:
         name = next((name for name in names if name.startswith(found[1])), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offcut.backends.cpu import isa
-from offcut.backends.cpu.family import families
+from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.machine import hardware
 from offcut.core import index as ix
 from offcut.core.interpreter import evaluate

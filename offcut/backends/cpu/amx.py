@@ -8,10 +8,12 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from offcut.backends.cpu.cpuid import TILE_PERMISSION
+from offcut.backends.cpu.family import Family
+from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.tile_code import (
     MAX_ROWS,
     STEP_BYTES,
@@ -52,6 +54,19 @@ def permitted() -> bool:
     syscall = ctypes.CDLL(None).syscall
     syscall.restype = ctypes.c_long
     return int(syscall(*map(ctypes.c_long, TILE_PERMISSION))) == 0
+
+
+def families(host: Host) -> Iterator[Family]:
+    """Those of the kinds that the host has, where the system lets this process use them."""
+    for kind, features in FEATURES.items():
+        if features <= host.features and permitted():
+            yield Family(
+                microkernel(kind),
+                lambda *_, kind=kind: symbol(kind),
+                lambda *_, kind=kind: text(kind),
+                {},
+                unit_depth=True,
+            )
 
 
 def interleave(kind: str) -> int:
@@ -109,6 +124,7 @@ def microkernel(kind: str) -> Microkernel:
         features=FEATURES[kind],
         interleave=interleave(kind),
         multiple=multiple(kind),
+        ascending=wide == "int32",
         repeats=True,
     )
 

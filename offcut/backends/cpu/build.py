@@ -11,10 +11,11 @@ from functools import lru_cache
 from offcut import debug
 from offcut.backends.base import Signature
 from offcut.backends.cpu import cache as objects
-from offcut.backends.cpu import external, fma, jit, pool
+from offcut.backends.cpu import external, jit, pool
 from offcut.backends.cpu.entry import fast_entry_ir
-from offcut.backends.cpu.family import Family, families
+from offcut.backends.cpu.family import Family, Variant
 from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.lower import Lowered, lower
 from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.planning import DEFAULT, Asked, Planned, plan, shared
@@ -92,7 +93,7 @@ def _family(host: Host, name: str) -> Family:
 
 
 @lru_cache(maxsize=256)
-def _tile_object(host: Host, kernel: str, variant: fma.Variant, shapes: Shapes) -> bytes:
+def _tile_object(host: Host, kernel: str, variant: Variant, shapes: Shapes) -> bytes:
     """Object code of microkernels, shared by all kernels that need the same ones."""
     name = objects.key("tiles", repr((host, kernel, variant, shapes)))
     kept = objects.read(name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from offcut.backends.cpu.family import families
 from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.lower import Judging
 from offcut.backends.cpu.rows import marked
 from offcut.core.program import Program, Tile, walk
@@ -34,13 +34,17 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     refused, plain = dict[int, str](), dict[int, str]()
     if any(isinstance(stmt, Tile) for stmt in given):
         run = marked(program, reassociate)
-        judging = Judging(run, host.isa, families(host))
+        lent = families(host)
+        judging = Judging(run, host.isa, lent)
+        mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
         for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):
                 continue
             reason = judging.refused.get(id(after))
             if before.microkernel is None and reason is not None:
                 plain[position] = reason
+            elif before.microkernel in mixed and not reassociate:
+                refused[position] = "it adds the terms of an element in an order of its own"
             elif before.microkernel != after.microkernel:
                 refused[position] = "its sums run as lanes of their own"
             elif reason is not None:

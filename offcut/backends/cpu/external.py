@@ -7,10 +7,11 @@ leads, for one kernel alone: other kernels may have another function of that nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from offcut.backends.cpu import ir, jit
+from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.tile_code import ARGUMENTS
@@ -23,6 +24,18 @@ PREFIX = "oc_function_"
 """What stands before a microkernel's name in the symbol of its function."""
 
 _LARGEST_INT = 2**31 - 1
+
+
+def families(host: Host) -> Iterator[Family]:
+    """Those that are lent to the host, for one kernel."""
+    for kernel in host.external:
+        yield Family(
+            kernel,
+            lambda *_, kernel=kernel: symbol(kernel),
+            lambda *_, kernel=kernel: text(kernel),
+            {},
+            unit_depth=True,
+        )
 
 
 def checked(microkernels: Any, own: Sequence[Microkernel], op: str) -> tuple[Microkernel, ...]:

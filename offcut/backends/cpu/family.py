@@ -1,9 +1,9 @@
-"""Microkernels of the CPU, each with the functions that compute its tiles.
+"""A family: a microkernel of the CPU with the functions that compute its tiles.
 
 A family is data: what is computed, which tiles there are, and text generators. Two calling
 conventions exist, both with byte strides:
 
-tiles   one function for each shape, of `fma.PARAMETERS`: A, its row and depth steps, B, from panel to
+tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, from panel to
         panel (or vector to vector) and from term to term, C and its row step, the depth, the columns
         of the last vector, whether C is added to
 wide    one function of any rows up to the tallest tile and any columns, of `WIDE`
@@ -16,17 +16,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from offcut.backends.cpu import amx, external, fma, halves, vnni
-from offcut.backends.cpu.isa import Host
 from offcut.core.microkernel import Microkernel
+
+TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
+"""The parameters of a function for one shape, as above."""
 
 WIDE = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
 """A, its row step, rows, B, from panel to panel (from term to term, where B is not packed), C, its
 row step, depth, columns, whether C is added to."""
 
 Shapes = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a function addresses its operands.
+
+    unit_depth  A moves by one element per step of k; else by a run-time stride
+    panels      B is packed in panels one vector wide; else its rows are at a run-time stride
+    even        the depth is a multiple of `fma.UNROLL`, so that no step is left over
+    """
+
+    unit_depth: bool
+    panels: bool
+    even: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """Part of the symbol's name."""
+        letters = ("u" if self.unit_depth else "s", "p" if self.panels else "r")
+        return "".join(letters) + ("e" if self.even else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +60,8 @@ class Family:
     """
 
     microkernel: Microkernel
-    symbol: Callable[[fma.Variant, int, int], str]
-    text: Callable[[fma.Variant, Shapes], str]
+    symbol: Callable[[Variant, int, int], str]
+    text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
     unit_depth: bool = False
 
@@ -49,69 +69,3 @@ class Family:
     def wide(self) -> bool:
         """Whether one function takes any rows and columns."""
         return not self.widths
-
-
-@cache
-def families(host: Host) -> tuple[Family, ...]:
-    """What this host can run."""
-    found = [_multiply_add(host, dtype) for dtype in ("float32", "float64")]
-    found.append(_halves(host))
-    if host.features >= vnni.FEATURES:
-        found += [_byte_dot(host, dtype) for dtype in ("int8", "uint8")]
-    found += [
-        _tile_unit(kind)
-        for kind, features in amx.FEATURES.items()
-        if features <= host.features and amx.permitted()
-    ]
-    return (*found, *(_foreign(kernel) for kernel in host.external))
-
-
-def _multiply_add(host: Host, dtype: str) -> Family:
-    isa = host.isa
-    return Family(
-        fma.microkernel(isa, dtype),
-        lambda variant, rows, panels: fma.symbol(isa, dtype, variant, rows, panels),
-        lambda variant, shapes: fma.tiles(isa, dtype, variant, shapes),
-        fma.widths(isa),
-    )
-
-
-def _halves(host: Host) -> Family:
-    isa = host.isa
-    return Family(
-        halves.microkernel(isa),
-        lambda variant, rows, panels: halves.symbol(isa, variant, rows, panels),
-        lambda variant, shapes: halves.tiles(isa, variant, shapes),
-        fma.widths(isa),
-    )
-
-
-def _byte_dot(host: Host, dtype: str) -> Family:
-    isa = host.isa
-    return Family(
-        vnni.microkernel(isa, dtype),
-        lambda _, rows, panels: vnni.symbol(isa, dtype, rows, panels),
-        lambda _, shapes: vnni.tiles(isa, dtype, shapes),
-        fma.widths(isa),
-        unit_depth=True,
-    )
-
-
-def _tile_unit(kind: str) -> Family:
-    return Family(
-        amx.microkernel(kind),
-        lambda _, rows, panels: amx.symbol(kind),
-        lambda _, shapes: amx.text(kind),
-        {},
-        unit_depth=True,
-    )
-
-
-def _foreign(kernel: Microkernel) -> Family:
-    return Family(
-        kernel,
-        lambda _, rows, panels: external.symbol(kernel),
-        lambda _, shapes: external.text(kernel),
-        {},
-        unit_depth=True,
-    )

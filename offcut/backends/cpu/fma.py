@@ -11,10 +11,12 @@ loop strength reduction would keep one pointer per row and spill most of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from offcut.backends.cpu.isa import Isa
+from offcut.backends.cpu.family import Family, Shapes, Variant
+from offcut.backends.cpu.isa import Host, Isa
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
@@ -46,24 +48,16 @@ def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
     return WIDTHS_32 if isa.registers == 32 else WIDTHS_16
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """How a function addresses its operands.
-
-    unit_depth  A moves by one element per step of k; else by a run-time stride
-    panels      B is packed in panels one vector wide; else its rows are at a run-time stride
-    even        the depth is a multiple of `UNROLL`, so that no step is left over
-    """
-
-    unit_depth: bool
-    panels: bool
-    even: bool = False
-
-    @property
-    def suffix(self) -> str:
-        """Part of the symbol's name."""
-        letters = ("u" if self.unit_depth else "s", "p" if self.panels else "r")
-        return "".join(letters) + ("e" if self.even else "")
+def families(host: Host) -> Iterator[Family]:
+    """Those of float32 and float64, which every host has."""
+    isa = host.isa
+    for dtype in ("float32", "float64"):
+        yield Family(
+            microkernel(isa, dtype),
+            partial(symbol, isa, dtype),
+            partial(tiles, isa, dtype),
+            widths(isa),
+        )
 
 
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
@@ -109,14 +103,13 @@ def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> s
     return f"oc_fma_{dtype}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
-PARAMETERS = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
 ARGUMENTS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_panel, "
     "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate"
 )
 
 
-def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Sequence[tuple[int, int]]) -> str:
+def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
     functions = ["\n".join(RowBlock(isa, dtype, variant, *shape).lines()) for shape in shapes]
     return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])

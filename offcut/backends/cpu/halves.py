@@ -11,10 +11,12 @@ shift by what the parity of the term says.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator
+from functools import partial
 
 from offcut.backends.cpu import fma
-from offcut.backends.cpu.isa import Isa
+from offcut.backends.cpu.family import Family, Shapes, Variant
+from offcut.backends.cpu.isa import Host, Isa
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
@@ -22,6 +24,12 @@ from offcut.core.tensor import sum as sum_over
 
 TERMS = 2  # of a column side by side
 _UPPER = -65536  # the bits of a float32 that a bfloat16 has
+
+
+def families(host: Host) -> Iterator[Family]:
+    """The one there is, on every host."""
+    isa = host.isa
+    yield Family(microkernel(isa), partial(symbol, isa), partial(tiles, isa), fma.widths(isa))
 
 
 def microkernel(isa: Isa) -> Microkernel:
@@ -63,13 +71,13 @@ def microkernel(isa: Isa) -> Microkernel:
     )
 
 
-def symbol(isa: Isa, variant: fma.Variant, rows: int, vectors: int) -> str:
+def symbol(isa: Isa, variant: Variant, rows: int, vectors: int) -> str:
     """The name of the function for a tile of `rows` × `vectors`."""
     return f"oc_fma_bfloat16_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
-def tiles(isa: Isa, variant: fma.Variant, shapes: Sequence[tuple[int, int]]) -> str:
-    """LLVM IR of the functions of these (rows, vectors), of `fma.PARAMETERS`.
+def tiles(isa: Isa, variant: Variant, shapes: Shapes) -> str:
+    """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a, c     float32
     b        panels one vector of float32 wide: elements ``[ceil(depth / 2)][lanes][2]``; its step is
@@ -80,7 +88,7 @@ def tiles(isa: Isa, variant: fma.Variant, shapes: Sequence[tuple[int, int]]) -> 
 
 
 class _Halves(fma.RowBlock):
-    def __init__(self, isa: Isa, variant: fma.Variant, rows: int, vectors: int) -> None:
+    def __init__(self, isa: Isa, variant: Variant, rows: int, vectors: int) -> None:
         super().__init__(isa, "float32", variant, rows, vectors)
         self.b_item = self.item // TERMS
         self.words = f"<{self.lanes} x i32>"

@@ -114,6 +114,12 @@ def _host(hidden_text: str) -> Host:
     return Host(llvm.get_process_triple(), features, isa)
 
 
+def here(features: Collection[str]) -> str | None:
+    """The name of this processor, where it has these features, hidden or not; None where it lacks one."""
+    there = _host_features()
+    return str(llvm.get_host_cpu_name()) if all(there.get(name) for name in features) else None
+
+
 _GENERATIONS = ("sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "avx512f")
 """Each needs those before it."""
 _NEEDED = {

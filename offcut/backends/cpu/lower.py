@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu import ir
 from offcut.backends.cpu.accesses import is_one_element, own_expressions
 from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.covers import Parts, Refusal, cover, nearest
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import as_loops
-from offcut.backends.cpu.family import Family
+from offcut.backends.cpu.family import TILES, Family, Variant
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.row_blocks import lower_by_blocks
@@ -62,7 +62,7 @@ class Lowered:
     """
 
     text: str
-    tiles: tuple[tuple[str, fma.Variant, tuple[tuple[int, int], ...]], ...]
+    tiles: tuple[tuple[str, Variant, tuple[tuple[int, int], ...]], ...]
 
 
 def lower(
@@ -116,7 +116,7 @@ class Lowering(Vectors):
         for kernel, variant, shapes in tiles:
             symbol = self.families[kernel].symbol
             self.f.declares |= {
-                f"declare void @{symbol(variant, *shape)}({fma.PARAMETERS})" for shape in shapes
+                f"declare void @{symbol(variant, *shape)}({TILES})" for shape in shapes
             }
         return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
 

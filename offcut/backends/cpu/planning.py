@@ -15,8 +15,8 @@ from functools import lru_cache
 
 from offcut import debug
 from offcut.backends.cpu.claims import covers_of, foreign_in, plain_notes
-from offcut.backends.cpu.family import families
 from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.parallel import Parallel, parallel
 from offcut.backends.cpu.policy import policy, pricing
@@ -206,7 +206,7 @@ def _decided(computation: Computation, host: Host, asked: Asked) -> Schedule:
         made = policy(
             computation,
             host.isa,
-            families(host),
+            [one for one in families(host) if asked.reassociate or one.microkernel.ascending],
             hardware(),
             asked.strategy if isinstance(asked.strategy, str) else dict(asked.strategy),
             host.threads,

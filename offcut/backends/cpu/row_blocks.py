@@ -11,7 +11,7 @@ from offcut.backends.cpu.addressing import Memory
 from offcut.backends.cpu.covers import Parts, Sum, is_multiple
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.extents import limits
-from offcut.backends.cpu.family import WIDE, Family
+from offcut.backends.cpu.family import WIDE, Family, Variant
 from offcut.backends.cpu.vectors import TILE_SCRATCH, Vectors
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
@@ -22,7 +22,7 @@ from offcut.errors import InternalError
 from offcut.partition import Match
 from offcut.polyhedral import coefficient
 
-ANY = fma.Variant(unit_depth=True, panels=True)  # of a family that has one function
+ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 
 
 def lower_by_blocks(lowering: Vectors, tile: Tile, family: Family, parts: Parts) -> None:
@@ -193,7 +193,7 @@ class _Block:
         b_memory = low.memory[self.b.buffer]
         known_depth = ir.literal(depth)
         even = known_depth is not None and known_depth % fma.UNROLL == 0
-        variant = fma.Variant(a[2] == str(self.item), b_memory.layout is not None, even)
+        variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even)
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
@@ -264,7 +264,7 @@ class _Call:
     def __init__(
         self,
         block: _Block,
-        variant: fma.Variant,
+        variant: Variant,
         a: tuple[str, str, str],
         c_row: str,
         rows: str,

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import gcd
 
-from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu import ir
 from offcut.backends.cpu.accesses import streams
 from offcut.backends.cpu.addressing import Lanes, Memory
 from offcut.backends.cpu.elements import item_bytes
 from offcut.backends.cpu.extents import at_most, limits, multiple_of, unlimited
+from offcut.backends.cpu.family import Variant
 from offcut.backends.cpu.instances import Instances
 from offcut.backends.cpu.interleave import interleaved, interleaves, swapped
 from offcut.backends.cpu.isa import Isa
@@ -41,7 +42,7 @@ class Vectors(Instances):
 
     def __init__(self, program: Program, isa: Isa, chains: int = 1) -> None:
         super().__init__(program, isa)
-        self.tiles: dict[tuple[str, fma.Variant], set[tuple[int, int]]] = {}
+        self.tiles: dict[tuple[str, Variant], set[tuple[int, int]]] = {}
         self.scratch: list[tuple[str, Expr]] = []
         self.tile_bytes = 0
         self.width, self.chains = isa.lanes("float32"), chains

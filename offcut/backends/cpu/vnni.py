@@ -15,10 +15,12 @@ each row starts from ``-128 * sum of A[i, :]``, which is summed 64 elements at o
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
+from functools import partial
 
 from offcut.backends.cpu import fma
-from offcut.backends.cpu.isa import AVX512, Isa
+from offcut.backends.cpu.family import Family, Shapes, Variant
+from offcut.backends.cpu.isa import AVX512, Host, Isa
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
@@ -30,7 +32,20 @@ FEATURES = AVX512.features | {"avx512vnni"}
 TERMS = 4  # of an element in a step; rows of a panel of B that lie side by side
 CHUNK = 64  # elements of A in a register
 _FLIP = "<" + ", ".join(["i32 -2139062144"] * 16) + ">"  # 128 in each byte
-_PANELS = fma.Variant(unit_depth=True, panels=True)
+_PANELS = Variant(unit_depth=True, panels=True)
+
+
+def families(host: Host) -> Iterator[Family]:
+    """Those of an A of int8 and of uint8, where the host has the instruction."""
+    isa = host.isa
+    for dtype in ("int8", "uint8") if host.features >= FEATURES else ():
+        yield Family(
+            microkernel(isa, dtype),
+            partial(symbol, isa, dtype),
+            partial(tiles, isa, dtype),
+            fma.widths(isa),
+            unit_depth=True,
+        )
 
 
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
@@ -76,13 +91,13 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     )
 
 
-def symbol(isa: Isa, dtype: str, rows: int, vectors: int) -> str:
+def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:
     """The name of the function for a tile of `rows` × `vectors`."""
     return f"oc_vnni_{dtype}_{isa.name}_{rows}x{vectors}"
 
 
-def tiles(isa: Isa, dtype: str, shapes: Sequence[tuple[int, int]]) -> str:
-    """LLVM IR of the functions of these (rows, vectors), of `fma.PARAMETERS`.
+def tiles(isa: Isa, dtype: str, _: Variant, shapes: Shapes) -> str:
+    """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a        elements of `dtype`, one after the other along the depth; its step is not read
     b        panels of 16 columns: int8 elements ``[ceil(depth / 4)][16][4]``, zeros past the depth
@@ -125,7 +140,7 @@ class _Dots(fma.RowBlock):
 
     @property
     def name(self) -> str:
-        return symbol(self.isa, self.a_dtype, self.rows, self.vectors)
+        return symbol(self.isa, self.a_dtype, self.variant, self.rows, self.vectors)
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
         yield f"  %steps = lshr i64 %depth, {TERMS.bit_length() - 1}"

@@ -1,0 +1,207 @@
+"""Microkernels for sums of products of bfloat16: row blocks whose steps take two terms at once.
+
+They are the row blocks of `fma`, over words of two elements: an accumulator holds float32, a step
+loads vectors of B, broadcasts two neighbouring elements of A for each row, and adds both products to
+each element. B is packed, two rows side by side; where the depth is odd, A's last element is loaded
+by itself, and what stands beside it is zero in both.
+
+``vdpbf16ps`` adds the second product of a pair to the accumulator, then the first, each by one
+rounding to nearest even: the order of an element's terms depends on the depth alone, but is not
+ascending. Whatever the control register says, denormals that it reads count as zero, and those
+that it would give are zero.
+
+Processors differ in how often they issue it, from as often as a multiply–add, which makes twice the
+terms, to a fourth, which makes half of them. So what it costs is measured, once for a processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from math import log2
+
+import numpy as np
+
+from offcut.backends.cpu import fma, jit, rates
+from offcut.backends.cpu.family import TILES, Family, Shapes, Variant
+from offcut.backends.cpu.isa import AVX512, Host, Isa
+from offcut.core.microkernel import Microkernel, TileShape
+from offcut.core.sizes import dim
+from offcut.core.tensor import cast, compute, placeholder, reduce_axis
+from offcut.core.tensor import sum as sum_over
+
+FEATURES = AVX512.features | {"avx512bf16"}
+"""What the host must have, in LLVM's names."""
+
+TERMS = 2  # of an element in a step; rows of a panel of B that lie side by side
+DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
+_PAIRS, _SUMS = "<32 x bfloat>", "<16 x float>"
+_PANELS = Variant(unit_depth=True, panels=True)
+_LATENCY = 6.0  # cycles of a step, however small the tile
+_PROBE = 14, 2, 2048  # rows, vectors and terms of the tile by which the rate is measured
+
+
+def families(host: Host) -> Iterator[Family]:
+    """The one there is, where the host has the instruction."""
+    isa = host.isa
+    if host.features >= FEATURES:
+        yield Family(
+            microkernel(isa, issue(replace(host, external=(), threads=1))),
+            partial(symbol, isa),
+            partial(tiles, isa),
+            fma.widths(isa),
+            unit_depth=True,
+        )
+
+
+def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
+    """The row-block microkernel of bfloat16, as data.
+
+    ``C[i, j] = sum over p of float32(A[i, p]) * float32(B[p, j])``. Cost facts: those of `fma` for a
+    step of two terms.
+
+    issue   the time of this instruction over that of a multiply–add of a vector
+    """
+    shapes, lanes = fma.widths(isa), isa.lanes("float32")
+    m = dim("m", min=1, max=max(shapes))
+    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
+    k = reduce_axis(dim("k"), name="p")
+    a = placeholder((m, dim("k")), "bfloat16", name="A")
+    b = placeholder((dim("k"), n), "bfloat16", name="B")
+    tiles = tuple(
+        TileShape(
+            rows,
+            width * lanes,
+            _step_cycles(isa, rows, width, issue) / TERMS,
+            20.0 + 2.0 * rows * width,
+        )
+        for rows, options in shapes.items()
+        for width in options
+    )
+    return Microkernel(
+        name=f"dot_bfloat16_{isa.name}",
+        computes=compute(
+            (m, n),
+            lambda i, j: sum_over(cast(a[i, k], "float32") * cast(b[k, j], "float32"), axis=k),
+            name="C",
+        ),
+        rows="i",
+        columns="j",
+        tiles=tiles,
+        predicates=frozenset({"i", "j", "p"}),
+        packed="B",
+        panel=lanes,
+        features=FEATURES,
+        interleave=TERMS,
+        multiple=TERMS,
+        ascending=False,
+    )
+
+
+def _step_cycles(isa: Isa, rows: int, vectors: int, issue: float) -> float:
+    return max(fma.step_cycles(isa, rows, vectors), rows * vectors * issue / 2.0, _LATENCY)
+
+
+@cache
+def issue(host: Host) -> float:
+    """The time of the instruction over that of a multiply–add, to a power of two: 1, 2, 4; 1 where
+    this machine cannot tell.
+    """
+    found = rates.kept(("vdpbf16ps",), FEATURES, partial(_measured, host))
+    return 1.0 if found is None else found[0]
+
+
+def _measured(host: Host) -> list[float]:
+    """Likewise, timed on a tile whose operands stay in the nearest cache."""
+    rows, vectors, depth = _PROBE
+    text = tiles(host.isa, _PANELS, [(rows, vectors)])
+    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
+    a, b, c = (np.zeros(size, np.uint8) for size in (2 * depth, 32 * depth, 64 * rows * vectors))
+    arguments = a, 0, 2, b, 0, 0, c, 64 * vectors, depth, 16, 0
+    call = rates.Bound(loaded, symbol(host.isa, _PANELS, rows, vectors), TILES, arguments)
+    (cycles,) = rates.cycles(host, [call])
+    return [2.0 ** max(0, round(log2(cycles / (rows * vectors / 2 * depth / TERMS))))]
+
+
+def symbol(isa: Isa, _: Variant, rows: int, vectors: int) -> str:
+    """The name of the function for a tile of `rows` × `vectors`."""
+    return f"oc_dot_bfloat16_{isa.name}_{rows}x{vectors}"
+
+
+def tiles(isa: Isa, _: Variant, shapes: Shapes) -> str:
+    """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
+
+    a        bfloat16, one after the other along the depth; its step is not read
+    b        panels of 16 columns: bfloat16 elements ``[ceil(depth / 2)][16][2]``, zeros past the depth
+             and past the last column; its step is not read
+    c        float32, one after the other along the columns
+    depth    in elements, 0 …
+
+    Nothing of A beyond ``[rows, depth]`` is read, nothing of C beyond ``[rows, columns]`` is touched.
+    """
+    functions = ["\n".join(_Dots(isa, *shape).lines()) for shape in shapes]
+    declared = fma.declarations(isa, "float32")
+    declared.add(f"declare {_SUMS} {DOT}({_SUMS}, {_PAIRS}, {_PAIRS})")
+    return "\n\n".join([*functions, "\n".join(sorted(declared))])
+
+
+class _Dots(fma.RowBlock):
+    """Pairs of elements pass as words of the accumulators' type until they are multiplied."""
+
+    def __init__(self, isa: Isa, rows: int, vectors: int) -> None:
+        super().__init__(isa, "float32", _PANELS, rows, vectors, a_align=2)
+
+    @property
+    def name(self) -> str:
+        return symbol(self.isa, self.variant, self.rows, self.vectors)
+
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        yield f"  %steps = lshr i64 %depth, {TERMS.bit_length() - 1}"
+        return "%entry", "%steps"
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """The last term, where the depth is odd: beside it stands a zero."""
+        yield "  %any_odd = trunc i64 %depth to i1"
+        yield "  br i1 %any_odd, label %part, label %finish"
+        yield "part:"
+        yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
+        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
+        yield f"  %part_k = mul i64 %steps, {self.item}"
+        b = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            yield from self.panel_address(address, "%part_b", p, 0)
+            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            b.append((yield from self.b_operand(value)))
+        for r in range(self.rows):
+            base = yield from self.row_address(f"%a_start{r - r % 4}", r)
+            address, half, word, value, one, splat = (self.temp() for _ in range(6))
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
+            yield f"  {half} = load i16, ptr {address}, align 2"
+            yield f"  {word} = zext i16 {half} to i32"
+            yield f"  {value} = bitcast i32 {word} to {self.t}"
+            yield f"  {one} = insertelement {self.v} poison, {self.t} {value}, i32 0"
+            yield (
+                f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
+                f"<{self.lanes} x i32> zeroinitializer"
+            )
+            a = yield from self.a_operand(splat)
+            for p in range(self.vectors):
+                yield from self.multiply_add(f"%part{r}_{p}", a, b[p], f"%{end}{r}_{p}")
+        yield "  br label %finish"
+        yield "finish:"
+        for r, p in self.cells:
+            yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
+        return "whole"
+
+    def a_operand(self, splat: str) -> Generator[str, None, str]:
+        return (yield from self.b_operand(splat))
+
+    def b_operand(self, value: str) -> Generator[str, None, str]:
+        new = self.temp()
+        yield f"  {new} = bitcast {self.v} {value} to {_PAIRS}"
+        return new
+
+    def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
+        yield f"  {new} = call {_SUMS} {DOT}({_SUMS} {c}, {_PAIRS} {a}, {_PAIRS} {b})"
