@@ -25,7 +25,7 @@ from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.planning import Asked
 from offcut.core.binding import bind_constants
 from offcut.core.computation import computation
-from offcut.core.intrinsic import is_declared
+from offcut.core.intrinsic import declared
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
@@ -76,16 +76,17 @@ def partition(
     target  whose microkernels may cover the pieces
     copies  stores of the result per store of `output`, at most: what conditions may cost in code;
             None: as many as the cost model finds worth it (`copies_worth`)
-    microkernels  external ones that may cover pieces too, where they are the cheaper
+    microkernels  external ones that may cover pieces too, where they are the cheaper; and such as
+            another unit runs, a warp for one: what these cover first is noted, and runs otherwise
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     _check_target(target, "partition")
-    host = _lent(isa.host(), microkernels, "partition")
-    kernels = [family.microkernel for family in families(host)]
+    host, elsewhere = _lent(isa.host(), microkernels, "partition", declared=True)
+    own = [family.microkernel for family in families(host)]
     asked = {} if tile is None else tile
-    price = tile_price(kernels[0], hardware())
-    kernels.sort(key=lambda kernel: kernel.cycles)
+    price = tile_price(own[0], hardware())
+    kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
     described = None
     if isinstance(output, Program):
         _check_covers(output, host, "partition")
@@ -180,7 +181,7 @@ def compile(
     """
     _check_target(target, "compile")
     most = pool.threads_of(threads)
-    external = _lent(isa.host(), microkernels, "compile").external
+    external = _lent(isa.host(), microkernels, "compile")[0].external
     if external and not reassociate:
         raise TargetError(
             "compile",
@@ -252,10 +253,14 @@ def _check_program_request(inputs: Any) -> None:
         )
 
 
-def _lent(host: isa.Host, microkernels: Any, op: str) -> isa.Host:
-    """`host` with the external microkernels of a call of `op`."""
+def _lent(
+    host: isa.Host, microkernels: Any, op: str, declared: bool = False
+) -> tuple[isa.Host, tuple[Microkernel, ...]]:
+    """`host` with the external microkernels of a call of `op`, and those that it cannot run."""
     own = [family.microkernel for family in families(host)]
-    return replace(host, external=checked(microkernels, own, op))
+    lent = checked(microkernels, own, op, declared)
+    external = tuple(kernel for kernel in lent if kernel.unit == "core")
+    return replace(host, external=external), tuple(k for k in lent if k not in external)
 
 
 def _check_covers(program: Program, host: isa.Host, op: str) -> None:
@@ -263,7 +268,7 @@ def _check_covers(program: Program, host: isa.Host, op: str) -> None:
     known = [family.microkernel.name for family in families(host)]
     for tile in (stmt for stmt in statements(program.body) if isinstance(stmt, Tile)):
         name = tile.microkernel
-        if name is not None and name not in known and not is_declared(name):
+        if name is not None and name not in known and declared(name) is None:
             raise PartitionError(
                 op,
                 f"cannot cover a tile by {name}",

@@ -155,7 +155,6 @@ def external_microkernel(
             for height in range(1, rows + 1)
         ),
         predicates=frozenset(axis.name for axis in (*axes, *reduced)),
-        packed="",
         panel=min(_PANEL, columns),
         lowering=_foreign(convention, types, address),
     )

@@ -53,12 +53,18 @@ class Instruction:
 
 Lowering = Callable[[tuple[Operand, ...], tuple[Operand, ...]], Any]
 
-_declared: set[str] = set()
+_declared: dict[str, Microkernel] = {}
 
 
-def is_declared(name: str) -> bool:
-    """Whether an instruction of that name was declared in this process."""
-    return name in _declared
+def declared(name: str) -> Microkernel | None:
+    """The instruction of that name, where one was declared in this process."""
+    return _declared.get(name)
+
+
+def declare(kernel: Microkernel) -> Microkernel:
+    """`kernel`, which programs may name from now on, whatever a target makes of it."""
+    _declared[kernel.name] = kernel
+    return kernel
 
 
 def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
@@ -111,27 +117,29 @@ def decl_tensor_intrin(
                     at=f"tensor {tensor.name}, axis {axis}",
                     because=f"its extent is {extent}, and an instruction has a fixed shape",
                 )
-    made = lowering(tuple(Operand(tensor) for tensor in definition.reads), (Operand(computation),))
-    three = _instructions(made, computation)
+    lowered = lowering(
+        tuple(Operand(tensor) for tensor in definition.reads), (Operand(computation),)
+    )
+    three = _instructions(lowered, computation)
     rows = definition.axes[-2].name if len(definition.axes) > 1 else ""
     columns = definition.axes[-1].name if definition.axes else ""
     shape = [int(extent) for extent in computation.shape]
     tile = TileShape(shape[-2] if rows else 1, shape[-1] if columns else 1, cycles, startup)
     names = [instruction.name for instruction in three]
     reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
-    _declared.update(names)
-    return Microkernel(
+    made = Microkernel(
         name=names[0],
         computes=computation,
         rows=rows,
         columns=columns,
         tiles=(tile,),
         predicates=frozenset(),
-        packed="",
         panel=0,
         reset=reset,
         update=update,
     )
+    _declared.update(dict.fromkeys(names, made))
+    return made
 
 
 def _instructions(made: Any, computation: Tensor) -> Sequence[Instruction]:

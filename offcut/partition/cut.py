@@ -179,7 +179,7 @@ def cut_group(
 
 def _cover(found: Match | None) -> Cover:
     """The microkernel's name wherever it covers a tile; None where nothing does."""
-    return lambda heights, masked: None if found is None else cover(found, heights, masked)
+    return lambda heights, masked: None if found is None else cover(found, heights, masked, {})
 
 
 def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:

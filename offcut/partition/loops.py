@@ -565,20 +565,36 @@ class _Band:
     def covered(
         self, body: Sequence[Stmt], heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
     ) -> str | None:
-        """The microkernel that computes the sum in a tile, one that holds it in the preferred way
-        before one that takes it in pieces; None where there is none.
+        """The microkernel that computes the sum in a tile, or all that is in it; one that holds it in
+        the preferred way before one that takes it in pieces; None where there is none.
         """
-        axes = list(heights)
-        for store, inner in _updates(body, (), frozenset(axes)):
-            of = store.value, store.reduce, axes, inner
-            ways = [list(matches(kernel, *of)) for kernel in self.cutter.kernels]
-            preferred = [found for way in ways for found in way[:1]]
-            others = [found for way in ways for found in way[1:]]
-            names = (cover(found, heights, masked) for found in (*preferred, *others))
-            first = next((name for name in names if name is not None), None)
-            if first is not None:
-                return first
+        found = _updates(body, (), frozenset(heights))
+        match body:
+            case [Store(reduce=None) as only]:
+                found.append((only, ()))
+            case _:
+                pass
+        covers = [self.covers(store, inner, heights, masked) for store, inner in found]
+        for kernel in (kernel for each in covers for kernel in each):
+            if kernel.at_once == 1 or all(kernel in each for each in covers):
+                return kernel.name
         return None
+
+    def covers(
+        self,
+        store: Store,
+        inner: Sequence[For],
+        heights: Mapping[str, tuple[int, int]],
+        masked: frozenset[str],
+    ) -> list[Microkernel]:
+        """The microkernels that compute a statement of a tile, the preferred ones first."""
+        terms = {loop.iter: ix.sub(loop.hi, loop.lo) for loop in inner}
+        of = store.value, store.reduce, list(heights), list(terms)
+        ways = [list(matches(kernel, *of)) for kernel in self.cutter.kernels]
+        preferred = [found for way in ways for found in way[:1]]
+        others = [found for way in ways for found in way[1:]]
+        every = (*preferred, *others)
+        return [found.microkernel for found in every if cover(found, heights, masked, terms)]
 
     def ordered(self, k: int, mine: _Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
         """The instances of a loop one after the other."""
@@ -674,16 +690,16 @@ def _later(at: Facts, lo: Expr, end: Expr, lo_max: Expr) -> Expr:
 
 
 def _updates(
-    body: Sequence[Stmt], loops_around: tuple[str, ...], axes: frozenset[str]
-) -> list[tuple[Store, tuple[str, ...]]]:
+    body: Sequence[Stmt], loops_around: tuple[For, ...], axes: frozenset[str]
+) -> list[tuple[Store, tuple[For, ...]]]:
     """Every reduction in `body` that is as long for all instances, with the loops around it."""
-    found: list[tuple[Store, tuple[str, ...]]] = []
+    found: list[tuple[Store, tuple[For, ...]]] = []
     for stmt in body:
         match stmt:
             case Store() if stmt.reduce is not None:
                 found.append((stmt, loops_around))
-            case For(name, lo, hi, inner) if not axes & (variables(lo) | variables(hi)):
-                found += _updates(inner, (*loops_around, name), axes)
+            case For(_, lo, hi, inner) if not axes & (variables(lo) | variables(hi)):
+                found += _updates(inner, (*loops_around, stmt), axes)
             case _:
                 pass
     return found

@@ -1,4 +1,4 @@
-"""Matching a reduction against a microkernel by its accesses, never by its name.
+"""Matching a statement against a microkernel by its accesses, never by its name.
 
 The value of one instance must be the microkernel's, node by node (products and sums commute), and
 each operand must move along exactly the axes along which the microkernel's operand moves::
@@ -7,7 +7,8 @@ each operand must move along exactly the axes along which the microkernel's oper
     m -> i, n -> j, k -> r;  A = V, B = X        (b is an outer loop)
 
 An axis of the microkernel may be missing from the stage (extent 1: a matrix–vector product), never
-the other way round along the axes that are mapped.
+the other way round along the axes that are mapped. A microkernel without a reduction matches what is
+computed instance by instance.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from offcut.core.expr import Binary, Cast, Expr, Load, Reduce
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Var
 from offcut.core.microkernel import Microkernel
 from offcut.polyhedral import coefficient
 
@@ -26,7 +28,7 @@ class Match:
     """A microkernel laid over a stage.
 
     rows, columns  axes of the stage; None: the stage has no such axis (one row, one column)
-    depth          the reduction axis that runs inside the microkernel
+    depth          the reduction axis that runs inside the microkernel; "": it has none
     operands       what the stage reads for each operand of the microkernel, by its name
     """
 
@@ -65,14 +67,17 @@ def matches(
     """
     definition = microkernel.computes.definition
     assert definition is not None
-    kernel = definition.body
-    if not isinstance(kernel, Reduce) or kernel.op != reducer or not reduce_axes:
+    kernel, term, summed = definition.body, definition.body, ""
+    if isinstance(kernel, Reduce):
+        term, summed = kernel.value, kernel.axes[0]
+    if (kernel.op if isinstance(kernel, Reduce) else None) != reducer:
         return
-    pairings = list(_unify(kernel.value, value))
+    pairings = list(_unify(term, value))
     for rows, columns in _choices(axes):
-        for depth in reversed(reduce_axes):
+        for depth in reversed(reduce_axes) if summed else ("",):
             mapping = {microkernel.rows: rows, microkernel.columns: columns}
-            mapping[kernel.axes[0]] = depth
+            if summed:
+                mapping[summed] = depth
             for operands in pairings:
                 if all(_moves_alike(mine, theirs, mapping) for mine, theirs in operands):
                     named = tuple((mine.buffer, theirs) for mine, theirs in operands)
@@ -93,6 +98,8 @@ def _unify(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Load, Load], ...]]:
     """Every pairing of the loads of two expressions of one shape."""
     if isinstance(mine, Load) and isinstance(theirs, Load) and mine.dtype == theirs.dtype:
         yield ((mine, theirs),)
+    if isinstance(mine, Const) and mine == theirs:
+        yield ()
     if isinstance(mine, Cast) and isinstance(theirs, Cast) and mine.dtype == theirs.dtype:
         yield from _unify(mine.a, theirs.a)
     if isinstance(mine, Binary) and isinstance(theirs, Binary) and mine.op == theirs.op:
@@ -119,10 +126,16 @@ def _moves_alike(mine: Load, theirs: Load, mapping: dict[str, str | None]) -> bo
 
 
 def cover(
-    found: Match, heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
+    found: Match,
+    heights: Mapping[str, tuple[int, int]],
+    masked: frozenset[str],
+    terms: Mapping[str, Expr],
 ) -> str | None:
     """The microkernel's name where one of its tiles holds every tile of these heights, and it has a
     predicate on every axis with lanes that are off.
+
+    heights   least and most instances along each axis of the tile
+    terms     of the loops of its sum, by iterator: an instruction takes so many, and no fewer
     """
     if found.columns not in (None, *heights):
         return None
@@ -131,9 +144,28 @@ def cover(
         return None
     low, high = heights.get(found.rows, (1, 1)) if found.rows is not None else (1, 1)
     kernel = found.microkernel
+    if not _is_whole(found, heights, terms):
+        return None
     columns = heights[found.columns][1] if found.columns is not None else 1
     fits = high <= kernel.max_rows and all(
         kernel.repeats or kernel.columns_for(rows) >= columns
         for rows in range(max(low, 1), high + 1)
     )
     return kernel.name if fits else None
+
+
+def _is_whole(
+    found: Match, heights: Mapping[str, tuple[int, int]], terms: Mapping[str, Expr]
+) -> bool:
+    """Whether a tile has all columns that a microkernel takes, and its sum as many terms at once as
+    it takes, where it has no predicate along them.
+    """
+    kernel = found.microkernel
+    if kernel.columns not in kernel.predicates:
+        low, high = heights.get(found.columns or "", (1, 1))
+        if low != high or high not in {tile.columns for tile in kernel.tiles}:
+            return False
+    if kernel.at_once == 1:
+        return True
+    length = ix.literal(terms.get(found.depth, Var(found.depth)))
+    return length is not None and length % kernel.at_once == 0

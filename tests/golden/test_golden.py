@@ -14,6 +14,7 @@ import pytest
 from offcut.core import tensor as oc
 from offcut.core.computation import Computation, computation
 from offcut.core.intrinsic import decl_tensor_intrin, hardware_intrinsic
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.parser import parse
 from offcut.core.program import Program
@@ -68,7 +69,7 @@ def gemm() -> Microkernel:
     d = oc.reduce_axis(1, "d")
     Z = oc.compute((14, 32), lambda r, c: oc.sum(X[r, d] * Y[d, c], axis=d), name="Z")
     tiles = tuple(TileShape(rows, 32, 14.0, 20.0) for rows in range(1, 15))
-    return Microkernel("gemm_14x32", Z, "r", "c", tiles, frozenset({"c"}), "Y", 32)
+    return Microkernel("gemm_14x32", Z, "r", "c", tiles, frozenset({"c"}), 32, (("Y", panels(32)),))
 
 
 CASES: dict[str, tuple[Callable[[], Computation], dict[str, int], dict[str, str]]] = {

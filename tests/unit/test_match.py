@@ -10,6 +10,7 @@ import pytest
 from offcut.core import tensor as oc
 from offcut.core.computation import Computation, computation
 from offcut.core.expr import Var
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.printer import format_expr
 from offcut.core.program import Tile, walk
@@ -20,11 +21,11 @@ from offcut.partition.match import cover
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
     """``C[r, c] += X[r, d] * Y[d, c]``, up to 4 rows, 8 columns, or 2 rows and 16."""
-    X, Y = oc.placeholder((4, 9), name="X"), oc.placeholder((9, 8), name="Y")
-    d = oc.reduce_axis(9, "d")
+    X, Y = oc.placeholder((4, dim("d")), name="X"), oc.placeholder((dim("d"), 8), name="Y")
+    d = oc.reduce_axis(dim("d"), "d")
     Z = oc.compute((4, 8), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
     tiles = (*(TileShape(rows, 8, 1.0, 4.0) for rows in (1, 2, 3, 4)), TileShape(2, 16, 1.0, 4.0))
-    return Microkernel(name, Z, "r", "c", tiles, frozenset({"c"}), "Y", 8)
+    return Microkernel(name, Z, "r", "c", tiles, frozenset({"c"}), 8, (("Y", panels(8)),))
 
 
 KERNEL = outer_product()
@@ -188,7 +189,7 @@ def covered(heights: dict[str, tuple[int, int]], masked: str = "") -> bool:
     c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
     found = matched(c)
     assert found is not None
-    return cover(found, heights, frozenset(masked)) == "outer"
+    return cover(found, heights, frozenset(masked), {}) == "outer"
 
 
 def test_a_way_covers_a_tile_where_one_register_tile_holds_it_at_every_height() -> None:

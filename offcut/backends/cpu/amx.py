@@ -24,6 +24,7 @@ from offcut.backends.cpu.tile_code import (
     widest,
 )
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
@@ -119,11 +120,9 @@ def microkernel(kind: str) -> Microkernel:
             for rows, panels in shapes
         ),
         predicates=frozenset({"i", "j", "p"}),
-        packed="B",
         panel=TILE_ROWS,
+        layouts=(("B", panels(TILE_ROWS, interleave(kind), multiple(kind))),),
         features=FEATURES[kind],
-        interleave=interleave(kind),
-        multiple=multiple(kind),
         ascending=wide == "int32",
         repeats=True,
     )

@@ -38,8 +38,12 @@ def families(host: Host) -> Iterator[Family]:
         )
 
 
-def checked(microkernels: Any, own: Sequence[Microkernel], op: str) -> tuple[Microkernel, ...]:
+def checked(
+    microkernels: Any, own: Sequence[Microkernel], op: str, declared: bool = False
+) -> tuple[Microkernel, ...]:
     """`microkernels` of a call of `op`: external ones, with names that are not taken.
+
+    declared   or such as other units run, by which a cut may be seen, though not run
 
     Raises DescribeError.
     """
@@ -47,7 +51,9 @@ def checked(microkernels: Any, own: Sequence[Microkernel], op: str) -> tuple[Mic
         microkernels = (microkernels,)
     taken = {kernel.name for kernel in own}
     for kernel in microkernels:
-        if not isinstance(kernel, Microkernel) or not isinstance(kernel.lowering, Foreign):
+        called = isinstance(kernel, Microkernel) and isinstance(kernel.lowering, Foreign)
+        seen = declared and isinstance(kernel, Microkernel) and kernel.unit != "core"
+        if not (called or seen):
             instruction = isinstance(kernel, Microkernel)
             shown = f"the instruction {kernel.name}" if instruction else repr(kernel)
             raise DescribeError(

@@ -18,6 +18,7 @@ from functools import partial
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import Host, Isa
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import compute, placeholder, reduce_axis
@@ -85,8 +86,8 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
         columns="j",
         tiles=tiles,
         predicates=frozenset({"i", "j", "p"}),
-        packed="B",
         panel=lanes,
+        layouts=(("B", panels(lanes)),),
         features=isa.features,
     )
 

@@ -26,6 +26,7 @@ import numpy as np
 from offcut.backends.cpu import fma, jit, rates
 from offcut.backends.cpu.family import TILES, Family, Shapes, Variant
 from offcut.backends.cpu.isa import AVX512, Host, Isa
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
@@ -90,11 +91,9 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
         columns="j",
         tiles=tiles,
         predicates=frozenset({"i", "j", "p"}),
-        packed="B",
         panel=lanes,
+        layouts=(("B", panels(lanes, TERMS, TERMS)),),
         features=FEATURES,
-        interleave=TERMS,
-        multiple=TERMS,
         ascending=False,
     )
 

@@ -17,6 +17,7 @@ from functools import partial
 from offcut.backends.cpu import fma
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import Host, Isa
+from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
@@ -63,11 +64,9 @@ def microkernel(isa: Isa) -> Microkernel:
         columns="j",
         tiles=tiles,
         predicates=frozenset({"i", "j", "p"}),
-        packed="B",
         panel=lanes,
+        layouts=(("B", panels(lanes, TERMS, TERMS)),),
         features=isa.features,
-        interleave=TERMS,
-        multiple=TERMS,
     )
 
 

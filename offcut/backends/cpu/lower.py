@@ -33,6 +33,7 @@ from offcut.backends.inside import STATUS
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, loads, variables
+from offcut.core.intrinsic import declared
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -415,8 +416,16 @@ class Lowering(Vectors):
             return Refusal(nearest(self, tile, self.families.values()))
         family = self.families.get(tile.microkernel)
         if family is None:
-            return Refusal("a declared instruction runs as the loops that say what it does")
+            return Refusal(_elsewhere(tile.microkernel))
         return cover(self, tile, family)
+
+
+def _elsewhere(name: str) -> str:
+    """Why an instruction that a tile names is none of the CPU's."""
+    kernel = declared(name)
+    if kernel is None or kernel.unit == "core":
+        return "a declared instruction runs as the loops that say what it does"
+    return f"it runs on a {kernel.unit}, and the CPU has none"
 
 
 def runs_as_loops(tile: Tile) -> bool:

@@ -1,0 +1,1 @@
+"""GPUs: so far microkernels, declared as data."""

@@ -1,0 +1,194 @@
+"""Instructions of other units: matched to tiles of a partition, run by the interpreter through their
+layouts, and not lowered by the CPU, which says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from compiled import Array
+
+import offcut as oc
+from offcut.backends.accelerator import vta
+from offcut.backends.gpu import mma
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import real
+from offcut.core.intrinsic import declared
+from offcut.core.issued import issued, laid, taken
+from offcut.core.microkernel import Microkernel
+from offcut.core.program import Program, Tile, walk
+from offcut.partition import check_equal, checked_request, cut_program
+
+WARP = """program product
+size n in 0:100
+input A: {dtype}[n, {depth}]
+input B: {dtype}[{depth}, 40]
+output C: float32[n, 40]
+for i in 0:n
+  for j in 0:40
+    C[i, j] = 0
+    for k in 0:{depth}
+      C[i, j] += float32(A[i, k]) * float32(B[k, j])
+"""
+BYTES = """program shifted
+size n in 0:100
+input A: int8[n, 64]
+input B: int8[48, 64]
+local C: int32[n, 48]
+output D: int32[n, 48]
+for i in 0:n
+  for j in 0:48
+    C[i, j] = 0
+    for k in 0:64
+      C[i, j] += int32(A[i, k]) * int32(B[j, k])
+for y in 0:n
+  for x in 0:48
+    D[y, x] = C[y, x] // 256
+"""
+PAIRS = [pytest.param(kernel, id=kernel.name) for kernel in mma.MMA]
+
+
+def cut_by(text: str, tile: dict[str, int], *kernels: Microkernel) -> Program:
+    """The loops of a cut before any target was asked, with the microkernels that match its tiles."""
+    request = checked_request(tile, "cut")
+    source = oc.parse(text)
+    made = cut_program(source, request, kernels, lambda runs, _: real(0.0), copies=4)
+    assert check_equal(source, made.loops, reassociate=True)
+    return made.loops
+
+
+def named(program: Program) -> list[str | None]:
+    return [stmt.microkernel for stmt in walk(program.body) if isinstance(stmt, Tile)]
+
+
+@pytest.mark.parametrize("kernel", PAIRS)
+def test_a_tile_of_its_shape_is_a_warps_and_a_smaller_one_is_not(kernel: Microkernel) -> None:
+    text = WARP.format(dtype=kernel.name.rpartition("_")[2], depth=64)
+
+    assert named(cut_by(text, {"i": 16, "j": 8}, kernel)) == [kernel.name, None]  # the tail
+    assert named(cut_by(text, {"i": 16, "j": 8, "k": 32}, kernel)) == [kernel.name, None]
+    assert named(cut_by(text, {"i": 8, "j": 8}, kernel)) == [None, None]
+    assert named(cut_by(text, {"i": 16, "j": 16}, kernel)) == [None] * 4
+    assert named(cut_by(text, {"i": 16, "j": 8, "k": 24}, kernel))[0] is None
+
+
+def test_a_depth_that_it_does_not_divide_or_of_another_type_is_none_of_its() -> None:
+    tile = {"i": 16, "j": 8}
+    for dtype, depth in (("bfloat16", 40), ("bfloat16", 8), ("float16", 64)):
+        assert named(cut_by(WARP.format(dtype=dtype, depth=depth), tile, mma.MMA[0]))[0] is None
+
+
+def blocks(shape: tuple[int, ...], of: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    for at in np.ndindex(*(extent // step for extent, step in zip(shape, of, strict=True))):
+        yield tuple(slice(a * s, (a + 1) * s) for a, s in zip(at, of, strict=True))
+
+
+@pytest.mark.parametrize("kernel", PAIRS)
+def test_what_a_warp_does_to_its_lanes_is_what_the_tile_says(kernel: Microkernel) -> None:
+    dtype = kernel.name.rpartition("_")[2]
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-8, 9, s).astype(numpy_dtype(dtype)) / 4 for s in ((48, 64), (64, 40)))
+    program = cut_by(WARP.format(dtype=dtype, depth=64), {"i": 16, "j": 8}, kernel)
+    c = np.zeros((48, 40), np.float32)
+
+    for rows, columns in blocks(c.shape, (16, 8)):
+        held = laid(kernel, "C", c[rows, columns])
+        assert held.shape == (32, 4)
+        for (depth,) in blocks((64,), (16,)):
+            fragments = {
+                "A": laid(kernel, "A", a[rows, depth]),
+                "B": laid(kernel, "B", b[depth, columns]),
+            }
+            assert fragments["A"].shape == (32, 8)
+            held = issued(kernel, fragments, held)
+        c[rows, columns] = taken(kernel, "C", held)
+
+    np.testing.assert_array_equal(c, program.run({"A": a, "B": b}))
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+
+
+def test_a_tile_of_bytes_is_the_matrix_units_and_the_shift_behind_it_the_vector_units() -> None:
+    tile = {"i": 1, "j": 16, "y": 1, "x": 16}
+    gemm, shift = vta.VTA
+
+    assert named(cut_by(BYTES, tile, gemm, shift)) == ["vta_gemm", "vta_shift_8"]
+    assert named(cut_by(BYTES, tile, gemm, vta.shift(7))) == ["vta_gemm", None]
+    assert named(cut_by(BYTES, {**tile, "x": 8}, gemm, shift)) == ["vta_gemm", None]
+    assert named(cut_by(BYTES.replace("0:64", "0:63"), tile, gemm, shift)) == [None, "vta_shift_8"]
+
+
+def test_what_the_units_do_to_words_is_what_the_tiles_say() -> None:
+    gemm, shift = vta.VTA
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((5, 64), (48, 64)))
+    inputs, weights = vta.words(1, 4).laid(a), vta.words(16, 4).laid(b)
+    results = np.zeros(vta.words(1, 3).extents((5, 48)), np.int32)
+    assert inputs.shape, weights.shape == ((20, 16), (12, 256))
+
+    for word in range(15):
+        held = results[word : word + 1]
+        for k in range(4):
+            row, block = word // 3 * 4 + k, word % 3 * 4 + k
+            words = {"A": inputs[row : row + 1], "B": weights[block : block + 1]}
+            held = issued(gemm, words, held)
+        results[word] = issued(shift, {"A": held})[0]
+
+    found: Array = vta.words(1, 3).taken(results, (5, 48))
+    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, gemm, shift)
+    np.testing.assert_array_equal(found, program.run({"A": a, "B": b}))
+    np.testing.assert_array_equal(found, (a.astype(np.int64) @ b.T.astype(np.int64)) >> 8)
+
+
+WHY = {
+    "mma_m16n8k16_bfloat16": "it runs on a warp, and the CPU has none",
+    "vta_gemm": "it runs on a matrix unit, and the CPU has none",
+    "vta_shift_8": "it runs on a vector unit, and the CPU has none",
+}
+
+
+def test_a_partition_for_the_cpu_says_which_it_would_be_and_why_it_is_not() -> None:
+    made = oc.partition(
+        oc.parse(WARP.format(dtype="bfloat16", depth=64)),
+        tile={"i": 16, "j": 8},
+        microkernels=mma.MMA,
+    )
+    bytes_made = oc.partition(
+        oc.parse(BYTES), tile={"i": 1, "j": 16, "y": 1, "x": 16}, microkernels=vta.VTA
+    )
+
+    notes = [*made.notes, *bytes_made.notes]
+    for name, why in WHY.items():
+        (note,) = (note for note in notes if name in note)
+        assert note.partition(": ")[2] == f"{name} does not run it: {why}"
+    assert {p.microkernel for p in (*made.pieces, *bytes_made.pieces)} & set(WHY) == set()
+
+
+def test_a_kernel_whose_text_names_one_runs_without_it_and_its_plan_says_why() -> None:
+    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, *vta.VTA)
+    assert named(oc.parse(str(program))) == ["vta_gemm", "vta_shift_8"]
+    kernel = oc.compile(program)
+
+    plan = kernel.plan(n=5)
+    for name in ("vta_gemm", "vta_shift_8"):
+        (note,) = (note for note in plan.notes if name in note)
+        assert note.endswith(f": {name} does not run it: {WHY[name]}")
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((5, 64), (48, 64)))
+    np.testing.assert_array_equal(kernel(a, b), (a.astype(np.int64) @ b.T.astype(np.int64)) >> 8)
+
+
+def test_compile_takes_none_that_it_cannot_call() -> None:
+    program = oc.parse(BYTES)
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.compile(program, microkernels=[vta.VTA[0]])
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot take the instruction vta_gemm as a microkernel
+  because  the CPU calls functions: its own, and those that are declared external
+  help     microkernels=[external_microkernel(…)]"""
+    )
+    assert declared("vta_gemm") is not None
+    assert declared("nothing") is None
