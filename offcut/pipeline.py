@@ -19,7 +19,7 @@ from typing import Any
 from offcut.backends.cpu import isa, pool
 from offcut.backends.cpu.build import code_bytes
 from offcut.backends.cpu.claims import covers_of
-from offcut.backends.cpu.external import checked
+from offcut.backends.cpu.external import checked, measured
 from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.planning import Asked
@@ -83,6 +83,7 @@ def partition(
     """
     _check_target(target, "partition")
     host, elsewhere = _lent(isa.host(), microkernels, "partition", declared=True)
+    host = replace(host, external=measured(host.external, host))
     own = [family.microkernel for family in families(host)]
     asked = {} if tile is None else tile
     price = tile_price(own[0], hardware())
@@ -181,8 +182,8 @@ def compile(
     """
     _check_target(target, "compile")
     most = pool.threads_of(threads)
-    external = _lent(isa.host(), microkernels, "compile")[0].external
-    if external and not reassociate:
+    host, _ = _lent(isa.host(), microkernels, "compile")
+    if host.external and not reassociate:
         raise TargetError(
             "compile",
             "cannot take microkernels= with reassociate=False",
@@ -190,7 +191,7 @@ def compile(
             help=("microkernels=() leaves sums to functions that add in ascending order",),
         )
     asked = Asked(_checked_strategy(strategy), reassociate, _checked_schedule(schedule, strategy))
-    how = How(asked, external, most)
+    how = How(asked, measured(host.external, host), most)
     if isinstance(output, Program):
         _check_program_request(inputs)
         _check_covers(output, how.host, "compile")
@@ -260,7 +261,9 @@ def _lent(
     own = [family.microkernel for family in families(host)]
     lent = checked(microkernels, own, op, declared)
     external = tuple(kernel for kernel in lent if kernel.unit == "core")
-    return replace(host, external=external), tuple(k for k in lent if k not in external)
+    return replace(host, external=external), tuple(
+        kernel for kernel in lent if kernel.unit != "core"
+    )
 
 
 def _check_covers(program: Program, host: isa.Host, op: str) -> None:

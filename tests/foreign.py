@@ -46,7 +46,13 @@ def gemm(dtype: str = "float32", cycles: float = CHEAP) -> Microkernel:
     name = {"float32": "sgemm", "float64": "dgemm"}[dtype]
     function = oc.external.blas(name)
     return oc.external_microkernel(
-        name, product(dtype), function, convention="blas_gemm", cycles=cycles, copying=0.0
+        name,
+        product(dtype),
+        function,
+        convention="blas_gemm",
+        cycles=cycles,
+        copying=0.0,
+        measured=False,
     )
 
 
@@ -78,9 +84,15 @@ class Own:
         return np.lib.stride_tricks.as_strided(memory, (rows, columns), strides)
 
     def declared(
-        self, name: str = "own", cycles: float = CHEAP, computes: Tensor | None = None
+        self,
+        name: str = "own",
+        cycles: float = CHEAP,
+        computes: Tensor | None = None,
+        measured: bool = False,
     ) -> Microkernel:
-        return oc.external_microkernel(name, computes or product(), self.function, cycles=cycles)
+        return oc.external_microkernel(
+            name, computes or product(), self.function, cycles=cycles, measured=measured
+        )
 
 
 def taken(kernel: oc.Kernel, **sizes: int) -> set[str | None]:

@@ -1,8 +1,9 @@
 """Microkernels that are not offcut's: a C function, declared by what it computes and how it is called.
 
 The function computes a tile ``C[0:m, 0:n] (+)= A[0:m, 0:k] B[0:k, 0:n]`` of any height and width up to
-what its declaration says. It is asked for its declared cost where microkernels compete, and then
-runs in all that a kernel of offcut's own runs in: cuts, tails, fused stages. Two conventions:
+what its declaration says. It competes with other microkernels by what calls of it take on this
+machine, and then runs in all that a kernel of offcut's own runs in: cuts, tails, fused stages. Two
+conventions:
 
 tile
     ``void f(const A *a, int64_t lda, const B *b, int64_t ldb, C *c, int64_t ldc, int64_t m, int64_t n,
@@ -66,12 +67,15 @@ class Foreign:
     convention  a name of `CONVENTIONS`
     types       element types of A, B and C
     function    an address, or what has one and must live as long as kernels that call it
+    measured    whether its cost is measured when it is first used, and what is declared only the
+                fallback
     """
 
     convention: str
     types: tuple[str, str, str]
     function: Any = field(repr=False, compare=False)
     address: int = field(repr=False)
+    measured: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not isinstance(self.function, Routine):
@@ -81,7 +85,7 @@ class Foreign:
                 because="its function is an address of this process",
                 help=('external.blas("sgemm") is found again by its name', "compile it there"),
             )
-        return _foreign, (self.convention, self.types, self.function)
+        return _foreign, (self.convention, self.types, self.function, self.measured)
 
 
 def external_microkernel(
@@ -93,6 +97,7 @@ def external_microkernel(
     startup: float = 100.0,
     copying: float | None = None,
     convention: str = "tile",
+    measured: bool = True,
 ) -> Microkernel:
     """A microkernel that calls a C function, for ``microkernels=`` of `compile` and `partition`.
 
@@ -104,8 +109,11 @@ def external_microkernel(
     copying     predicted cycles of a call for each element of its B, 0…1e12, which the fewer rows
                 share, the more they cost; None: 0 of "tile", 0.2 a byte of "blas_gemm"
     convention  "tile" or "blas_gemm", as this module says
+    measured    whether calls are timed when it is first used, for some milliseconds, on operands of
+                zeros, and the three costs are only for where that is not possible; False: they are
+                taken as they are
 
-    A kernel takes the cheapest by these numbers of all microkernels that compute a sum, of A with its
+    A kernel takes the cheapest by these costs of all microkernels that compute a sum, of A with its
     terms and B with its columns next to each other, in tiles as large as a call has. The function is called by the thread that calls
     the kernel, whatever its `threads`; one that is written in Python takes the interpreter's lock.
 
@@ -150,13 +158,20 @@ def external_microkernel(
         computes=computes,
         rows=axes[0].name,
         columns=axes[1].name,
-        tiles=tuple(
-            TileShape(height, columns, (cycles * height + copying) * columns, startup)
-            for height in range(1, rows + 1)
-        ),
+        tiles=tiles_of(rows, columns, cycles, copying, startup),
         predicates=frozenset(axis.name for axis in (*axes, *reduced)),
         panel=min(_PANEL, columns),
-        lowering=_foreign(convention, types, address),
+        lowering=_foreign(convention, types, address, measured),
+    )
+
+
+def tiles_of(
+    rows: int, columns: int, cycles: float, copying: float, startup: float
+) -> tuple[TileShape, ...]:
+    """The tiles of a function of up to `rows` × `columns`, whose calls cost as `external_microkernel` says."""
+    return tuple(
+        TileShape(height, columns, (cycles * height + copying) * columns, startup)
+        for height in range(1, rows + 1)
     )
 
 
@@ -206,7 +221,9 @@ def _check_routine(
         )
 
 
-def _foreign(convention: str, types: tuple[str, str, str], function: Any) -> Foreign:
+def _foreign(
+    convention: str, types: tuple[str, str, str], function: Any, measured: bool
+) -> Foreign:
     """`function`, wherever its address is found."""
     value: Any = function
     if isinstance(function, Routine):
@@ -220,7 +237,7 @@ def _foreign(convention: str, types: tuple[str, str, str], function: Any) -> For
             because="it is no address of a function",
             help=("an int that is not 0", "a ctypes function", 'external.blas("sgemm")'),
         )
-    return Foreign(convention, types, function, value)
+    return Foreign(convention, types, function, value, measured)
 
 
 def _shape(name: str, computes: Any) -> tuple[int, int, tuple[str, str, str]]:

@@ -7,16 +7,24 @@ leads, for one kernel alone: other kernels may have another function of that nam
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from importlib.metadata import version
+from math import log2
+from pathlib import Path
 from typing import Any
 
-from offcut.backends.cpu import ir, jit
-from offcut.backends.cpu.family import Family
+import numpy as np
+
+from offcut.backends.cpu import ir, jit, rates
+from offcut.backends.cpu.family import WIDE, Family
 from offcut.backends.cpu.ir import Function
-from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.isa import Host, here
 from offcut.backends.cpu.tile_code import ARGUMENTS
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.external import Foreign
+from offcut.core.external import Foreign, Routine, tiles_of
 from offcut.core.microkernel import Microkernel
 from offcut.errors import DescribeError
 
@@ -24,6 +32,10 @@ PREFIX = "oc_function_"
 """What stands before a microkernel's name in the symbol of its function."""
 
 _LARGEST_INT = 2**31 - 1
+_TALL, _SIDES = 48, (8, 32, 128)  # rows, and columns and terms, of tiles that are timed
+_LONG = 5e-5  # seconds of a call that can be timed
+_UNSURE = 2000.0  # cycles by which the time of a call may be wrong
+_LEAST = 1e-6  # cycles: less costs nothing
 
 
 def families(host: Host) -> Iterator[Family]:
@@ -71,6 +83,90 @@ def checked(
             )
         taken.add(kernel.name)
     return tuple(microkernels)
+
+
+def measured(kernels: Sequence[Microkernel], host: Host) -> tuple[Microkernel, ...]:
+    """`kernels` as dear as their functions are on this machine; as declared where that is to be
+    believed, or no function is at the address.
+    """
+    return tuple(map(partial(_measured, host), kernels))
+
+
+def _measured(host: Host, kernel: Microkernel) -> Microkernel:
+    foreign = _foreign(kernel)
+    if not foreign.measured or here(host.features) is None or not _is_code(foreign.address):
+        return kernel
+    costs = _costs(kernel, replace(host, external=(kernel,), threads=1))
+    tile = max(kernel.tiles, key=lambda one: one.rows)
+    return replace(kernel, tiles=tiles_of(tile.rows, tile.columns, *costs))
+
+
+def _is_code(address: int) -> bool:
+    """Whether the system lets this process run what is at an address; True where it does not say."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return True
+    spans = ((line.split()[0].split("-"), line.split()[1]) for line in lines)
+    return any("x" in mode and int(lo, 16) <= address < int(hi, 16) for (lo, hi), mode in spans)
+
+
+@lru_cache(maxsize=64)
+def _costs(kernel: Microkernel, host: Host) -> tuple[float, ...]:
+    """Cycles of a multiply–add, of the copy of an element of B, and of a call, to a sixth; those of a
+    function of scipy are kept on disk.
+    """
+    measure = partial(_fitted, kernel, host)
+    foreign = _foreign(kernel)
+    if not isinstance(foreign.function, Routine):
+        return measure()
+    tile = max(kernel.tiles, key=lambda one: one.rows)
+    parts = (foreign.function.name, version("scipy"), str(tile.rows), str(tile.columns))
+    return rates.kept(parts, host.features, measure) or measure()
+
+
+def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
+    """Likewise, of calls on a tall and on a low tile that take long enough to be timed, and on a small one."""
+    loaded = load([jit.object_code(text(kernel), host, passes=False)], host)
+    tile = max(kernel.tiles, key=lambda one: one.rows)
+    for side in _SIDES:
+        columns = min(tile.columns, side)
+        shapes = [(min(tile.rows, _TALL), columns, side), (1, columns, side), (1, 1, 1)]
+        calls = [_call(kernel, loaded, *shape) for shape in shapes]
+        calls[0]()  # what a function does once, it has done then
+        start = time.perf_counter()
+        calls[0]()
+        if time.perf_counter() - start > _LONG:
+            break
+    found = _fit(shapes, rates.cycles(host, calls))
+    return tuple(2.0 ** (round(4 * log2(max(cost, _LEAST))) / 4) for cost in found)
+
+
+def _call(
+    kernel: Microkernel, loaded: jit.Loaded, rows: int, columns: int, depth: int
+) -> rates.Bound:
+    """A call of the shim on zeros."""
+    a, b, c = (ITEM_BYTES[dtype] for dtype in _foreign(kernel).types)
+    sizes = (rows * depth * a, depth * columns * b, rows * columns * c)
+    left, right, result = (np.zeros(size, np.uint8) for size in sizes)
+    arguments = (left, depth * a, rows, right, columns * b, result, columns * c, depth, columns, 0)
+    return rates.Bound(loaded, symbol(kernel), WIDE, arguments)
+
+
+def _fit(shapes: Sequence[tuple[int, int, int]], cycles: Sequence[float]) -> tuple[float, ...]:
+    """The costs, none below 0, by which ``depth * columns * (rows * x + y) + z`` is nearest to `cycles`,
+    for shapes (rows, columns, depth), relative to what they take.
+    """
+    weight = 1.0 / (np.asarray(cycles) + _UNSURE)
+    terms = np.array([(n * k * m, n * k, 1.0) for m, n, k in shapes]) * weight[:, None]
+    wanted, least, best = np.asarray(cycles) * weight, np.inf, np.zeros(3)
+    for kept in ([0, 1, 2], [0, 1], [0, 2], [0]):
+        solved = np.linalg.lstsq(terms[:, kept], wanted, rcond=None)[0]
+        error = float(np.sum((terms[:, kept] @ solved - wanted) ** 2))
+        if np.all(solved >= 0) and error < least:
+            least, best = error, np.zeros(3)
+            best[kept] = solved
+    return tuple(map(float, best))
 
 
 def load(objects: Sequence[bytes], host: Host) -> jit.Loaded:
