@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.backends.cpu import isa, jit
+from offcut.backends.cpu.chains import CHAINS
 from offcut.experiment import loops
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.timing import Clock
@@ -171,7 +172,7 @@ def _meter(name: str, loop: loops.Loop, host: isa.Host, buffers: list[Array], co
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     function = prototype(loaded.address("loop"))
     calls = tuple(
-        _Call(function, buffer, count, _aligned(64 * loops.CHAINS), loaded) for buffer in buffers
+        _Call(function, buffer, count, _aligned(64 * CHAINS), loaded) for buffer in buffers
     )
     return Meter(name, calls, len(calls) * count * loop.work)
 

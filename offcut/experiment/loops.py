@@ -1,18 +1,15 @@
 """Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
 
-Every loop is a function ``void loop(ptr data, i64 count, ptr kept)``: `count` iterations, at least one, on
-memory that starts with a vector; what it accumulates ends in the `64 * CHAINS` bytes at `kept`.
+Their form is that of `offcut.backends.cpu.chains`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from offcut.backends.cpu.chains import CHAINS, chained, counted, kept, multiply_add
+from offcut.backends.cpu.half_dots import CHAIN
 from offcut.backends.cpu.isa import Host
-
-CHAINS = 12
-"""Independent accumulators: more than latency times instructions per cycle on any known core."""
 
 STREAM_VECTORS = 8
 """Vectors that one iteration of a reading loop takes."""
@@ -46,15 +43,15 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
         if tiles and "amx-int8" in there:
             found.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
         if "avx512vnni" in there:
-            found.append(_chained("vpdpbusd zmm", "i32", 16, _dot("512", 16), 128))
+            found.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
         elif "avxvnni" in there:
-            found.append(_chained("vpdpbusd ymm", "i32", 8, _dot("256", 8), 64))
+            found.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
         if not found and "avx2" in there:
             found.append(_pairs(32 if wide else 16, "512" if wide else ""))
     elif kind == "bfloat16" and tiles and "amx-bf16" in there:
         found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
     elif kind == "bfloat16" and "avx512bf16" in there:  # some have it at half the rate of float32
-        found.append(_chained("vdpbf16ps zmm", "float", 16, _half_dot(), 64))
+        found.append(Loop("vdpbf16ps zmm", CHAIN, CHAINS * 64))
         found.append(_multiply_add("float32", host))
     return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
 
@@ -81,23 +78,14 @@ def reading_loop(host: Host, blocks: int) -> Loop:
         f"%round = icmp eq i64 %further, {blocks * STREAM_VECTORS * step}",
         "%next = select i1 %round, i64 0, i64 %further",
     ]
-    text = _counted(phis, lines, _kept(vector, STREAM_VECTORS))
+    text = counted(phis, lines, kept(vector, STREAM_VECTORS))
     return Loop("read", text, STREAM_VECTORS * step)
 
 
 def _multiply_add(dtype: str, host: Host) -> Loop:
     lanes, isa = host.isa.lanes(dtype), host.isa
-    element = "float" if dtype == "float32" else "double"
-    vector = f"<{lanes} x {element}>"
-    if isa.fma:
-        suffix = f"v{lanes}f{32 if dtype == 'float32' else 64}"
-        declared = f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})"
-        step = f"%new{{k}} = call {vector} @llvm.fma.{suffix}({vector} %b, {vector} %b, {vector} %old{{k}})"
-    else:
-        declared = ""
-        step = f"%p{{k}} = fmul {vector} %old{{k}}, %b\n%new{{k}} = fadd {vector} %p{{k}}, %b"
     name = f"{'fma' if isa.fma else 'mul, add'} {dtype} {isa.name}"
-    return _chained(name, element, lanes, (declared, step), 2 * lanes)
+    return Loop(name, multiply_add(dtype, isa), CHAINS * 2 * lanes)
 
 
 def _dot(width: str, lanes: int) -> tuple[str, str]:
@@ -106,14 +94,6 @@ def _dot(width: str, lanes: int) -> tuple[str, str]:
     function = f"@llvm.x86.avx512.vpdpbusd.{width}"
     step = f"%new{{k}} = call {bits} {function}({bits} %old{{k}}, {parts} %bytes, {parts} %bytes)"
     return f"declare {bits} {function}({bits}, {parts}, {parts})", step
-
-
-def _half_dot() -> tuple[str, str]:
-    """Sums of two products of bfloat16, likewise."""
-    sums, pairs = "<16 x float>", "<32 x bfloat>"
-    function = "@llvm.x86.avx512bf16.dpbf16ps.512"
-    step = f"%new{{k}} = call {sums} {function}({sums} %old{{k}}, {pairs} %halves, {pairs} %halves)"
-    return f"declare {sums} {function}({sums}, {pairs}, {pairs})", step
 
 
 def _pairs(lanes: int, width: str) -> Loop:
@@ -125,30 +105,18 @@ def _pairs(lanes: int, width: str) -> Loop:
         f"%new{{k}} = call {sums} {function}({words} %words{{k}}, {words} %pairs)"
     )
     declared = f"declare {sums} {function}({words}, {words})"
-    return _chained(
-        f"vpmaddwd {'zmm' if width else 'ymm'}", "i32", lanes // 2, (declared, step), 2 * lanes
-    )
+    name = f"vpmaddwd {'zmm' if width else 'ymm'}"
+    return _chained(name, lanes // 2, (declared, step), 2 * lanes)
 
 
-def _chained(name: str, element: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
-    """A loop of `CHAINS` independent instructions, each on what it gave the time before."""
-    declared, step = instruction
-    vector = f"<{lanes} x {element}>"
-    zero = "zeroinitializer"
-    before = [f"%b = load {vector}, ptr %data, align 64"]
-    if element == "i32":
-        before += [
-            f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
-            f"%pairs = bitcast {vector} %b to <{2 * lanes} x i16>",
-        ]
-    if element == "float":
-        before.append(f"%halves = bitcast {vector} %b to <{2 * lanes} x bfloat>")
-    phis = [
-        f"%old{k} = phi {vector} [ {zero}, %entry ], [ %new{k}, %again ]" for k in range(CHAINS)
+def _chained(name: str, lanes: int, instruction: tuple[str, str], each: int) -> Loop:
+    """Instructions on words of int32, or on their bytes or pairs of int16."""
+    vector = f"<{lanes} x i32>"
+    operands = [
+        f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
+        f"%pairs = bitcast {vector} %b to <{2 * lanes} x i16>",
     ]
-    lines = [step.format(k=k) for k in range(CHAINS)]
-    text = _counted(phis, lines, _kept(vector, CHAINS), before)
-    return Loop(name, f"{declared}\n{text}", CHAINS * each)
+    return Loop(name, chained(vector, *instruction, operands), CHAINS * each)
 
 
 def _tile_loop(name: str, instruction: str, each: int) -> Loop:
@@ -168,39 +136,5 @@ def _tile_loop(name: str, instruction: str, each: int) -> Loop:
     ]
     before = [f"{call}ldtilecfg(ptr @config)", *(f"{call}tilezero(i8 {t})" for t in range(8))]
     lines = [f"{call}{instruction}(i8 {c}, i8 {a}, i8 {b})" for c, a, b in pairs]
-    text = _counted([], lines, [f"{call}tilerelease()"], before)
+    text = counted([], lines, [f"{call}tilerelease()"], before)
     return Loop(name, "\n".join((*declared, text)), len(pairs) * each)
-
-
-def _kept(vector: str, count: int) -> Iterator[str]:
-    """Store every accumulator, so that nothing is dead."""
-    for k in range(count):
-        yield f"%place{k} = getelementptr i8, ptr %kept, i64 {64 * k}"
-        yield f"store {vector} %new{k}, ptr %place{k}, align 16"
-
-
-def _counted(
-    phis: list[str],
-    body: list[str],
-    after: Iterator[str] | list[str],
-    before: list[str] | None = None,
-) -> str:
-    """The function `loop`: `body` `count` times, then `after`."""
-    lines = [
-        "define void @loop(ptr %data, i64 %count, ptr %kept) {",
-        "entry:",
-        *(before or ()),
-        "br label %again",
-        "again:",
-        "%left = phi i64 [ %count, %entry ], [ %less, %again ]",
-        *phis,
-        *body,
-        "%less = sub i64 %left, 1",
-        "%more = icmp ne i64 %less, 0",
-        "br i1 %more, label %again, label %end",
-        "end:",
-        *after,
-        "ret void",
-        "}",
-    ]
-    return "\n".join(lines)

@@ -14,6 +14,7 @@ from foreign import CHEAP, DEAR, Own, product
 
 import offcut as oc
 from offcut.backends.cpu import external, isa, rates
+from offcut.backends.cpu.chains import CHAINS, multiply_add
 from offcut.core.microkernel import Microkernel
 
 
@@ -129,8 +130,7 @@ def test_costs_are_found_from_what_tiles_take(costs: tuple[float, float, float])
 
 def test_the_unit_is_a_multiply_add_of_two_a_cycle() -> None:
     host = isa.host()
-    if not host.isa.fma:
-        pytest.skip("without a multiply-add a cycle holds one vector")
-    rows, vectors, depth = rates._CLOCK
-    (found,) = rates.cycles(host, [lambda: None])
-    assert 0 <= found < rows * vectors * depth
+    text = multiply_add("float32", host.isa)
+    (found,) = rates.cycles(host, [rates.loop(host, text, 2 * rates.COUNT)])
+    each = 2 if host.isa.fma else 1
+    assert found == pytest.approx(2 * CHAINS * rates.COUNT / each, rel=0.5)

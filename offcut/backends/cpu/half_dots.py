@@ -21,10 +21,9 @@ from dataclasses import replace
 from functools import cache, partial
 from math import log2
 
-import numpy as np
-
-from offcut.backends.cpu import fma, jit, rates
-from offcut.backends.cpu.family import TILES, Family, Shapes, Variant
+from offcut.backends.cpu import fma, rates
+from offcut.backends.cpu.chains import CHAINS, chained
+from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import AVX512, Host, Isa
 from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
@@ -40,7 +39,13 @@ DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 _PAIRS, _SUMS = "<32 x bfloat>", "<16 x float>"
 _PANELS = Variant(unit_depth=True, panels=True)
 _LATENCY = 6.0  # cycles of a step, however small the tile
-_PROBE = 14, 2, 2048  # rows, vectors and terms of the tile by which the rate is measured
+CHAIN = chained(
+    _SUMS,
+    f"declare {_SUMS} {DOT}({_SUMS}, {_PAIRS}, {_PAIRS})",
+    f"%new{{k}} = call {_SUMS} {DOT}({_SUMS} %old{{k}}, {_PAIRS} %pairs, {_PAIRS} %pairs)",
+    [f"%pairs = bitcast {_SUMS} %b to {_PAIRS}"],
+)
+"""A loop of the instruction, on registers."""
 
 
 def families(host: Host) -> Iterator[Family]:
@@ -112,15 +117,8 @@ def issue(host: Host) -> float:
 
 
 def _measured(host: Host) -> list[float]:
-    """Likewise, timed on a tile whose operands stay in the nearest cache."""
-    rows, vectors, depth = _PROBE
-    text = tiles(host.isa, _PANELS, [(rows, vectors)])
-    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
-    a, b, c = (np.zeros(size, np.uint8) for size in (2 * depth, 32 * depth, 64 * rows * vectors))
-    arguments = a, 0, 2, b, 0, 0, c, 64 * vectors, depth, 16, 0
-    call = rates.Bound(loaded, symbol(host.isa, _PANELS, rows, vectors), TILES, arguments)
-    (cycles,) = rates.cycles(host, [call])
-    return [2.0 ** max(0, round(log2(cycles / (rows * vectors / 2 * depth / TERMS))))]
+    (cycles,) = rates.cycles(host, [rates.loop(host, CHAIN)])
+    return [2.0 ** max(0, round(log2(cycles / (CHAINS * rates.COUNT / 2))))]
 
 
 def symbol(isa: Isa, _: Variant, rows: int, vectors: int) -> str:

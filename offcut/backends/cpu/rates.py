@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.cpu import cache as objects
-from offcut.backends.cpu import fma, jit
-from offcut.backends.cpu.family import TILES, Variant
+from offcut.backends.cpu import jit
+from offcut.backends.cpu.chains import CHAINS, PARAMETERS, multiply_add
 from offcut.backends.cpu.isa import Host, here
 
 ROUNDS = 12  # in which each is timed once
 SECONDS = 0.05  # after which no further round begins
-_STRIDED = Variant(unit_depth=False, panels=False)
-_CLOCK = 8, 3, 4096  # rows, vectors and terms of the clock's tile, whose operands never move
+COUNT = 4096  # iterations of a loop that is timed
 
 
 class Bound:
@@ -55,20 +54,19 @@ def cycles(host: Host, calls: Sequence[Callable[[], None]]) -> list[float]:
     """The cycles that each of `calls` takes on this machine, where a multiply–add of a vector takes
     half of one; less what calling from Python takes.
     """
-    rows, vectors, depth = _CLOCK
-    text = fma.tiles(host.isa, "float32", _STRIDED, [(rows, vectors)])
-    symbol = fma.symbol(host.isa, "float32", _STRIDED, rows, vectors)
-    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
-    a, b, c = (np.zeros(vectors * rows * 64, np.uint8) for _ in range(3))
-    last = host.isa.lanes("float32")
-    lengths = depth, 0  # the second is what calling takes
-    clock, empty = (
-        Bound(loaded, symbol, TILES, (a, 0, 0, b, 0, 0, c, 64 * vectors, k, last, 0))
-        for k in lengths
-    )
+    clock, empty = (loop(host, multiply_add("float32", host.isa), count) for count in (COUNT, 1))
     least = _least((clock, empty, *calls))
-    unit = fma.step_cycles(host.isa, rows, vectors) * depth / max(least[0] - least[1], 1e-9)
+    each = 2.0 if host.isa.fma else 1.0
+    unit = CHAINS * (COUNT - 1) / each / max(least[0] - least[1], 1e-9)
     return [max(seconds - least[1], 0.0) * unit for seconds in least[2:]]
+
+
+def loop(host: Host, text: str, count: int = COUNT) -> Bound:
+    """So many iterations of one of `chains`."""
+    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
+    data, kept = np.zeros(128, np.uint8), np.zeros(64 * (CHAINS + 1), np.uint8)
+    at, to = (array[-array.ctypes.data % 64 :] for array in (data, kept))
+    return Bound(loaded, "loop", PARAMETERS, (at, count, to))
 
 
 def _least(calls: Sequence[Callable[[], None]]) -> list[float]:
