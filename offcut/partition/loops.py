@@ -574,10 +574,11 @@ class _Band:
                 found.append((only, ()))
             case _:
                 pass
-        covers = [self.covers(store, inner, heights, masked) for store, inner in found]
-        for kernel in (kernel for each in covers for kernel in each):
-            if kernel.at_once == 1 or all(kernel in each for each in covers):
-                return kernel.name
+        for one in found:
+            for kernel in self.covers(*one, heights, masked):
+                whole = kernel.at_once > 1  # then it computes all of the sum, or nothing of it
+                if not whole or all(kernel in self.covers(*o, heights, masked) for o in found):
+                    return kernel.name
         return None
 
     def covers(

@@ -67,10 +67,9 @@ def matches(
     """
     definition = microkernel.computes.definition
     assert definition is not None
-    kernel, term, summed = definition.body, definition.body, ""
-    if isinstance(kernel, Reduce):
-        term, summed = kernel.value, kernel.axes[0]
-    if (kernel.op if isinstance(kernel, Reduce) else None) != reducer:
+    kernel, summed = definition.body, microkernel.depth
+    term, op = (kernel.value, kernel.op) if isinstance(kernel, Reduce) else (kernel, None)
+    if op != reducer:
         return
     pairings = list(_unify(term, value))
     for rows, columns in _choices(axes):
