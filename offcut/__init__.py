@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from offcut import ir as ir
     from offcut import ops as ops
     from offcut.backends.plan import Plan as Plan
     from offcut.core import external as external
@@ -96,7 +97,7 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-_PACKAGES = ("ops",)  # each loaded alone, when first used
+_PACKAGES = ("ir", "ops")  # each loaded alone, when first used
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])

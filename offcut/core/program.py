@@ -153,6 +153,7 @@ class Choose:
 
 
 Stmt: TypeAlias = For | If | Let | Tile | Alloc | Store | Choose
+Tree: TypeAlias = "Program | Stmt | tuple[Stmt, ...]"
 
 
 class Kind(Enum):
@@ -290,23 +291,41 @@ def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             assert_never(stmt)
 
 
-def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement of `body`, parents first."""
-    for stmt in body:
+def statements_of(tree: Tree) -> tuple[Stmt, ...]:
+    """The outermost statements of a program, or of one statement or several themselves."""
+    match tree:
+        case Program():
+            return tree.body
+        case tuple():
+            return tree
+        case _:
+            return (tree,)
+
+
+def walk(tree: Tree) -> Iterator[Stmt]:
+    """Every statement of `tree`, parents first."""
+    for stmt in statements_of(tree):
         yield stmt
         for block in blocks(stmt):
             yield from walk(block)
 
 
 def with_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """`stmt` with `change` applied to each statement list inside it, not to those inside these."""
+    """`stmt` with `change` applied to each statement list inside it, not to those inside these.
+
+    It is the same object where `change` gives back each list itself.
+    """
+    old = blocks(stmt)
+    new = tuple(map(change, old))
+    if all(one is other for one, other in zip(old, new, strict=True)):
+        return stmt
     match stmt:
         case For() | Let() | Tile() | Alloc():
-            return replace(stmt, body=change(stmt.body))
-        case If(condition, then, other):
-            return If(condition, change(then), change(other))
+            return replace(stmt, body=new[0])
+        case If():
+            return replace(stmt, then=new[0], other=new[1])
         case Choose(options):
-            return Choose(tuple(replace(o, body=change(o.body)) for o in options))
+            return Choose(tuple(replace(o, body=b) for o, b in zip(options, new, strict=True)))
         case Store():
             return stmt
         case _:
@@ -346,32 +365,45 @@ def starts_of(program: Program) -> dict[str, set[Expr]]:
     return found
 
 
-def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
+def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """`stmt` with `change` applied to each expression of its own, not to those of statements inside.
 
-    def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(mapped(inner, change) for inner in body)
-
+    It is the same object where `change` gives back each expression itself.
+    """
+    old = expressions(stmt)
+    new = tuple(map(change, old))
+    if all(one is other for one, other in zip(old, new, strict=True)):
+        return stmt
     match stmt:
         case For():
-            return replace(stmt, lo=change(stmt.lo), hi=change(stmt.hi), body=inside(stmt.body))
-        case If(condition, then, other):
-            return If(change(condition), inside(then), inside(other))
+            return replace(stmt, lo=new[0], hi=new[1])
+        case If():
+            return replace(stmt, condition=new[0])
         case Let():
-            return replace(stmt, value=change(stmt.value), body=inside(stmt.body))
-        case Tile():
-            axes = tuple(TileAxis(a.iter, change(a.start), change(a.extent)) for a in stmt.axes)
-            where = None if stmt.where is None else change(stmt.where)
-            return replace(stmt, axes=axes, where=where, body=inside(stmt.body))
+            return replace(stmt, value=new[0])
+        case Tile(axes, _, where):
+            bounds = zip(axes, new[0::2], new[1::2], strict=False)
+            moved = tuple(TileAxis(axis.iter, start, extent) for axis, start, extent in bounds)
+            return replace(stmt, axes=moved, where=None if where is None else new[-1])
         case Alloc():
-            window = tuple((change(start), change(extent)) for start, extent in stmt.axes)
-            return replace(stmt, axes=window, body=inside(stmt.body))
+            return replace(stmt, axes=tuple(zip(new[0::2], new[1::2], strict=True)))
         case Store():
-            return replace(stmt, index=tuple(map(change, stmt.index)), value=change(stmt.value))
+            return replace(stmt, index=new[:-1], value=new[-1])
         case Choose(options):
-            return Choose(tuple(Option(o.label, change(o.cost), inside(o.body)) for o in options))
+            return Choose(tuple(replace(o, cost=c) for o, c in zip(options, new, strict=True)))
         case _:
             assert_never(stmt)
+
+
+def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
+    return with_expressions(with_blocks(stmt, lambda body: all_mapped(body, change)), change)
+
+
+def all_mapped(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
+    """`body` with `change` applied to every expression in it; the same object where none changes."""
+    made = tuple(mapped(stmt, change) for stmt in body)
+    return body if all(a is b for a, b in zip(made, body, strict=True)) else made
 
 
 def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
@@ -383,10 +415,10 @@ def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stm
     def change(expr: Expr) -> Expr:
         return ix.folded(substitute(expr, values))
 
-    return tuple(mapped(stmt, change) for stmt in body)
+    return all_mapped(body, change)
 
 
 def canonical(program: Program) -> Program:
     """`program` with its index arithmetic folded: what mentions a coordinate depends on it."""
-    body = tuple(mapped(stmt, ix.folded) for stmt in program.body)
+    body = all_mapped(program.body, ix.folded)
     return program if body == program.body else replace(program, body=body)

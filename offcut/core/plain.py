@@ -1,0 +1,126 @@
+"""From a cut program back to plain loops: for, if and stores, which run one after the other and compute the same.
+
+- A tile becomes a loop an axis, with its condition as an `if` inside; that its instances are independent
+  makes any order the tile's, and so no instance needs a private array of its own.
+- A window becomes the whole array, in which every access of it lies; one more array where something else
+  lives in this one at the time.
+- A choice becomes its first option: each of them computes the same.
+- A bounded value takes the place of its name; where it is read from an array, which may change before the
+  name is used, a loop of one iteration holds it.
+- What says how something runs is left out: roles, executions, microkernels, layouts, memories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import outside, touched
+from offcut.core.expr import Expr, Load, Logic
+from offcut.core.expr import walk as nodes
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Role,
+    Stmt,
+    Tile,
+    substituted,
+    walk,
+)
+from offcut.core.walking import rewrite, with_buffer_renamed
+
+
+def plain(program: Program) -> Program:
+    """`program` in plain loops: the same results, at every size, from loops, conditions and stores alone.
+
+    program   no name is bound again inside of what binds it, as `parse` has it; tiles have instances
+              that do not need each other, and windowed arrays are accessed in their windows
+
+    Each `choose` is its first option. Arrays that nothing touches any more are left out. Of a program
+    that is plain, the same object.
+    """
+    taken = {buffer.name for buffer in program.buffers}
+    shared = _shared(program)
+    added: list[Buffer] = []
+
+    def rule(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
+        match stmt:
+            case For(_, _, _, ()) | If(_, (), ()) | Let(_, _, _, _, ()) | Tile(_, ()):
+                return ()
+            case For():
+                bare = replace(stmt, role=Role.WHOLE, execution=Execution.SERIAL, bound=None)
+                return None if bare == stmt else bare
+            case If(condition, (), other):
+                return If(Logic("not", (condition,)), other)
+            case Let(name, _, _, value, body) if _reads(value):
+                return For(name, value, ix.add(value, 1), body)
+            case Let(name, _, _, value, body):
+                return substituted(body, {name: value})
+            case Tile():
+                return _loops(stmt)
+            case Alloc(name, _, body) if name in shared:
+                held = _fresh(f"{name}_window", taken)
+                added.append(replace(program.buffer(name), name=held))
+                return with_buffer_renamed(body, name, held)
+            case Alloc():
+                return stmt.body
+            case Choose(options):
+                return options[0].body if options else ()
+            case _:
+                return None
+
+    made = rewrite(program, rule)
+    used = touched(made.body)
+    buffers = tuple(
+        _bare(buffer)
+        for buffer in (*made.buffers, *added)
+        if buffer.name in used or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE)
+    )
+    return made if buffers == made.buffers else replace(made, buffers=buffers)
+
+
+def _loops(tile: Tile) -> tuple[Stmt, ...]:
+    """A tile as loops, and its condition inside of them."""
+    body = tile.body if tile.where is None else (If(tile.where, tile.body),)
+    for axis in reversed(tile.axes):
+        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
+    return body
+
+
+def _bare(buffer: Buffer) -> Buffer:
+    """`buffer` as rows in main memory, of the whole call."""
+    kind = Kind.LOCAL if buffer.kind is Kind.PRIVATE else buffer.kind
+    return replace(buffer, kind=kind, layout=None, scope=None)
+
+
+def _shared(program: Program) -> set[str]:
+    """The arrays that have windows and are accessed outside of them, or in windows within windows."""
+    windows = [stmt for stmt in walk(program) if isinstance(stmt, Alloc)]
+    held = {stmt.buffer for stmt in windows}
+    within = {
+        one.buffer
+        for stmt in windows
+        for one in walk(stmt.body)
+        if isinstance(one, Alloc) and one.buffer == stmt.buffer
+    }
+    return within | (outside(program.body) & held)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    """`name`, with a number where it is taken, which it is from now on."""
+    number, found = 1, name
+    while found in taken:
+        number, found = number + 1, f"{name}_{number + 1}"
+    taken.add(found)
+    return found
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in nodes(expr))

@@ -1,0 +1,116 @@
+"""Rewrites loop programs from the inside out, and says which names their statements bind and need.
+
+`program.walk` visits statements and `expr.walk` the nodes of one expression; what is here is built of these
+and of the parts of nodes (`blocks`, `expressions`, `children`), so that a pass states its rule alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+from offcut.core.expr import Expr, Load, variables
+from offcut.core.expr import rewrite as rewrite_expr
+from offcut.core.program import (
+    Alloc,
+    For,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    Tree,
+    blocks,
+    expressions,
+    statements_of,
+    walk,
+    with_blocks,
+    with_expressions,
+)
+
+Rule: TypeAlias = Callable[[Stmt], Stmt | tuple[Stmt, ...] | None]
+Path: TypeAlias = tuple[tuple[Stmt, int], ...]
+
+
+def rewrite(program: Program, rule: Rule) -> Program:
+    """`program` with `rule` applied to every statement, those inside of one before it.
+
+    rule   gives what takes the statement's place: one, a tuple of several or none; None: it stays
+
+    What does not change is the same object.
+    """
+    body = rewritten(program.body, rule)
+    return program if body is program.body else replace(program, body=body)
+
+
+def rewritten(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
+    """Statements with `rule` applied to each and to those inside, as `rewrite` does."""
+    made: list[Stmt] = []
+    for stmt in body:
+        inside = with_blocks(stmt, partial(rewritten, rule=rule))
+        found = rule(inside)
+        if isinstance(found, tuple):
+            made += found
+        else:
+            made.append(inside if found is None else found)
+    same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
+    return body if same else tuple(made)
+
+
+def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
+    """Every statement of `tree` with those it stands in, outermost first, parents first.
+
+    A step of the path is a statement and which of its `blocks` was entered.
+    """
+    for stmt in statements_of(tree):
+        yield stmt, path
+        for number, block in enumerate(blocks(stmt)):
+            yield from around(block, (*path, (stmt, number)))
+
+
+def bound(stmt: Stmt) -> tuple[str, ...]:
+    """The names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile."""
+    match stmt:
+        case For(name) | Let(name):
+            return (name,)
+        case Tile(axes):
+            return tuple(axis.iter for axis in axes)
+        case _:
+            return ()
+
+
+def bound_in(tree: Tree) -> frozenset[str]:
+    """The names that the statements of `tree` bind, those inside of others too."""
+    return frozenset(name for stmt in walk(tree) for name in bound(stmt))
+
+
+def free(tree: Tree) -> frozenset[str]:
+    """The names that expressions of `tree` mention and nothing in it binds; a program binds its sizes."""
+    found: set[str] = set()
+    for stmt in statements_of(tree):
+        inside = set().union(*map(free, blocks(stmt)))
+        here = set[str]()
+        for expr in expressions(stmt):
+            where = isinstance(stmt, Tile) and expr is stmt.where  # of each instance of the tile
+            (inside if where else here).update(variables(expr))
+        found |= here | (inside - set(bound(stmt)))
+    if isinstance(tree, Program):
+        found -= {size.name for size in tree.sizes}
+    return frozenset(found)
+
+
+def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stmt, ...]:
+    """`body` with a buffer called otherwise in all that stores, reads, or holds a window of it."""
+
+    def read(node: Expr) -> Expr | None:
+        return replace(node, buffer=new) if isinstance(node, Load) and node.buffer == old else None
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        stmt = with_expressions(stmt, lambda expr: rewrite_expr(expr, read))
+        if isinstance(stmt, Store | Alloc) and stmt.buffer == old:
+            return replace(stmt, buffer=new)
+        return stmt
+
+    return rewritten(body, rule)
