@@ -1,26 +1,103 @@
-"""`OFFCUT_DEBUG`: how much offcut says of what it does, on the standard error stream.
+"""What offcut says of its own work, as environment variables ask for it.
 
-Levels: 1 passes and times, 2 copies of inputs, 3 the loop program, 4 LLVM IR.
+OFFCUT_DEBUG   a level, names of passes, or both with commas between: 1 passes and times, 2 copies of
+               inputs, 3 the program after each pass that changes it, 4 LLVM IR; a pass that is named says
+               its time and its program at any level
+OFFCUT_DUMP    a folder: the program after each pass is written there, in order
+OFFCUT_VERIFY  1: every compiled program is read back into sets and proved again
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+from pathlib import Path
+
+from offcut.errors import TargetError
+
+PASSES = {
+    "describe": "what is compiled, as a loop program",
+    "raise": "reads a loop program as a computation, where it is one",
+    "cut": "cuts a computation, covers its tiles, and proves the cut",
+    "verify": "reads the cut program back into sets, and proves it again",
+    "bounds": "shows that a loop program stays inside of its arrays, or asks where it may not",
+    "separate": "divides loops where their conditions change",
+    "covers": "asks of each tile whether its microkernel computes it",
+    "vectorize": "turns loops into tiles of lanes",
+    "threads": "marks the loops that threads share",
+    "lower": "writes LLVM IR",
+    "microkernels": "compiles the microkernels that are called",
+    "compile": "compiles LLVM IR to machine code",
+    "load": "takes machine code from the cache",
+}
+"""What each pass does, in the order in which they run."""
+
+LEVELS = range(10)
+NUMBERED = re.compile(r"(\d{3,})_\w+\.offcut")
 
 
-def asked() -> int:
-    """The level asked for by the environment variable `OFFCUT_DEBUG`; 0 where it is unset."""
-    text = os.environ.get("OFFCUT_DEBUG", "0")
-    return int(text) if text.isdigit() else 0
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `OFFCUT_DEBUG` asks for: a level, and passes by name."""
+
+    level: int = 0
+    passes: frozenset[str] = frozenset()
+
+    def tells(self, level: int, name: str) -> bool:
+        """Whether what is said at `level`, or by the pass `name`, is asked for."""
+        return self.level >= level or name in self.passes
 
 
-def note(level: int, text: str) -> None:
-    """Write `text` as one line to standard error where `OFFCUT_DEBUG` is at least `level`."""
-    if asked() >= level:
+def asked() -> Asked:
+    """What the environment variable `OFFCUT_DEBUG` asks for; nothing where it is unset.
+
+    Raises TargetError for what is neither a level nor a pass.
+    """
+    return _asked(os.environ.get("OFFCUT_DEBUG", ""))
+
+
+@lru_cache(maxsize=8)
+def _asked(text: str) -> Asked:
+    words = [word for word in (part.strip() for part in text.split(",")) if word]
+    levels = [int(word) for word in words if word.isdecimal() and int(word) in LEVELS]
+    passes = frozenset(word for word in words if word in PASSES)
+    for word in words:
+        if word not in passes and not (word.isdecimal() and int(word) in LEVELS):
+            raise TargetError(
+                "OFFCUT_DEBUG",
+                f"cannot say anything of {word!r}",
+                because=f"it is neither a level in 0…{LEVELS[-1]} nor a pass",
+                help=("OFFCUT_DEBUG=3", "OFFCUT_DEBUG=1,separate", f"passes: {', '.join(PASSES)}"),
+            )
+    return Asked(max(levels, default=0), passes)
+
+
+def verifies() -> bool:
+    """Whether `OFFCUT_VERIFY` asks that what is compiled is proved again, from its text.
+
+    Raises TargetError for anything but 0 and 1.
+    """
+    text = os.environ.get("OFFCUT_VERIFY", "")
+    if text not in ("", "0", "1"):
+        raise TargetError(
+            "OFFCUT_VERIFY",
+            f"cannot take {text!r}",
+            because="it is 1, or 0 as if it were unset",
+            help=("OFFCUT_VERIFY=1",),
+        )
+    return text == "1"
+
+
+def note(level: int, text: str, name: str = "") -> None:
+    """Write `text` to standard error where `OFFCUT_DEBUG` is at least `level`, or names the pass `name`."""
+    if asked().tells(level, name):
         sys.stderr.write(f"offcut: {text}\n")
 
 
@@ -29,4 +106,46 @@ def timed(name: str) -> Iterator[None]:
     """Note, at level 1, how long the pass `name` took, in milliseconds."""
     start = time.perf_counter()
     yield
-    note(1, f"{name}: {(time.perf_counter() - start) * 1e3:.1f} ms")
+    note(1, f"{name}: {(time.perf_counter() - start) * 1e3:.1f} ms", name)
+
+
+def passed(name: str, program: object, before: object = None) -> None:
+    """Tell what the pass `name` made: on standard error at level 3, and in a file of `OFFCUT_DUMP`.
+
+    program   prints as source syntax
+    before    what the pass was given; where it is the same, that is told in place of the program
+
+    Raises TargetError where the folder cannot be written to.
+    """
+    folder = os.environ.get("OFFCUT_DUMP", "")
+    told = asked().tells(3, name)
+    if not (told or folder):
+        return
+    unchanged = program == before
+    title = f"{name} (unchanged)" if unchanged else name
+    if told:
+        note(0, f"after {title}" if unchanged else f"after {title}\n{program}")
+    if folder:
+        _write(Path(folder), name, f"# after {title}\n{program}\n")
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    """A new file in `folder`, numbered after those that are there: ``003_separate.offcut``."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        there = (NUMBERED.fullmatch(path.name) for path in folder.iterdir())
+        last = max((int(found[1]) for found in there if found), default=0)
+        for number in count(last + 1):
+            try:
+                with (folder / f"{number:03}_{name}.offcut").open("x", encoding="utf-8") as file:
+                    file.write(text)
+                return
+            except FileExistsError:  # of another thread, or another process
+                continue
+    except OSError as error:
+        raise TargetError(
+            "OFFCUT_DUMP",
+            f"cannot write into {folder}",
+            because=str(error.strerror),
+            help=("a folder of yours, such as OFFCUT_DUMP=dump",),
+        ) from None

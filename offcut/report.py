@@ -18,6 +18,7 @@ import offcut
 VARIABLES = (
     "OFFCUT_CACHE",
     "OFFCUT_DEBUG",
+    "OFFCUT_DUMP",
     "OFFCUT_HIDE_FEATURES",
     "OFFCUT_THREADS",
     "OFFCUT_VERIFY",
