@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
@@ -52,7 +51,7 @@ def build(
     name = objects.key(*content, repr(hardware()))
     kept = objects.read(name)
     if kept is not None:
-        if os.environ.get("OFFCUT_VERIFY") == "1":
+        if debug.verifies():
             plan(program, users, host, asked)  # which proves it again
         with debug.timed("load"):
             return _unpacked(kept, host, fresh=False)
@@ -106,8 +105,8 @@ def _tile_object(host: Host, kernel: str, variant: Variant, shapes: Shapes) -> b
 
 def _compiled(low: Lowered, buffers: Sequence[Buffer], host: Host, name: str, loops: bool) -> Code:
     """The machine code of a kernel, which the cache keeps as `name`."""
-    debug.note(4, low.text)
-    with debug.timed("compile microkernels"):
+    debug.note(4, low.text, "lower")
+    with debug.timed("microkernels"):
         tiles_for = replace(host, threads=1)
         parts = [_tile_object(tiles_for, *request) for request in low.tiles]
     with debug.timed("compile"):

@@ -9,7 +9,6 @@ that separates conditions that no microkernel leaves behind.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -122,12 +121,13 @@ def plan(program: Program, users: Users, host: Host, asked: Asked = DEFAULT) -> 
     Raises PartitionError where it leaves an array, a strategy or a decision is not legal, or isl does
     not say in bounded work.
     """
-    return _plan(program, users, host, asked, os.environ.get("OFFCUT_VERIFY") == "1")
+    return _plan(program, users, host, asked, debug.verifies())
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
 def _plan(program: Program, users: Users, host: Host, asked: Asked, verify: bool) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
+    debug.passed("describe", program)
     if asked.schedule is not None:
         return _scheduled(program, users, host, asked, asked.schedule, verify)
     computation, why = _raised(program, users, asked.reassociate)
@@ -254,19 +254,20 @@ def _cut(
     """A computation cut for the host; `verify` reads the loops back as well."""
     lent = families(host)
     kernels, price = [family.microkernel for family in lent], pricing(lent, hardware())
-    with debug.timed("cut and prove"), bounded("compile", f"cannot cut {computation.name}"):
+    with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
     cut = applied.partition
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
     loops = applied.partition.loops
+    debug.passed("cut", loops)
     if verify:
         with debug.timed("verify"):
             assert cut.computation is not None
             check_program(cut.computation, loops)
     if computation.asks_memory:
         loops = kept_inside(loops)
+        debug.passed("bounds", loops, applied.partition.loops)
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
-    debug.note(3, str(loops))
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(loops, schedule, seconds_of_choices(applied), applied, computation.instances)
 
@@ -277,11 +278,12 @@ def _marked(
     """`program` with its loops marked as `schedule` says, and what became of them."""
     notes: tuple[str, ...] = ()
     for step in schedule.steps:
+        before = program
         match step:
             case Mark("rows"):
                 program = marked(program, reassociate)
             case Mark("lanes"):
-                with debug.timed("vectorize"):
+                with debug.timed("lanes"):
                     made = vectorized(program, host.isa)
                 program, notes = made.program, (*notes, *made.notes)
             case Mark("threads"):
@@ -295,7 +297,8 @@ def _marked(
                         help=("rows, lanes, threads",),
                     )
             case _:
-                pass
+                continue
+        debug.passed(step.unit, program, before)
     return program, notes
 
 
@@ -345,7 +348,8 @@ def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, wh
         check_tiles(program)
         check_windows(program)
         with debug.timed("bounds"):
-            run = kept_inside(program)
+            run = inside = kept_inside(program)
+        debug.passed("bounds", inside, program)
         notes = _reason(program, why)
         with debug.timed("separate"):
             for step in schedule.steps:
@@ -353,12 +357,13 @@ def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, wh
                     apart = separate(run, step.copies)
                     run = apart.program
                     notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+        debug.passed("separate", run, inside)
         with debug.timed("covers"):
             covers = covers_of(run, host, asked.reassociate)
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
+        debug.passed("covers", settled.program, run)
         run, said = _marked(settled.program, schedule, host, asked.reassociate)
-        debug.note(3, str(run))
         notes = (*notes, *said, *settled.notes, *plain)
         return Planned(run, schedule, seconds_of_program(run), None, None, notes)
 

@@ -1,0 +1,198 @@
+"""What environment variables ask offcut to say of its passes: on standard error, and in a folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import debug
+from offcut.backends.cpu import planning
+from offcut.errors import TargetError
+
+SOURCES = Path(oc.__file__).parent
+MASKED = """\
+program masked
+size n in 0:4097
+input A: float32[n, 64]
+inout B: float32[n, 64]
+for i in 0:n
+  for j in 0:64
+    if i >= 2
+      B[i, j] = A[i, j]
+"""
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is planned and built anew, and says nothing that is not asked."""
+    planning._plan.cache_clear()
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was said since the last time, without the times."""
+    return re.sub(r"\d+\.\d ms", "… ms", capsys.readouterr().err).splitlines()
+
+
+def test_nothing_is_said_that_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    oc.compile(oc.parse(MASKED))
+    assert said(capsys) == []
+
+
+def test_a_level_says_the_passes_and_their_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OFFCUT_DEBUG", "1")
+    oc.compile(oc.parse(MASKED))
+    names = (
+        "raise",
+        "bounds",
+        "separate",
+        "covers",
+        "vectorize",
+        "lower",
+        "microkernels",
+        "compile",
+    )
+    assert said(capsys) == [f"offcut: {name}: … ms" for name in names]
+
+
+def test_a_pass_that_is_named_says_its_time_and_its_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OFFCUT_DEBUG", "separate, bounds")
+    oc.compile(oc.parse(MASKED))
+    first, second, third, fourth, *program = said(capsys)
+    assert first == "offcut: bounds: … ms"
+    assert second == "offcut: after bounds (unchanged)"
+    assert third == "offcut: separate: … ms"
+    assert fourth == "offcut: after separate"
+    apart = oc.parse("\n".join(program))
+    assert oc.prove_equal(oc.parse(MASKED), apart)
+    assert "if" not in str(apart)
+
+
+def test_the_lowering_that_is_named_says_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OFFCUT_DEBUG", "lower")
+    oc.compile(oc.parse(MASKED))
+    assert any(line.startswith("define") for line in said(capsys))
+
+
+def test_level_three_says_the_program_after_each_pass_that_changes_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OFFCUT_DEBUG", "3")
+    oc.compile(oc.parse(MASKED))
+    after = [line for line in said(capsys) if "after" in line]
+    assert after == [
+        "offcut: after describe",
+        "offcut: after bounds (unchanged)",
+        "offcut: after separate",
+        "offcut: after covers (unchanged)",
+        "offcut: after vectorize",
+        "offcut: after threads (unchanged)",
+    ]
+
+
+def test_the_program_after_each_pass_is_a_file_that_is_read_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "deep" / "dump"
+    monkeypatch.setenv("OFFCUT_DUMP", str(folder))
+    source = oc.parse(MASKED)
+    oc.compile(source)
+    files = sorted(folder.iterdir())
+    assert [path.name for path in files] == [
+        "001_describe.offcut",
+        "002_bounds.offcut",
+        "003_separate.offcut",
+        "004_covers.offcut",
+        "005_vectorize.offcut",
+        "006_threads.offcut",
+    ]
+    assert files[1].read_text().startswith("# after bounds (unchanged)\nprogram masked\n")
+    assert files[2].read_text().startswith("# after separate\nprogram masked\n")
+    for path in files:
+        assert oc.prove_equal(source, oc.parse(path.read_text()))
+
+
+def test_a_described_tensor_is_dumped_behind_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "041_separate.offcut").write_text("")
+    (tmp_path / "999.txt").write_text("")
+    monkeypatch.setenv("OFFCUT_DUMP", str(tmp_path))
+    n, k = oc.dim("n", max=64), oc.reduce_axis(24, name="k")
+    A, W = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 40), name="W")
+    C = oc.compute((n, 40), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="dumped")
+    kernel = oc.compile(C)
+    names = sorted(path.name for path in tmp_path.iterdir())[1:-1]
+    assert names == ["042_describe.offcut", "043_cut.offcut", "044_threads.offcut"]
+    a, w = np.ones((3, 24), "float32"), np.ones((24, 40), "float32")
+    for name in names:
+        program = oc.parse((tmp_path / name).read_text())
+        np.testing.assert_array_equal(program.run({"A": a, "W": w}), kernel(a, w))
+
+
+@pytest.mark.parametrize("text", ["loud", "1,seperate", "-1", "10", "3.5"])
+def test_what_is_no_level_and_no_pass_is_refused_at_first_use(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("OFFCUT_DEBUG", text)
+    with pytest.raises(TargetError) as refused:
+        oc.compile(oc.parse(MASKED))
+    assert (
+        str(refused.value)
+        == f"""\
+OFFCUT_DEBUG: cannot say anything of {text.split(",")[-1]!r}
+  because  it is neither a level in 0…9 nor a pass
+  help     OFFCUT_DEBUG=3
+  help     OFFCUT_DEBUG=1,separate
+  help     passes: {", ".join(debug.PASSES)}"""
+    )
+
+
+def test_what_is_no_answer_to_verify_is_refused_at_first_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OFFCUT_VERIFY", "yes")
+    A = oc.placeholder((oc.dim("n"),), name="A")
+    with pytest.raises(TargetError) as refused:
+        oc.compile(oc.compute(A.shape, lambda i: A[i] * 2.0, name="unverified"))
+    assert (
+        str(refused.value)
+        == """\
+OFFCUT_VERIFY: cannot take 'yes'
+  because  it is 1, or 0 as if it were unset
+  help     OFFCUT_VERIFY=1"""
+    )
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("OFFCUT_DUMP", str(file))
+    with pytest.raises(TargetError) as refused:
+        oc.compile(oc.parse(MASKED))
+    assert (
+        str(refused.value)
+        == f"""\
+OFFCUT_DUMP: cannot write into {file}
+  because  File exists
+  help     a folder of yours, such as OFFCUT_DUMP=dump"""
+    )
+
+
+def test_every_pass_of_the_package_can_be_named() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    assert set(re.findall(r'debug\.(?:timed|passed)\("([^"]*)"', text)) == set(debug.PASSES)
