@@ -408,7 +408,7 @@ class _Machine:
                     at=_declared(buffer),
                     because=f"the extent {format_expr(extent)} would be {shape[-1]}",
                 )
-        return _poisoned(tuple(shape), buffer.dtype)
+        return poisoned(tuple(shape), buffer.dtype)
 
     def broken(self, what: str, lanes: _Lanes, lane: tuple[int, ...]) -> Fault:
         line = "" if self.running is None else format_stmt(self.running).partition("\n")[0]
@@ -508,7 +508,7 @@ class _Machine:
         extents = tuple(self.value(extent, lanes) for _, extent in stmt.axes)
         shape = tuple(max(0, _range_of(zero, extent, lanes)[1]) for extent in extents)
         kept, around = self.memory[buffer.name], self.windows.get(buffer.name)
-        self.memory[buffer.name] = _poisoned((*shape, *lanes.shape), buffer.dtype)
+        self.memory[buffer.name] = poisoned((*shape, *lanes.shape), buffer.dtype)
         self.windows[buffer.name] = _Window(starts, extents, len(lanes.shape))
         self.block(stmt.body, lanes)
         self.memory[buffer.name] = kept
@@ -571,7 +571,7 @@ class _Machine:
                 named = set().union(*map(variables, inner.index))
                 if buffer is not None and buffer.kind is Kind.PRIVATE and not axes <= named:
                     whole = (*shape, *self.memory[buffer.name].shape)
-                    copies[buffer.name] = _poisoned(whole, buffer.dtype)
+                    copies[buffer.name] = poisoned(whole, buffer.dtype)
         return copies
 
     def store(self, stmt: Store, lanes: _Lanes) -> None:
@@ -754,7 +754,8 @@ def _numpy(dtype: str) -> np.dtype[Any]:
     return numpy_dtype({"index": "int64"}.get(dtype, dtype))
 
 
-def _poisoned(shape: tuple[int, ...], dtype: str) -> Array:
+def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
+    """An array of what is read where nothing was written: NaN, or for integers a pattern of bytes."""
     if dtype in FLOATS:
         return np.full(shape, np.nan, numpy_dtype(dtype))
     bytes = np.full((*shape, numpy_dtype(dtype).itemsize), _POISON_BYTE, np.uint8)

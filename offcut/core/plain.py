@@ -64,7 +64,7 @@ def plain(program: Program) -> Program:
             case Let(name, _, _, value, body):
                 return substituted(body, {name: value})
             case Tile():
-                return _loops(stmt)
+                return loops_of(stmt)
             case Alloc(name, _, body) if name in shared:
                 held = _fresh(f"{name}_window", taken)
                 added.append(replace(program.buffer(name), name=held))
@@ -86,7 +86,7 @@ def plain(program: Program) -> Program:
     return made if buffers == made.buffers else replace(made, buffers=buffers)
 
 
-def _loops(tile: Tile) -> tuple[Stmt, ...]:
+def loops_of(tile: Tile) -> tuple[Stmt, ...]:
     """A tile as loops, and its condition inside of them."""
     body = tile.body if tile.where is None else (If(tile.where, tile.body),)
     for axis in reversed(tile.axes):

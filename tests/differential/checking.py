@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
+from offcut.core.shrinking import normal
 from offcut.errors import CallError, InternalError, OffcutError
 
 from . import meaning
@@ -339,13 +340,6 @@ def _failure(error: Exception, step: str) -> Outcome:
         f"{kind}: {normal(str(error))}{at}",
         "".join(traceback.format_exception(error)),
     )
-
-
-def normal(text: str) -> str:
-    """The first line of a message without what differs from program to program."""
-    line = text.strip().split("\n")[0]
-    line = re.sub(r"\S*\[.*\]", "X[…]", line)
-    return re.sub(r"-?\b\d+(\.\d+)?\b", "0", line)[:160]
 
 
 @contextmanager

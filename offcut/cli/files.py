@@ -1,8 +1,8 @@
-"""The commands `offcut cut` and `offcut check`: loop programs in files, cut, proved, drawn, compared."""
+"""Loop programs in files, and what the options of `offcut cut` and `offcut check` ask of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from offcut.core.parser import parse
@@ -10,6 +10,7 @@ from offcut.core.program import Program
 from offcut.errors import DescribeError
 from offcut.partition import Certificate, Partition
 from offcut.pipeline import partition, prove_equal
+from offcut.reduce import Request
 
 
 def read_program(path: Path, command: str) -> Program:
@@ -25,6 +26,50 @@ def read_program(path: Path, command: str) -> Program:
 def cut_file(path: Path, tiles: Sequence[str], tails: Sequence[str]) -> Partition:
     """The program in a file, cut as ``i=14`` or ``i=64,16`` and ``mask`` or ``i=balance`` say."""
     program = read_program(path, "cut")
+    tile, tail = _cut(tiles, tails)
+    return partition(program, tile=tile, tail=tail)
+
+
+def request_of(
+    path: Path, tiles: Sequence[str], tails: Sequence[str], reassociate: bool
+) -> Request:
+    """The program in a file and how it is cut, to be tried.
+
+    Raises DescribeError for an option that is of two programs.
+    """
+    if reassociate:
+        raise DescribeError(
+            "check",
+            "cannot take --reassociate",
+            because="there is one program, and it is not compared with another",
+            help=("offcut check SOURCE EMITTED --reassociate",),
+        )
+    return Request(read_program(path, "check"), *_cut(tiles, tails))
+
+
+def check_files(
+    source: Path, emitted: Path, reassociate: bool, alone: Mapping[str, object] | None = None
+) -> Certificate:
+    """Prove that the program in `emitted` computes what the one in `source` does.
+
+    alone   options that are of one program, by name: refused where one is given
+    """
+    given = [name for name, value in (alone or {}).items() if value]
+    if given:
+        raise DescribeError(
+            "check",
+            f"cannot take {', '.join(given)}",
+            because=f"{source} and {emitted} are compared as they stand",
+            help=(f"offcut check FILE {' '.join(given)}",),
+        )
+    first, second = read_program(source, "check"), read_program(emitted, "check")
+    return prove_equal(first, second, reassociate)
+
+
+def _cut(
+    tiles: Sequence[str], tails: Sequence[str]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """Tiles and strategies by axis, as options say them."""
     tile = {
         name: tuple(_number(part, "--tile", text) for part in value.split(","))
         for name, value, text in (_pair(text, "--tile") for text in tiles)
@@ -41,13 +86,7 @@ def cut_file(path: Path, tiles: Sequence[str], tails: Sequence[str]) -> Partitio
         )
     tail = dict.fromkeys(tile, for_all[0]) if for_all else {}
     tail |= {name: value for name, value, _ in (_pair(text, "--tail") for text in named)}
-    return partition(program, tile=tile, tail=tail)
-
-
-def check_files(source: Path, emitted: Path, reassociate: bool) -> Certificate:
-    """Prove that the program in `emitted` computes what the one in `source` does."""
-    first, second = read_program(source, "check"), read_program(emitted, "check")
-    return prove_equal(first, second, reassociate)
+    return tile, tail
 
 
 def sizes_at(texts: Sequence[str]) -> dict[str, int]:
