@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from offcut.core.expr import Expr, Load, walk
-from offcut.core.program import Alloc, For, Stmt, Store, Tile, blocks, expressions
+from offcut.core.program import Alloc, Stmt, Store, blocks, expressions
 from offcut.core.program import walk as statements
 
 
@@ -49,17 +49,6 @@ def outside(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[s
         for block in blocks(stmt):
             found |= outside(block, inside)
     return found
-
-
-def bound(stmt: Stmt) -> frozenset[str]:
-    """The iterators that a loop or a tile binds."""
-    match stmt:
-        case For(name):
-            return frozenset((name,))
-        case Tile(axes):
-            return frozenset(axis.iter for axis in axes)
-        case _:
-            return frozenset()
 
 
 def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:

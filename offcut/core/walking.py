@@ -15,7 +15,10 @@ from offcut.core.expr import Expr, Load, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.program import (
     Alloc,
+    Choose,
+    Execution,
     For,
+    If,
     Let,
     Program,
     Stmt,
@@ -31,6 +34,7 @@ from offcut.core.program import (
 )
 
 Rule: TypeAlias = Callable[[Stmt], Stmt | tuple[Stmt, ...] | None]
+Place: TypeAlias = tuple[int, ...]
 Path: TypeAlias = tuple[tuple[Stmt, int], ...]
 
 
@@ -70,6 +74,30 @@ def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
             yield from around(block, (*path, (stmt, number)))
 
 
+def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, Stmt]]:
+    """Every statement of `body` by its place, parents first.
+
+    A place is a position in `body`, then one in what is inside of that statement, and so on; of an `if` or
+    a choice, the number of the block comes between.
+    """
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        yield here, stmt
+        several = isinstance(stmt, If | Choose)
+        for number, block in enumerate(blocks(stmt)):
+            yield from numbered(block, (*here, number) if several else here)
+
+
+def side_by_side(program: Program) -> dict[Place, For]:
+    """The loops that are marked to run their iterations together, by their places."""
+    together = (Execution.PARALLEL, Execution.VECTOR)
+    return {
+        place: stmt
+        for place, stmt in numbered(program.body)
+        if isinstance(stmt, For) and (stmt.execution in together or stmt.bound is not None)
+    }
+
+
 def bound(stmt: Stmt) -> tuple[str, ...]:
     """The names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile."""
     match stmt:
@@ -84,6 +112,12 @@ def bound(stmt: Stmt) -> tuple[str, ...]:
 def bound_in(tree: Tree) -> frozenset[str]:
     """The names that the statements of `tree` bind, those inside of others too."""
     return frozenset(name for stmt in walk(tree) for name in bound(stmt))
+
+
+def taken(program: Program) -> frozenset[str]:
+    """Every name that `program` uses: of a size, of a buffer, or bound by a statement."""
+    declared = {size.name for size in program.sizes} | {buffer.name for buffer in program.buffers}
+    return bound_in(program) | declared
 
 
 def free(tree: Tree) -> frozenset[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from offcut.core.expr import Expr, Load, Select
 from offcut.core.expr import walk as walk_expr
 from offcut.core.printer import format_expr
-from offcut.core.program import For, If, Let, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.program import For, If, Program, Stmt, Store, Tile, blocks
+from offcut.core.walking import bound_in
 from offcut.polyhedral import Facts, Space
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _kept(source: Program, emitted: Program) -> Iterator[_Kept]:
     """What an instance of `emitted`, or a lane of a tile, asks before it runs or in its value."""
     given = set(_asked(source.body, False))
     space = Space(emitted.sizes, emitted.assumptions)
-    names = tuple(dict.fromkeys(_bound(emitted.body)))
+    names = tuple(sorted(bound_in(emitted)))
     at = Facts(space, names)
     for condition in _asked(emitted.body, False):
         text = format_expr(condition)
@@ -85,15 +86,3 @@ def _asked(body: Sequence[Stmt], inside: bool) -> Iterator[Expr]:
                     yield stmt.where
                 for block in blocks(stmt):
                     yield from _asked(block, inside or isinstance(stmt, For | Tile))
-
-
-def _bound(body: Sequence[Stmt]) -> Iterator[str]:
-    """The names that loops, tiles and bounded values bind."""
-    for stmt in walk(tuple(body)):
-        match stmt:
-            case For(name) | Let(name):
-                yield name
-            case Tile(axes):
-                yield from (axis.iter for axis in axes)
-            case _:
-                pass

@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import bound, owned, read, stored, touched
+from offcut.core.accesses import owned, read, stored, touched
 from offcut.core.conditions import negated
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import (
@@ -37,6 +37,7 @@ from offcut.core.program import (
     mapped,
 )
 from offcut.core.program import walk as statements
+from offcut.core.walking import bound
 from offcut.partition.structure import NotStructural, check_structure
 
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
@@ -132,7 +133,7 @@ class _Copy:
             return None
         if any(dtype_of(form.value) != self.buffer.dtype for form in forms):
             return None
-        order = [name for stmt in statements(nest) for name in sorted(bound(stmt))]
+        order = [name for stmt in statements(nest) for name in bound(stmt)]
         for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
             plain = self.plain(form, around, held, order)
             if plain is None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import bound, indices, read, stored, touched
+from offcut.core.accesses import indices, read, stored, touched
 from offcut.core.expr import Expr, Var
 from offcut.core.program import For, Program, Stmt, with_blocks
 from offcut.core.program import walk as statements
+from offcut.core.walking import bound_in
 
 
 def joined_like(emitted: Program, source: Program) -> Program:
@@ -53,8 +54,7 @@ def _may_join(first: For, second: For) -> bool:
     """Whether two loops in turn have one range, and their iterations meet in what is theirs alone."""
     if (first.iter, first.lo, first.hi) != (second.iter, second.lo, second.hi):
         return False
-    inner = (*statements(first.body), *statements(second.body))
-    if read((first.lo, first.hi)) or any(first.iter in bound(stmt) for stmt in inner):
+    if read((first.lo, first.hi)) or first.iter in bound_in((*first.body, *second.body)):
         return False
     one, other = first.body, second.body
     shared = stored(one) & touched(other) | touched(one) & stored(other)

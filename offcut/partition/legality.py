@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import product, starmap
 from math import prod
-from typing import TypeGuard
 
 from offcut.core import index as ix
 from offcut.core.accesses import outside, owned
@@ -27,11 +26,11 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    blocks,
     expressions,
     substituted,
     walk,
 )
+from offcut.core.walking import around, side_by_side
 from offcut.errors import PartitionError
 from offcut.partition.strategies import Strategy
 from offcut.polyhedral import (
@@ -177,7 +176,7 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
     updates of a declared reduction, whose terms are then reduced in several accumulators: to the
     same value, for max, min and integers, and to one of a sum's values, for floats.
     """
-    marked = dict(_marked(program.body, ()))
+    marked = side_by_side(program)
     if not marked:
         return
     for one in dependences(program):
@@ -237,14 +236,14 @@ def check_tiles(program: Program) -> None:
     show it by their indices: along each axis, what is written and all that is accessed of it has a
     part that moves with this axis alone. The others are asked of isl, one tile at a time.
     """
-    for around, tile in _tiles(program.body, ()):
+    for outer, tile in _tiles(program):
         private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE or b.scope is not None}
         own = private | owned(tile.body)
         if _is_apart(tile, own):
             continue
-        found = _needed(program, around, tile, own)
+        found = _needed(program, outer, tile, own)
         if found is not None and not found.certain:
-            each = (_needed(program, way, inner, own) for way, inner in _with_values(around, tile))
+            each = (_needed(program, way, inner, own) for way, inner in _with_values(outer, tile))
             found = next((one for one in each if one is not None), None)
         if found is not None:
             raise PartitionError(
@@ -291,21 +290,17 @@ def _with_values(around: Sequence[Stmt], tile: Tile) -> Iterator[tuple[tuple[Stm
         yield tuple(way), inner
 
 
-def _tiles(
-    body: Sequence[Stmt], around: tuple[Stmt, ...]
-) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
-    """Every tile, with what encloses it."""
-    for stmt in body:
+def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
+    """Every tile, with what encloses it; of an `if` that is its other branch, under the negated condition."""
+    for stmt, path in around(program):
         if isinstance(stmt, Tile):
-            yield around, stmt
-        for block in blocks(stmt):
-            # Of an If, the other branch is known by its condition.
-            here = If(negated(stmt.condition), block) if _is_other(stmt, block) else stmt
-            yield from _tiles(block, (*around, here))
+            yield tuple(starmap(_entered, path)), stmt
 
 
-def _is_other(stmt: Stmt, block: tuple[Stmt, ...]) -> TypeGuard[If]:
-    return isinstance(stmt, If) and block is stmt.other and block is not stmt.then
+def _entered(stmt: Stmt, number: int) -> Stmt:
+    if isinstance(stmt, If) and number == 1:
+        return If(negated(stmt.condition), stmt.other)
+    return stmt
 
 
 def only_with(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
@@ -353,22 +348,6 @@ def _accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         yield stmt.buffer, stmt.index
     for expr in expressions(stmt):
         yield from ((n.buffer, n.index) for n in nodes(expr) if isinstance(n, Load))
-
-
-def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:
-    """The loops that are marked to run in parallel, by their paths."""
-    found: list[tuple[tuple[int, ...], For]] = []
-    for position, stmt in enumerate(body):
-        here = (*path, position)
-        if isinstance(stmt, For):
-            together = stmt.execution in (Execution.PARALLEL, Execution.VECTOR)
-            if together or stmt.bound is not None:
-                found.append((here, stmt))
-        inside = blocks(stmt)
-        several = isinstance(stmt, If | Choose)
-        for number, block in enumerate(inside):
-            found += _marked(block, (*here, number) if several else here)
-    return found
 
 
 def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:

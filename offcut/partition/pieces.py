@@ -26,9 +26,9 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    blocks,
     walk,
 )
+from offcut.core.walking import around, bound
 from offcut.partition.prove import Certificate, interval_text
 from offcut.partition.strategies import Segment
 from offcut.polyhedral import Run, Set, Space, runs
@@ -229,10 +229,12 @@ class LoopPiece(_Cut):
         return tuple(name for name in found if name in self.iterators)
 
     def _stores(self) -> list[tuple[Store, tuple[str, ...]]]:
-        around: tuple[str, ...] = ()
-        for stmt in self.path[:-1]:
-            around = (*around, *_binds(stmt))
-        return _named((self.path[-1],), around)
+        outer = tuple(name for stmt in self.path[:-1] for name in bound(stmt))
+        return [
+            (stmt, (*outer, *(name for one, _ in path for name in bound(one))))
+            for stmt, path in around(self.path[-1])
+            if isinstance(stmt, Store)
+        ]
 
     def __str__(self) -> str:
         parts = [f"{axis} {role.value} by {self.tile[axis]}" for axis, role in self.roles.items()]
@@ -244,28 +246,6 @@ def _all_lanes(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Tile) and stmt.form in (Form.MASK, Form.PAD):
         return replace(stmt, where=None)
     return stmt
-
-
-def _named(body: tuple[Stmt, ...], around: tuple[str, ...]) -> list[tuple[Store, tuple[str, ...]]]:
-    """Every store of `body`, with the iterators around it."""
-    found: list[tuple[Store, tuple[str, ...]]] = []
-    for stmt in body:
-        if isinstance(stmt, Store):
-            found.append((stmt, around))
-        for block in blocks(stmt):
-            found += _named(block, (*around, *_binds(stmt)))
-    return found
-
-
-def _binds(stmt: Stmt) -> tuple[str, ...]:
-    """The iterators that a loop or a tile binds."""
-    match stmt:
-        case For(name):
-            return (name,)
-        case Tile(axes):
-            return tuple(axis.iter for axis in axes)
-        case _:
-            return ()
 
 
 def _around(stmt: Stmt, inner: Stmt, body: tuple[Stmt, ...]) -> Stmt:

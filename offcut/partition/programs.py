@@ -14,8 +14,9 @@ from offcut.core.accesses import stored
 from offcut.core.computation import Names
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import For, Program, Stmt, Tile, blocks
+from offcut.core.program import For, Program, Stmt
 from offcut.core.program import walk as statements
+from offcut.core.walking import around, taken
 from offcut.errors import PartitionError
 from offcut.partition.equivalence import check_equal
 from offcut.partition.legality import check_marks, not_equal
@@ -63,7 +64,7 @@ def cut_program(
     check_marks(source, users.of_sizes)
     check_program_fits(source)
     homes = {name: _loops_named(source, name) for name in wanted}
-    names = Names(_names(source))
+    names = Names(taken(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
     affine = all(one.sizes is not None for one in accesses_outside(source))
@@ -158,13 +159,6 @@ def _axis_theorems(axes: Iterable[AxisClaim]) -> list[Theorem]:
     return found
 
 
-def _names(program: Program) -> list[str]:
-    loops = [s.iter for s in statements(program.body) if isinstance(s, For)]
-    tiles = [a.iter for s in statements(program.body) if isinstance(s, Tile) for a in s.axes]
-    sizes = [size.name for size in program.sizes]
-    return [*loops, *tiles, *sizes, *(buffer.name for buffer in program.buffers)]
-
-
 def _loops(body: Sequence[Stmt]) -> list[For]:
     return [stmt for stmt in statements(tuple(body)) if isinstance(stmt, For)]
 
@@ -256,17 +250,10 @@ def _pieces(
     found: list[LoopPiece] = []
     wanted = {id(one.leaf): one for one in made}
 
-    def visit(stmt: Stmt, around: tuple[Stmt, ...]) -> None:
+    for stmt, path in around(emitted):
         one = wanted.get(id(stmt))
         if one is not None:
-            path = (*around, stmt)
+            whole = (*(outer for outer, _ in path), stmt)
             cut = one.segments, one.microkernel
-            found.append(LoopPiece(*cut, space, path, iterators, users))
-            return
-        for inside in blocks(stmt):
-            for inner in inside:
-                visit(inner, (*around, stmt))
-
-    for stmt in emitted.body:
-        visit(stmt, ())
+            found.append(LoopPiece(*cut, space, whole, iterators, users))
     return found

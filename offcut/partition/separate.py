@@ -71,6 +71,7 @@ from offcut.core.program import (
     substituted,
 )
 from offcut.core.program import walk as statements
+from offcut.core.walking import taken
 from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -158,7 +159,7 @@ class _Separation:
     def __init__(self, space: Space, program: Program, left: int) -> None:
         self.space, self.left = space, left
         self.notes: dict[Note | _Kept, None] = {}
-        self.names = Names([*_bound(program), *(size.name for size in program.sizes)])
+        self.names = Names(taken(program))
         self.starts = starts_of(program)
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
@@ -480,19 +481,6 @@ class _Separation:
                 yield note
             elif kept := [format_expr(atom) for atom in note.atoms if atom in left]:
                 yield Note(note.loop, f"keeps {', '.join(kept)}: {note.because}")
-
-
-def _bound(program: Program) -> Iterator[str]:
-    """Every name that is taken."""
-    yield from (buffer.name for buffer in program.buffers)
-    for stmt in statements(program.body):
-        match stmt:
-            case For(name) | Let(name):
-                yield name
-            case Tile(axes):
-                yield from (axis.iter for axis in axes)
-            case _:
-                pass
 
 
 def _stores(body: Sequence[Stmt]) -> int:

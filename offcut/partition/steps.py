@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Load, Logic, Select, Var, substitute, variables, walk
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Tile, blocks
+from offcut.core.walking import around
 from offcut.partition.pieces import LoopPiece, Piece
 from offcut.partition.strategies import ITER
 
@@ -158,17 +159,8 @@ def _steps_of_path(piece: LoopPiece, plane: Sequence[str]) -> list[Step]:
 
 def _down_to_store(piece: LoopPiece) -> tuple[Stmt, ...]:
     """The path of `piece`, on to the statement of it that lies in most loops."""
-
-    def below(stmt: Stmt) -> tuple[Stmt, ...] | None:
-        if stmt is piece.store:
-            return (stmt,)
-        for inner in (inner for block in blocks(stmt) for inner in block):
-            found = below(inner)
-            if found is not None:
-                return (stmt, *found)
-        return None
-
-    return (*piece.path[:-1], *(below(piece.path[-1]) or ()))
+    below = next(path for stmt, path in around(piece.path[-1]) if stmt is piece.store)
+    return (*piece.path[:-1], *(stmt for stmt, _ in below), piece.store)
 
 
 def _aliases(path: Sequence[Stmt], guarded: set[str]) -> dict[str, str]:

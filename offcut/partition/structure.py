@@ -56,11 +56,11 @@ from offcut.core.program import (
     blocks,
     canonical,
     expressions,
-    mapped,
     starts_of,
     substituted,
 )
 from offcut.core.program import walk as statements
+from offcut.core.walking import around, bound, bound_in
 from offcut.partition.alike import alike, idle, reads_memory, same_store, settled
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
@@ -85,7 +85,7 @@ def check_structure(source: Program, emitted: Program) -> None:
     space = Space(source.sizes, source.assumptions)
     if any(one.sizes is not None for one in accesses_outside(source)):
         raise NotStructural("accesses that may lie outside")
-    if _rebinds(emitted.body, frozenset(size.name for size in emitted.sizes)):
+    if _rebinds(emitted):
         raise NotStructural("a name that is bound twice")
     walker = _SideBySide(space, source)
     try:
@@ -97,20 +97,12 @@ def check_structure(source: Program, emitted: Program) -> None:
         raise NotStructural("a masked instance that leaves an array")
 
 
-def _rebinds(body: Sequence[Stmt], bound: frozenset[str]) -> bool:
+def _rebinds(program: Program) -> bool:
     """Whether a loop, a tile or a value takes a name that is bound around it."""
-    for stmt in body:
-        names: list[str] = []
-        match stmt:
-            case For(name) | Let(name):
-                names = [name]
-            case Tile(axes):
-                names = [axis.iter for axis in axes]
-            case _:
-                pass
-        if set(names) & bound or len(set(names)) != len(names):
-            return True
-        if any(_rebinds(block, bound | set(names)) for block in blocks(stmt)):
+    sizes = [size.name for size in program.sizes]
+    for stmt, path in around(program):
+        names = [*sizes, *(name for outer, _ in path for name in bound(outer)), *bound(stmt)]
+        if bound(stmt) and len(set(names)) < len(names):
             return True
     return False
 
@@ -201,16 +193,12 @@ class _Steps:
         """The divisors that the body of the loop mentions."""
         found: dict[int, None] = {}
 
-        def note(expr: Expr) -> Expr:
-            for node in walk(expr):
-                if isinstance(node, Binary) and node.op in ("//", "%"):
-                    divisor = ix.literal(node.b)
-                    if divisor is not None and 1 < divisor <= _MOST_STEPS:
-                        found[divisor] = None
-            return expr
-
-        for stmt in self.loop.body:
-            mapped(stmt, note)
+        exprs = (expr for stmt in statements(self.loop.body) for expr in expressions(stmt))
+        for node in (node for expr in exprs for node in walk(expr)):
+            if isinstance(node, Binary) and node.op in ("//", "%"):
+                divisor = ix.literal(node.b)
+                if divisor is not None and 1 < divisor <= _MOST_STEPS:
+                    found[divisor] = None
         return tuple(found)
 
     def starts(self, stepped: For, count: int) -> tuple[Expr, ...]:
@@ -337,7 +325,7 @@ class _SideBySide:
         mine: list[Stmt] = []
         while len(mine) < len(left):
             one = left[len(mine)]
-            runs_it = stmt.iter in _bound(one) or self.steps_in(one)
+            runs_it = stmt.iter in bound_in(one) or self.steps_in(one)
             if not (_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
@@ -391,7 +379,7 @@ class _SideBySide:
                 yield _Place(
                     path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False
                 )
-            case For() if stmt.iter not in self.iterators and names[0] not in _bound(stmt):
+            case For() if stmt.iter not in self.iterators and names[0] not in bound_in(stmt):
                 yield self.stepped(stmt, path, steps)
             case For() if stmt.iter not in self.iterators:
                 for inner in stmt.body:
@@ -638,17 +626,6 @@ def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
 
 def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:
     return {(s.buffer, s.reduce) for s in statements(body) if isinstance(s, Store)}
-
-
-def _bound(stmt: Stmt) -> set[str]:
-    """The names that loops and tiles in `stmt` bind."""
-    found: set[str] = set()
-    for inner in statements((stmt,)):
-        if isinstance(inner, For):
-            found.add(inner.iter)
-        elif isinstance(inner, Tile):
-            found |= {axis.iter for axis in inner.axes}
-    return found
 
 
 def _entwined(places: Sequence[_Place]) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import loads, variables
-from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, with_blocks
+from offcut.core.program import For, Program, Stmt, Store, with_blocks
+from offcut.core.walking import around, bound
 
 Orders = dict[tuple[str, str], list[str]]  # (buffer, reducer) -> iterators, outermost first
 
@@ -22,7 +23,10 @@ def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program
     reassociate   whether float sums may; those of integers, greatest and least elements always may
     """
     orders: Orders = {}
-    _collect(emitted.body, (), orders)
+    for stmt, path in around(emitted):
+        if isinstance(stmt, Store) and stmt.reduce is not None:
+            names = [name for outer, _ in path for name in bound(outer)]
+            orders.setdefault((stmt.buffer, stmt.reduce), names)
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(turned(stmt) for stmt in body)
@@ -46,23 +50,6 @@ def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program
         return (reassociate or exact) and store.buffer not in reads
 
     return replace(source, body=change(source.body))
-
-
-def _collect(body: tuple[Stmt, ...], around: tuple[str, ...], orders: Orders) -> None:
-    """The loops around each update, those of its first place in the text."""
-    for stmt in body:
-        inside = around
-        match stmt:
-            case Store(buffer, _, _, reduce) if reduce is not None:
-                orders.setdefault((buffer, reduce), list(around))
-            case For(name):
-                inside = (*around, name)
-            case Tile(axes):
-                inside = (*around, *(axis.iter for axis in axes))
-            case _:
-                pass
-        for block in blocks(stmt):
-            _collect(block, inside, orders)
 
 
 def _sorted(chain: list[For], held: set[str], order: list[str]) -> list[For]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.accesses import bound, indices
+from offcut.core.accesses import indices
 from offcut.core.expr import Var
-from offcut.core.program import Alloc, Program, Stmt, Tile, with_blocks
-from offcut.core.program import walk as statements
+from offcut.core.program import Alloc, Let, Program, Stmt, Tile, with_blocks
+from offcut.core.walking import bound, bound_in
 
 
 def without_windows(program: Program) -> Program:
@@ -32,7 +32,7 @@ def _without(program: Program, body: tuple[Stmt, ...], around: frozenset[str]) -
         if isinstance(stmt, Tile) and stmt.axes:
             made.append(stmt)  # whose lanes share what is in it
             continue
-        inside = partial(_without, program, around=around | bound(stmt))
+        inside = partial(_without, program, around=around | _iterators(stmt))
         changed = with_blocks(stmt, inside)
         match changed:
             case Alloc() if _is_rows(program, changed, around):
@@ -42,6 +42,10 @@ def _without(program: Program, body: tuple[Stmt, ...], around: frozenset[str]) -
             case _:
                 made.append(changed)
     return tuple(made)
+
+
+def _iterators(stmt: Stmt) -> frozenset[str]:
+    return frozenset() if isinstance(stmt, Let) else frozenset(bound(stmt))
 
 
 def _is_rows(program: Program, block: Alloc, around: frozenset[str]) -> bool:
@@ -58,4 +62,4 @@ def _is_rows(program: Program, block: Alloc, around: frozenset[str]) -> bool:
                 return False
         elif ix.literal(start) != 0 or count != extent:
             return False
-    return around <= rows and not any(rows & bound(stmt) for stmt in statements(block.body))
+    return around <= rows and not rows & bound_in(block.body)

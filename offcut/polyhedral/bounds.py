@@ -34,11 +34,12 @@ from offcut.core.program import (
     TileAxis,
     blocks,
     expressions,
-    mapped,
     substituted,
     walk,
     with_blocks,
+    with_expressions,
 )
+from offcut.core.walking import rewritten
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.around import Around, equal
@@ -126,14 +127,13 @@ def _from_start(stmt: Stmt, name: str) -> Stmt:
             return None
         return replace(node, index=moved(node.index))
 
-    def stored(inner: Stmt) -> Stmt:
+    def counted(inner: Stmt) -> Stmt:
+        inner = with_expressions(inner, lambda expr: rewrite(expr, rule))
         if isinstance(inner, Store) and inner.buffer == name:
             return replace(inner, index=moved(inner.index))
-        return with_blocks(inner, lambda body: tuple(map(stored, body)))
+        return inner
 
-    return replace(
-        stmt, body=tuple(stored(mapped(s, lambda e: rewrite(e, rule))) for s in stmt.body)
-    )
+    return replace(stmt, body=rewritten(stmt.body, counted))
 
 
 class _Seen:
