@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from offcut.core.printer import format_expr, format_stmt
-from offcut.core.program import Alloc, Execution, For, Program, Stmt, blocks, walk
+from offcut.core.program import Alloc, Execution, For, Program, walk
+from offcut.core.walking import side_by_side
 from offcut.errors import PartitionError
 from offcut.partition import Certificate, Theorem
 from offcut.partition.equivalence import check_equal
 from offcut.polyhedral import Dependence, dependences
 from offcut.schedule.nests import Nests
 
-_TOGETHER = (Execution.PARALLEL, Execution.VECTOR)
 _WORDS = {
     "flow": ("writes", "reads"),
     "anti": ("reads", "writes"),
@@ -43,7 +43,7 @@ def check_together(program: Program, users: Mapping[str, str]) -> list[Theorem]:
     either writes; but for a buffer whose window is allocated inside, which each of them has, and for
     the updates of a declared reduction where lanes run them, whose order is free.
     """
-    loops = dict(_marked(program.body, ()))
+    loops = side_by_side(program)
     if not loops:
         return []
     reducing: set[str] = set()
@@ -63,19 +63,6 @@ def check_together(program: Program, users: Mapping[str, str]) -> list[Theorem]:
         )
         for loop in loops.values()
     ]
-
-
-def _marked(body: Sequence[Stmt], path: tuple[int, ...]) -> list[tuple[tuple[int, ...], For]]:
-    """The loops whose iterations run together, by where they are."""
-    found: list[tuple[tuple[int, ...], For]] = []
-    for position, stmt in enumerate(body):
-        here = (*path, position)
-        if isinstance(stmt, For) and (stmt.execution in _TOGETHER or stmt.bound is not None):
-            found.append((here, stmt))
-        inside = blocks(stmt)
-        for number, block in enumerate(inside):
-            found += _marked(block, here if len(inside) == 1 else (*here, number))
-    return found
 
 
 def _how(loop: For) -> str:

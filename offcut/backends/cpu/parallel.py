@@ -38,9 +38,9 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
-    with_blocks,
 )
 from offcut.core.program import walk as statements
+from offcut.core.walking import rewritten
 from offcut.polyhedral import Dependence, answered, carried_by
 
 CHUNK = 512  # instances of a tile of one axis that stands alone, in each of the tiles it becomes
@@ -357,8 +357,4 @@ def _serial(loop: For) -> For:
 
 def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
     """`body` without marks of parallel loops."""
-
-    def plain(stmt: Stmt) -> Stmt:
-        return with_blocks(_serial(stmt) if isinstance(stmt, For) else stmt, _unmarked)
-
-    return tuple(map(plain, body))
+    return rewritten(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)

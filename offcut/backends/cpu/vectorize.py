@@ -17,7 +17,7 @@ What stays as it is: a loop that carries a dependence, and every nest that holds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
@@ -42,7 +42,6 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
-    rewrite,
     substitute,
     variables,
     walk,
@@ -61,10 +60,9 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
-    mapped,
-    with_blocks,
 )
 from offcut.core.program import walk as statements
+from offcut.core.walking import taken, with_buffer_renamed
 from offcut.polyhedral import (
     Dependence,
     answered,
@@ -120,9 +118,7 @@ def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
     The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
     where every access of it is inside a block that writes it before all else.
     """
-    taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
-    taken += [name for stmt in statements(program.body) for name in _bound(stmt)]
-    names = Names(taken)
+    names = Names(taken(program))
     buffers, body, scopes = list(program.buffers), program.body, dict[str, Path]()
     for buffer in program.buffers:
         if buffer.kind not in (Kind.LOCAL, Kind.PRIVATE) or buffer.shape or buffer.scope:
@@ -141,16 +137,6 @@ def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
     if not scopes:
         return program, scopes
     return replace(program, buffers=tuple(buffers), body=body), scopes
-
-
-def _bound(stmt: Stmt) -> Iterator[str]:
-    match stmt:
-        case For(name) | Let(name):
-            yield name
-        case Tile():
-            yield from (axis.iter for axis in stmt.axes)
-        case _:
-            pass
 
 
 def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
@@ -179,15 +165,8 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
 
 def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
     """`body` with a buffer called otherwise inside the block at `path`."""
-
-    def loads_new(node: Expr) -> Expr | None:
-        return replace(node, buffer=new) if isinstance(node, Load) and node.buffer == old else None
-
-    def renamed(stmt: Stmt) -> Stmt:
-        return _stores_as(mapped(stmt, lambda expr: rewrite(expr, loads_new)), old, new)
-
     if not path:
-        return tuple(map(renamed, body))
+        return with_buffer_renamed(body, old, new)
     position, rest = path[0], path[1:]
     stmt = body[position]
     match stmt:
@@ -201,15 +180,6 @@ def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[St
         case _:
             pass
     return (*body[:position], stmt, *body[position + 1 :])
-
-
-def _stores_as(stmt: Stmt, old: str, new: str) -> Stmt:
-    def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(_stores_as(inner, old, new) for inner in body)
-
-    if isinstance(stmt, Store):
-        return replace(stmt, buffer=new) if stmt.buffer == old else stmt
-    return with_blocks(stmt, inside)
 
 
 @dataclass
