@@ -20,7 +20,7 @@ from offcut.core.interpreter import Array, evaluate, poisoned
 from offcut.core.interpreter import run as interpreted
 from offcut.core.parser import parse
 from offcut.core.program import Kind, Program, Size
-from offcut.core.shrinking import normal, reduced, simpler_programs
+from offcut.core.shrinking import reduced, simpler_programs, symptom
 from offcut.core.walking import bound_in
 from offcut.errors import CallError, InternalError, OffcutError
 from offcut.partition import Tiles
@@ -108,7 +108,8 @@ def failure(request: Request) -> Failure | None:
             if told := _difference(program, run, dict(zip(names, several, strict=True))):
                 return Failure(step, "wrong values", told)
     except OffcutError as refused:
-        what = f"{type(refused).__name__}: {normal(refused.refused)}: {normal(refused.because)}"
+        said = (type(refused).__name__, symptom(refused.refused), symptom(refused.because))
+        what = ": ".join(said)
         return Failure(step, what, str(refused), refused=True)
     except Exception as broken:
         return _broken(step, broken)
@@ -232,5 +233,5 @@ def _broken(step: str, error: Exception) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}offcut{os.sep}" in frame.filename]
     at = f" in {os.path.basename(ours[-1].filename)}, {ours[-1].name}" if ours else ""
-    symptom = f"{type(error).__name__}: {normal(str(error))}{at}"
-    return Failure(step, symptom, "".join(traceback.format_exception(error)))
+    what = f"{type(error).__name__}: {symptom(str(error))}{at}"
+    return Failure(step, what, "".join(traceback.format_exception(error)))

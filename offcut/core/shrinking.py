@@ -208,9 +208,14 @@ def _of_simpler_types(program: Program) -> Iterator[Program]:
                 continue
 
 
-def normal(text: str) -> str:
-    """The first line of a message without what differs from program to program."""
+def symptom(text: str) -> str:
+    """The first line of a message without what differs as a program is made small: numbers, indices, witnesses."""
     line = text.strip().split("\n")[0]
     line = re.sub(r"(with )?\b\w+ = -?\d+(, | )?", "", line)
-    line = re.sub(r"\S*\[.*\]", "X[…]", line)
+    line = re.sub(r"\[.*\]", "[…]", line)
     return re.sub(r"-?\b\d+(\.\d+)?\b", "0", line)[:160]
+
+
+def normal(text: str) -> str:
+    """The first line of a message without what differs from program to program: names of arrays too."""
+    return re.sub(r"\S*\[…\]", "X[…]", symptom(text))

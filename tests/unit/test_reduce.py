@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +125,7 @@ def test_what_breaks_is_told_by_what_broke_and_where(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(reduce, "compile", breaks)
     found = failure(Request(oc.parse(STENCIL)))
     assert found is not None
-    assert found.symptom == "InternalError: no register for X[…] in reduce.py, failure"
+    assert found.symptom == "InternalError: no register for stencil[…] in reduce.py, failure"
     assert "Traceback" in found.told
     assert str(smaller(Request(oc.parse(STENCIL)), found)).count("\n") <= 5
 
@@ -198,7 +197,7 @@ def test_the_command_prints_a_smaller_program_that_fails_alike(tmp_path: Path) -
     asked = done.stdout.splitlines()[0].split()[4:]
     again = run(app, ["check", str(small), *asked])
     assert again.exit_code == 2
-    assert re.match(r"cutting: partition: cannot access \w\[.*\] out of bounds\n", again.stderr)
+    assert again.stderr.startswith("cutting: partition: cannot access A[")
 
 
 @pytest.mark.parametrize(
