@@ -153,7 +153,6 @@ class Choose:
 
 
 Stmt: TypeAlias = For | If | Let | Tile | Alloc | Store | Choose
-Tree: TypeAlias = "Program | Stmt | tuple[Stmt, ...]"
 
 
 class Kind(Enum):
@@ -274,6 +273,9 @@ class Program:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+
+Tree: TypeAlias = Program | Stmt | tuple[Stmt, ...]
 
 
 def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
