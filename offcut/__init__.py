@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from offcut.kernel import Kernel as Kernel
     from offcut.partition import Certificate as Certificate
     from offcut.partition import Partition as Partition
+    from offcut.partition import Take as Take
+    from offcut.partition import TiledAxis as TiledAxis
+    from offcut.partition import strategy as strategy
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
     from offcut.pipeline import prove_equal as prove_equal
@@ -91,7 +94,7 @@ _HOME = {
         *("ParseError", "PartitionError", "TargetError"),
     ),
     "offcut.kernel": ("Kernel",),
-    "offcut.partition": ("Certificate", "Partition"),
+    "offcut.partition": ("Certificate", "Partition", "Take", "TiledAxis", "strategy"),
     "offcut.pipeline": ("compile", "partition", "prove_equal"),
     "offcut.schedule": ("Schedule", "create_schedule"),
 }

@@ -22,7 +22,7 @@ from offcut.backends.cpu.claims import covers_of
 from offcut.backends.cpu.external import checked, measured
 from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.machine import hardware
-from offcut.backends.cpu.planning import Asked
+from offcut.backends.cpu.planning import Asked, Strategies
 from offcut.core.binding import bind_constants
 from offcut.core.computation import computation
 from offcut.core.intrinsic import declared
@@ -38,6 +38,8 @@ from offcut.kernel import How, Kernel, kernel_of
 from offcut.partition import (
     Certificate,
     Partition,
+    Strategy,
+    StrategyLike,
     Tiles,
     Users,
     check_equal,
@@ -53,14 +55,13 @@ from offcut.partition import (
 from offcut.polyhedral import bounded
 from offcut.schedule import Schedule, schedule_of
 
-Strategies = str | Mapping[str, str]
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
 
 def partition(
     output: Tensor | Sequence[Tensor] | Program,
     tile: Mapping[str, Tiles] | None = None,
-    tail: Mapping[str, str] | str = "cut",
+    tail: Mapping[str, StrategyLike] | StrategyLike = "cut",
     target: str = "cpu",
     inputs: Sequence[Tensor] | None = None,
     copies: int | None = None,
@@ -72,7 +73,8 @@ def partition(
     tile    the largest tile by axis, in iterations, or one for each level of tiles, outermost
             first; ``C.j`` where several tensors have a ``j``; no other axis is cut
     tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder,
-            balance, even, residue, version, mix
+            balance, even, residue, version, mix, or one of your own (`strategy`); with heights,
+            ``("ladder", (4, 2, 1))``
     target  whose microkernels may cover the pieces
     copies  stores of the result per store of `output`, at most: what conditions may cost in code;
             None: as many as the cost model finds worth it (`copies_worth`)
@@ -152,7 +154,7 @@ def compile(
     inputs: Sequence[Tensor] | None = None,
     constants: Mapping[str, Any] | None = None,
     target: str = "cpu",
-    strategy: Strategies = "auto",
+    strategy: StrategyLike | Mapping[str, StrategyLike] = "auto",
     threads: int | None = None,
     reassociate: bool = True,
     microkernels: Sequence[Microkernel] = (),
@@ -207,10 +209,12 @@ def compile(
     return kernel_of(source(described), users, {names[n]: a for n, a in arrays.items()}, how)
 
 
-def _checked_strategy(strategy: object) -> str | tuple[tuple[str, str], ...]:
-    """A name, or names by axis."""
-    if isinstance(strategy, str):
-        return strategy
+def _checked_strategy(strategy: object) -> Strategies:
+    """What a user wrote, as strategies."""
+    if strategy == "auto":
+        return "auto"
+    if isinstance(strategy, str | tuple | Strategy):
+        return strategy_named(strategy, at="every axis of rows", op="compile")
     if not isinstance(strategy, Mapping):
         raise PartitionError(
             "compile",
@@ -219,7 +223,7 @@ def _checked_strategy(strategy: object) -> str | tuple[tuple[str, str], ...]:
             help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
         )
     return tuple(
-        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile").value)
+        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))
         for axis, choice in strategy.items()
     )
 

@@ -25,9 +25,9 @@ from offcut.experiment.operators import (
     Softmax,
 )
 from offcut.experiment.peers import Way
-from offcut.partition import Strategy
+from offcut.partition import STRATEGIES as KNOWN
 
-STRATEGIES = ("auto", *(strategy.value for strategy in Strategy))
+STRATEGIES = ("auto", *(strategy.name for strategy in KNOWN))
 """The strategies that can be named."""
 
 LARGEST = 2**16

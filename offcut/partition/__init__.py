@@ -17,7 +17,6 @@ from offcut.partition.cut import (
     partition_of,
     program_of,
     prove,
-    strategy_named,
     users_of,
 )
 from offcut.partition.equivalence import check_equal
@@ -29,15 +28,17 @@ from offcut.partition.fusion import (
     windowed,
     with_shared,
 )
-from offcut.partition.legality import MOST_VERSIONS, check_marks, check_tiles, check_windows
+from offcut.partition.legality import check_marks, check_tiles, check_windows
 from offcut.partition.loops import LoopCut, Price
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
 from offcut.partition.pieces import LoopPiece, Partition, Piece, Users
+from offcut.partition.placing import Segment
 from offcut.partition.programs import cut_program
 from offcut.partition.prove import (
     Certificate,
     Theorem,
+    check_axis,
     check_divides,
     interval_text,
     owned_set,
@@ -45,13 +46,39 @@ from offcut.partition.prove import (
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
 from offcut.partition.staging import turned, with_scratch
-from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
+from offcut.partition.strategies import (
+    BALANCE,
+    CUT,
+    EXACT,
+    GUARD,
+    LADDER,
+    MASK,
+    MIX,
+    PAD,
+    RESIDUE,
+    STRATEGIES,
+    Strategy,
+    StrategyLike,
+    runs,
+    segments,
+    strategy,
+    strategy_named,
+)
+from offcut.partition.tiled_axis import Take, TiledAxis
 from offcut.partition.verify import check_program
 
 __all__ = [
+    "BALANCE",
     "COPIES",
-    "MOST_VERSIONS",
-    "SEQUENCES",
+    "CUT",
+    "EXACT",
+    "GUARD",
+    "LADDER",
+    "MASK",
+    "MIX",
+    "PAD",
+    "RESIDUE",
+    "STRATEGIES",
     "AxisCut",
     "Certificate",
     "GroupCut",
@@ -64,11 +91,15 @@ __all__ = [
     "Segment",
     "Shared",
     "Strategy",
+    "StrategyLike",
+    "Take",
     "Theorem",
+    "TiledAxis",
     "Tiles",
     "Users",
     "all_matches",
     "axis_named",
+    "check_axis",
     "check_divides",
     "check_equal",
     "check_marks",
@@ -93,10 +124,11 @@ __all__ = [
     "program_of",
     "prove",
     "reading",
+    "runs",
     "segments",
     "separate",
-    "sequence",
     "settled",
+    "strategy",
     "strategy_named",
     "turned",
     "users_of",

@@ -12,15 +12,23 @@ from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Stmt
 from offcut.core.source import source
 from offcut.errors import PartitionError
-from offcut.partition.legality import check_keeps_reduction, check_versions
+from offcut.partition.legality import check_keeps_reduction, check_takes
 from offcut.partition.loops import LoopCut, Price, tiles_alike
 from offcut.partition.match import Match, cover, matches
 from offcut.partition.nest import AxisCut, Cover, nest
 from offcut.partition.pieces import Partition, Piece, Users
+from offcut.partition.placing import Segment
 from offcut.partition.programs import cut_program
 from offcut.partition.prove import Certificate, Theorem, check_axis, check_divides
 from offcut.partition.separate import COPIES
-from offcut.partition.strategies import Segment, Strategy, segments
+from offcut.partition.strategies import (
+    CUT,
+    LADDER,
+    Strategy,
+    StrategyLike,
+    segments,
+    strategy_named,
+)
 from offcut.polyhedral import (
     Space,
     check_extents,
@@ -50,7 +58,7 @@ class GroupCut:
 def cut(
     computation: Computation,
     tile: Mapping[str, Tiles],
-    tail: Mapping[str, str] | str,
+    tail: Mapping[str, StrategyLike] | StrategyLike,
     microkernels: Sequence[Microkernel],
     price: Price = tiles_alike,
     copies: int = COPIES,
@@ -59,7 +67,8 @@ def cut(
 
     tile   the largest tile by axis, in iterations, or one for each level, outermost first; an axis
            is ``j``, or ``C.j`` where two have it
-    tail   what to do with the partial tile, by axis, or one strategy for all; ``cut`` by default
+    tail   what to do with the partial tile, by axis, or one strategy for all, by name, or by name
+           and heights; ``cut`` by default
     price   predicted seconds of a sequence of tiles, by which ``mix`` chooses
     copies  stores that separating conditions may make of one
 
@@ -77,7 +86,9 @@ def cut(
 
 
 def cuts_of(
-    computation: Computation, tile: Mapping[str, Tiles], tail: Mapping[str, str] | str
+    computation: Computation,
+    tile: Mapping[str, Tiles],
+    tail: Mapping[str, StrategyLike] | StrategyLike,
 ) -> dict[str, LoopCut]:
     """How loops of the source of `computation` are cut, by their names there: ``C.j``."""
     wanted = _resolve(computation, tile, tail)
@@ -223,24 +234,28 @@ def _prove_axis(
     reduced: bool,
 ) -> list[Theorem]:
     at = f"axis {lead.label}.{axis.label}"
-    check_keeps_reduction(at, asked.strategy, lead.reducer if reduced else None)
-    check_versions(at, asked.strategy, asked.tile)
-    by_height = [(tile, heights) for _, tile, heights in asked.by_height]
-    alone = [(asked.tile, asked.heights)]
+    steps: list[tuple[int, tuple[int, ...] | None]] = [
+        (tile, heights) for _, tile, heights in asked.by_height
+    ]
     found: list[Theorem] = []
     size = ix.literal(axis.extent)
     windows = [size]
     if asked.group is not None and (size is None or size > asked.group):
-        found += check_axis(Strategy.LADDER, asked.group, None, reduced, size)
+        found += check_axis(LADDER, asked.group, reduced, size)
         windows = [None] if size is None else [asked.group, size % asked.group]
-    for tile, heights in by_height or alone:
+    for tile, heights in steps or [(asked.tile, asked.heights)]:
+        strategy = asked.strategy.stepped(heights)
+        check_takes(at, strategy, tile)
+        check_keeps_reduction(at, strategy, tile, lead.reducer if reduced else None)
         for window in windows:
-            found += check_axis(asked.strategy, tile, heights, reduced, window)
-        if asked.strategy is Strategy.EXACT:
+            found += check_axis(strategy, tile, reduced, window)
+        if strategy.divides:
             found.append(check_divides(space, names, axis.extent, tile, at=at))
-    if asked.strategy is Strategy.SHIFT:
-        statement = "a repeated instance starts from the neutral element and writes the same value"
-        found.append(Theorem("repetition safe", statement, at))
+        if strategy.repeats(tile):
+            statement = (
+                "a repeated instance starts from the neutral element and writes the same value"
+            )
+            found.append(Theorem("repetition safe", statement, at))
     return found
 
 
@@ -270,18 +285,22 @@ def checked_tiles(name: str, given: object) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def checked_request(tile: Mapping[str, Tiles], tail: Mapping[str, str] | str) -> dict[str, LoopCut]:
+def checked_request(
+    tile: Mapping[str, Tiles], tail: Mapping[str, StrategyLike] | StrategyLike
+) -> dict[str, LoopCut]:
     """How each axis is to be cut, by the name that the user gave."""
     for what, given in (("tile", tile), ("tail", tail)):
-        if not isinstance(given, Mapping) and not (what == "tail" and isinstance(given, str)):
+        if not isinstance(given, Mapping) and not (
+            what == "tail" and isinstance(given, str | tuple | Strategy)
+        ):
             raise PartitionError(
                 "partition",
                 f"cannot take {what}={given!r}",
                 because="a cut is given by axis",
                 help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
             )
-    if isinstance(tail, str):
-        strategy_named(tail, at="every axis")
+    if not isinstance(tail, Mapping):
+        strategy_named(tail, at="every axis", tiles=())
     for name in tile:
         if not isinstance(name, str):
             raise PartitionError(
@@ -290,7 +309,7 @@ def checked_request(tile: Mapping[str, Tiles], tail: Mapping[str, str] | str) ->
                 because="an axis is known by its name",
                 help=('tile={"i": 14}',),
             )
-    tails = dict.fromkeys(tile, tail) if isinstance(tail, str) else dict(tail)
+    tails = dict(tail) if isinstance(tail, Mapping) else dict.fromkeys(tile, tail)
     for name in tails:
         if name not in tile:
             raise PartitionError(
@@ -300,16 +319,19 @@ def checked_request(tile: Mapping[str, Tiles], tail: Mapping[str, str] | str) ->
                 because="no tile is given for it, so it is not cut",
                 help=(f'tile={{"{name}": 16}}',),
             )
-    return {
-        name: LoopCut(
-            checked_tiles(name, size), strategy_named(tails.get(name, "cut"), at=f"axis {name}")
-        )
-        for name, size in tile.items()
-    }
+    found: dict[str, LoopCut] = {}
+    for name, size in tile.items():
+        sizes = checked_tiles(name, size)
+        asked = tails.get(name, CUT)
+        strategy = strategy_named(asked, at=f"axis {name}", tiles=sizes[-1:])
+        found[name] = LoopCut(sizes, strategy)
+    return found
 
 
 def _resolve(
-    computation: Computation, tile: Mapping[str, Tiles], tail: Mapping[str, str] | str
+    computation: Computation,
+    tile: Mapping[str, Tiles],
+    tail: Mapping[str, StrategyLike] | StrategyLike,
 ) -> dict[tuple[int, str], LoopCut]:
     """(group, axis) -> choice, from the user's names."""
     if isinstance(tail, Mapping) and isinstance(tile, Mapping):
@@ -327,20 +349,6 @@ def _resolve(
             )
         found[home] = choice
     return found
-
-
-def strategy_named(name: object, *, at: str, op: str = "partition") -> Strategy:
-    """The strategy of that name; raises PartitionError with the names there are."""
-    for strategy in Strategy:
-        if name == strategy.value or name is strategy:
-            return strategy
-    raise PartitionError(
-        op,
-        f"cannot take {'tail' if op == 'partition' else 'strategy'}={name!r}",
-        at=at,
-        because="there is no such strategy",
-        help=(", ".join(strategy.value for strategy in Strategy),),
-    )
 
 
 def axis_named(computation: Computation, name: str) -> tuple[int, str]:

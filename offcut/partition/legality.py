@@ -32,7 +32,8 @@ from offcut.core.program import (
 )
 from offcut.core.walking import around, side_by_side
 from offcut.errors import PartitionError
-from offcut.partition.strategies import Strategy
+from offcut.partition.strategies import CUT, Strategy, segments
+from offcut.partition.tiled_axis import EXTENT
 from offcut.polyhedral import (
     Dependence,
     Facts,
@@ -46,31 +47,31 @@ from offcut.polyhedral import (
 )
 from offcut.polyhedral.around import equal
 
-MOST_VERSIONS = 64  # of the rest that `residue` makes
 MOST_TILES = 256  # each code of its own: what compiles in seconds
 _MOST_VALUES = 256  # that bounded values around a tile take together, each asked by itself
 
 
-def check_keeps_reduction(at: str, strategy: Strategy, reduction: str | None) -> None:
+def check_keeps_reduction(at: str, strategy: Strategy, tile: int, reduction: str | None) -> None:
     """Refuse a strategy that would meet a term of a reduction again.
 
-    Theorem: the tiles of every strategy but ``shift`` are disjoint and ascend, so a loop that adds
-    up meets each term once, in its order; ``shift`` meets some again, which changes no max and no
-    min.
+    Theorem: tiles that are not moved back are disjoint and ascend, which is proved of each axis, so a
+    loop that adds up meets each term once, in its order; one that is moved back, as by ``shift``,
+    meets some again, which changes no max and no min.
     """
-    if strategy is not Strategy.SHIFT or reduction in (None, "max", "min"):
+    if reduction in (None, "max", "min") or not strategy.repeats(tile):
         return
     raise PartitionError(
         "partition",
-        f'cannot take tail="{strategy.value}" on a reduction',
+        f'cannot take tail="{strategy}" on a reduction',
         at=at,
         because=f"the last tile would add terms again: {reduction} is not idempotent",
         help=("any tail but shift meets each term once, in its order",),
     )
 
 
-def check_repeats(loop: For) -> None:
-    """Refuse ``shift`` on a loop that adds to what it does not set first: a term would count twice.
+def check_repeats(loop: For, strategy: Strategy) -> None:
+    """Refuse to repeat instances of a loop that adds to what it does not set first: a term would
+    count twice.
 
     Whether other values are the same when an instance runs again is proved on the emitted program.
     """
@@ -80,7 +81,7 @@ def check_repeats(loop: For) -> None:
         if store.reduce == "sum" and store.buffer not in assigned:
             raise PartitionError(
                 "partition",
-                'cannot take tail="shift"',
+                f'cannot take tail="{strategy}"',
                 at=f"loop {loop.iter}",
                 because=f"the last tile would run {format_stmt(store)} again",
                 help=("mask, cut, ladder, balance run each instance once",),
@@ -111,17 +112,18 @@ def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
     )
 
 
-def check_crossed(loop: For, strategy: Strategy, last: bool) -> None:
-    """Refuse a strategy that needs one extent for all rows of a tile, where each row has its own.
+def check_crossed(loop: For, strategy: Strategy, tile: int, last: bool) -> Strategy:
+    """By which of `cut`, `mask` and `guard` each row of a tile is treated; refuse a strategy that needs one extent for all rows of a tile, where each row has its own.
 
     Theorem: where the bounds of a loop depend on another loop of the same tile, the rectangle
     ``max lo : min hi`` lies inside every row; what is left of each row has a length of its own.
     """
-    if not last or strategy in (Strategy.CUT, Strategy.GUARD, Strategy.MASK):
-        return
+    by_row = strategy.by_row(tile) if last else CUT
+    if by_row is not None:
+        return by_row
     raise PartitionError(
         "partition",
-        f'cannot take tail="{strategy.value}"',
+        f'cannot take tail="{strategy}"',
         at=f"loop {loop.iter}",
         because=f"its bounds {format_expr(loop.lo)}:{format_expr(loop.hi)} differ between the rows "
         "of a tile, so there is no one rest to treat",
@@ -129,16 +131,13 @@ def check_crossed(loop: For, strategy: Strategy, last: bool) -> None:
     )
 
 
-def check_versions(at: str, strategy: Strategy, tile: int) -> None:
-    """Refuse ``residue`` where each of many rests would be code of its own."""
-    if strategy is Strategy.RESIDUE and tile > MOST_VERSIONS:
-        raise PartitionError(
-            "partition",
-            'cannot take tail="residue"',
-            at=at,
-            because=f"a tile of {tile} has {tile - 1} rests, each of them code of its own",
-            help=(f"a tile of at most {MOST_VERSIONS}", 'tail="ladder"'),
-        )
+def check_takes(at: str, strategy: Strategy, tile: int) -> None:
+    """Refuse a strategy that gives no segments of an axis in tiles of `tile`, or too many."""
+    try:
+        segments(strategy, EXTENT, tile)
+    except PartitionError as refused:
+        refused.at = f"{at}, in tiles of {tile}"
+        raise
 
 
 def check_few(axes: Sequence[str], tiles: int) -> None:
@@ -152,11 +151,11 @@ def check_few(axes: Sequence[str], tiles: int) -> None:
         )
 
 
-def not_together(loop: For) -> PartitionError:
-    """The refusal of ``pad`` on a loop that carries a dependence other than a reduction's."""
+def not_together(loop: For, strategy: Strategy) -> PartitionError:
+    """The refusal of padded tiles on a loop that carries a dependence other than a reduction's."""
     return PartitionError(
         "partition",
-        'cannot take tail="pad"',
+        f'cannot take tail="{strategy}"',
         at=f"loop {loop.iter}",
         because="a padded tile runs its instances together, and this loop carries "
         "dependences between them",
@@ -368,15 +367,16 @@ def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     return f"with {given}, {text}" if given else text
 
 
-def not_equal(
-    refused: PartitionError, wanted: Sequence[str], tails: Sequence[str]
-) -> PartitionError:
-    """The refusal of a cut whose program does not compute what was asked."""
+def not_equal(refused: PartitionError, wanted: Sequence[str], again: bool) -> PartitionError:
+    """The refusal of a cut whose program does not compute what was asked.
+
+    again  whether instances were to run a second time
+    """
     help: tuple[str, ...] = ()
     if len(wanted) > 1:
         first = wanted[0]
         help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
-    if "shift" in tails:
+    if again:
         help = (*help, 'another tail than "shift" runs no instance twice')
     what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
     return PartitionError(

@@ -68,12 +68,13 @@ from offcut.partition.legality import (
     check_few,
     check_keeps_reduction,
     check_repeats,
-    check_versions,
+    check_takes,
     not_together,
 )
 from offcut.partition.match import cover, matches
+from offcut.partition.placing import Segment
 from offcut.partition.segments import loops
-from offcut.partition.strategies import SEQUENCES, Segment, Strategy, segments, sequence
+from offcut.partition.strategies import CUT, GUARD, LADDER, Strategy, runs, segments
 from offcut.polyhedral import Facts
 
 # What is proved of a loop that is cut: the strategy, the tile, whether its order counts, a literal extent.
@@ -277,19 +278,19 @@ class _Band:
         mixed = self.mixed()
         if not mixed:
             return self.with_cuts(at)
-        for loop, _ in mixed:
+        for loop, cut in mixed:
             if set(self.iters) & (variables(loop.lo) | variables(loop.hi)):
-                check_crossed(loop, Strategy.MIX, last=True)
+                check_crossed(loop, cut.strategy, cut.tiles[-1], last=True)
         options = []
-        for one in SEQUENCES:
+        for one in mixed[0][1].strategy.among:
             cost: Expr = Const(1.0, "float64")
             for loop, cut in mixed:
                 extent = ix.maximum(ix.sub(loop.hi, loop.lo), 0)
                 tile = cut.tiles[-1]
-                price = self.cutter.price(sequence(one, extent, tile), tile)
+                price = self.cutter.price(runs(one, extent, tile), tile)
                 cost = Binary("*", cost, price)
             with self.cutter.decided([loop for loop, _ in mixed], one):
-                options.append(Option(one.value, cost, self.with_cuts(at)))
+                options.append(Option(one.name, cost, self.with_cuts(at)))
         return (Choose(tuple(options)),)
 
     def mixed(self) -> list[tuple[For, LoopCut]]:
@@ -307,7 +308,7 @@ class _Band:
             and not (reads_memory(stmt.lo) or reads_memory(stmt.hi))
         ]
         cuts = ((loop, self.cutter.cut_of(loop)) for loop in (*self.band, *fixed))
-        return [(loop, cut) for loop, cut in cuts if cut and cut.strategy is Strategy.MIX]
+        return [(loop, cut) for loop, cut in cuts if cut and cut.strategy.among]
 
     def with_cuts(self, at: Facts) -> tuple[Stmt, ...]:
         cuts = [self.cutter.cut_of(loop) for loop in self.band]
@@ -319,7 +320,7 @@ class _Band:
                 if cut is None or level < skipped:
                     continue
                 last = level == depth - 1
-                strategy = cut.strategy if last else Strategy.LADDER
+                strategy = cut.strategy if last else LADDER
                 steps.append(_Step(k, cut.tiles[level - skipped], strategy, last))
         return self.level(tuple(steps), {}, at)
 
@@ -337,8 +338,7 @@ class _Band:
             lo, hi = (known.rect[0], ix.add(*known.rect)) if known.rect else (known.lo, known.hi)
         outer = [k for k in range(step.loop) if self.iters[k] in variables(lo) | variables(hi)]
         if outer:
-            check_crossed(loop, step.strategy, step.last)
-            own = step.strategy if step.last else Strategy.CUT
+            own = check_crossed(loop, step.strategy, step.tile, step.last)
             return self.crossed(replace(step, strategy=own), rest, ranges, at, lo, hi)
         if at.holds(ix.compare("<=", ix.sub(hi, lo), step.tile - 1)):
             self.cutter.note(
@@ -363,8 +363,8 @@ class _Band:
         extent = ix.sub(hi, lo)
         self.check(loop, step, lo, hi, at)
         sequential = loop.iter in self.cutter.carried.sequential
-        # In tiles of one iteration, every strategy is the loop itself.
-        strategy = Strategy.CUT if step.tile == 1 else step.strategy
+        # In tiles of one iteration, every strategy of ours is the loop itself.
+        strategy = CUT if step.tile == 1 and not step.strategy.own else step.strategy
         self.cutter.axes[strategy, step.tile, sequential, ix.literal(extent)] = None
         body: tuple[Stmt, ...] = ()
         for one in segments(strategy, extent, step.tile):
@@ -399,14 +399,14 @@ class _Band:
     def check(self, loop: For, step: _Step, lo: Expr, hi: Expr, at: Facts) -> None:
         reduction = self.cutter.carried.reductions.get(loop.iter)
         sequential = loop.iter in self.cutter.carried.sequential
+        check_takes(f"loop {loop.iter}", step.strategy, step.tile)
         if step.last:
-            check_keeps_reduction(f"loop {loop.iter}", step.strategy, reduction)
-        if step.strategy is Strategy.SHIFT and step.tile > 1:
-            check_repeats(loop)
-        if step.strategy is Strategy.PAD and sequential and reduction is None:
-            raise not_together(loop)
-        check_versions(f"loop {loop.iter}", step.strategy, step.tile)
-        if step.strategy is Strategy.EXACT:
+            check_keeps_reduction(f"loop {loop.iter}", step.strategy, step.tile, reduction)
+        if step.tile > 1 and step.strategy.repeats(step.tile):
+            check_repeats(loop, step.strategy)
+        if sequential and reduction is None and step.strategy.pads(step.tile):
+            raise not_together(loop, step.strategy)
+        if step.strategy.divides:
             check_exact(loop, step.tile, ix.sub(hi, lo), at)
 
     def crossed(
@@ -424,7 +424,7 @@ class _Band:
         bounds = [self.over(edge, box) for edge in (lo, hi)]
         (lo_min, lo_max), (hi_min, hi_max) = bounds
         tile = step.tile
-        free = step.strategy is not Strategy.GUARD
+        free = step.strategy != GUARD
         count = ix.floordiv(at.extreme("max", ix.sub(hi_min, lo_max), ix.const(0)), tile)
         end = ix.add(lo_max, ix.mul(tile, count)) if free else lo_min
         clipped = _crossing(step.tile)
@@ -435,7 +435,7 @@ class _Band:
                 body += self.level(rest, {**ranges, step.loop: before}, at)
             if count != ix.const(0):
                 body += self.full_tiles(step, rest, ranges, at, lo_max, count)
-        if step.strategy is Strategy.CUT:
+        if step.strategy == CUT:
             start = lo if lo_min == lo_max == end else _later(at, lo, end, lo_max)
             after = _Range(start, hi, None, None, clipped)
             return (*body, *self.level(rest, {**ranges, step.loop: after}, at))

@@ -20,8 +20,9 @@ from offcut.core.expr import Const, Expr, Select, Var, dtype_of
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import InternalError
 from offcut.partition.legality import check_few
+from offcut.partition.placing import Segment, both
 from offcut.partition.segments import loops
-from offcut.partition.strategies import Segment, Strategy, both, segments
+from offcut.partition.strategies import LADDER, Strategy, segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class AxisCut:
     """How one axis is cut.
 
     tile       the largest tile, in iterations
-    heights    the tile sizes there are, for `ladder`; None: every one up to `tile`
+    heights    the tile sizes there are, for `ladder`; None: those that the strategy says
     by_height  instead, for columns: tile and heights by the height of the row tile around
     group      tiles are visited in groups of this many iterations, outermost; a multiple of every
                tile; None: no groups
@@ -162,7 +163,7 @@ class _Builder:
             if cut.group is None or (size is not None and size <= cut.group):
                 continue
             body: tuple[Stmt, ...] = ()
-            for segment in segments(Strategy.LADDER, extent, cut.group):
+            for segment in segments(LADDER, extent, cut.group):
 
                 def inside(
                     start: Expr, height: Expr, position: int = position, of: Segment = segment
@@ -217,7 +218,7 @@ class _Builder:
         window = windows.get(depth)
         base = ix.const(0) if window is None else window.start
         extent = self.extents[cut.axis] if window is None else window.extent
-        for segment in segments(cut.strategy, extent, cut.tile, cut.heights):
+        for segment in segments(cut.strategy.stepped(cut.heights), extent, cut.tile):
             part = segment if window is None else window.whole(segment)
 
             def inside(

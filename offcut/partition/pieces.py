@@ -29,8 +29,8 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.walking import around, bound
+from offcut.partition.placing import Segment
 from offcut.partition.prove import Certificate, interval_text
-from offcut.partition.strategies import Segment
 from offcut.polyhedral import Run, Set, Space, runs
 
 

@@ -18,8 +18,8 @@ from offcut.core.expr import Expr, variables
 from offcut.core.interpreter import evaluate
 from offcut.partition.areas import Area, Interval, joined, strips_of
 from offcut.partition.pieces import LoopPiece, Piece
+from offcut.partition.placing import ITER
 from offcut.partition.steps import Loop, Step, Test, Value, needs, steps_of
-from offcut.partition.strategies import ITER
 
 TOGETHER = 20_000  # tiles of a product, beyond which neighbours are given as one
 _MOST = 200_000  # rows and tiles that are walked

@@ -23,8 +23,8 @@ from offcut.errors import CallError, PartitionError, TargetError
 from offcut.partition.areas import Area, Line, minus, outline, points, strips_of
 from offcut.partition.drawn import Nest, nests, operator_of
 from offcut.partition.pieces import LoopPiece, Piece
+from offcut.partition.placing import Segment
 from offcut.partition.planes import TileShape, TooMany, first, tiles
-from offcut.partition.strategies import Segment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -32,7 +32,6 @@ from offcut.partition.loops import (
 from offcut.partition.pieces import LoopPiece, Partition, Users
 from offcut.partition.prove import Certificate, Theorem, check_axis
 from offcut.partition.separate import COPIES, separate
-from offcut.partition.strategies import SEQUENCES, Strategy
 from offcut.polyhedral import (
     Facts,
     Space,
@@ -97,8 +96,8 @@ def cut_program(
     try:
         proved = check_equal(source, emitted, users=users.of_sizes, through=separated.program)
     except PartitionError as refused:
-        tails = [cut.strategy.value for cut in wanted.values()]
-        raise not_equal(refused, list(wanted), tails) from None
+        again = any(cut.strategy.repeats(cut.tiles[-1]) for cut in wanted.values())
+        raise not_equal(refused, list(wanted), again) from None
     return Partition(
         source=source,
         pieces=tuple(_pieces(space, source, emitted, made, users)),
@@ -154,8 +153,8 @@ def check_in_bounds(program: Program, users: Users) -> None:
 def _axis_theorems(axes: Iterable[AxisClaim]) -> list[Theorem]:
     found: list[Theorem] = []
     for strategy, tile, ordered, extent in axes:
-        for one in SEQUENCES if strategy is Strategy.MIX else (strategy,):
-            found += check_axis(one, tile, None, ordered, extent)
+        for one in strategy.among or (strategy,):
+            found += check_axis(one, tile, ordered, extent)
     return found
 
 

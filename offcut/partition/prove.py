@@ -18,9 +18,10 @@ from offcut.core.printer import format_expr
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.line import Broken, Strip, Value, check_line, check_within
+from offcut.partition.placing import Bounded, Segment
 from offcut.partition.product import strips_of
 from offcut.partition.segments import loops
-from offcut.partition.strategies import Bounded, Segment, Strategy, segments
+from offcut.partition.strategies import CUT, Strategy, segments
 from offcut.polyhedral import Set, Space, bounded, smallest
 
 
@@ -80,7 +81,6 @@ def _literals(segment: Segment) -> list[dict[str, Expr]]:
 def check_axis(
     strategy: Strategy,
     tile: int,
-    heights: tuple[int, ...] | None,
     ordered: bool,
     size: int | None = None,
 ) -> tuple[Theorem, ...]:
@@ -93,23 +93,28 @@ def check_axis(
     in bounds   what is executed (in a padded tile: what is kept) lies in ``0 <= x < e``
     ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
 
-    `line.py` says how. Where it is proved that segments exist for `exact`, it is for the multiples
-    of the tile; `check_divides` asks whether these are all.
+    `line.py` says how. A refusal names the smallest extent. A strategy that `divides` is proved for the multiples of the tile;
+    `check_divides` asks whether these are all.
     """
     extent: Expr = Var("e") if size is None else ix.const(size)
-    of = f"{strategy.value} by {tile}"
-    parts = segments(strategy, extent, tile, heights)
+    of = f"{strategy} by {tile}"
+    parts = segments(strategy, extent, tile)
     facts: tuple[Expr, ...] = ()
-    if strategy is Strategy.EXACT:
+    if strategy.divides:
         facts = (ix.compare("==", ix.mod(extent, tile), 0),)
     space = Space((Size("e") if size is None else Size("e", size, size),), facts)
     owned = [_owned(segment) for segment in parts]
     run = [strip for segment in parts for strip in _run(space, segment)]
     ascends = ordered and not any(strip.repeats for strip in run)
-    _refuse(of, check_line(space, extent, owned, ordered=ordered and not ascends))
-    _refuse(of, check_line(space, extent, run, ordered=ascends))
+    broken = check_line(space, extent, owned, ordered=ordered and not ascends)
+    broken = broken or check_line(space, extent, run, ordered=ascends)
     for mine, strip in zip(owned, run, strict=True):
-        _refuse(of, check_within(space, mine, strip))
+        broken = broken or check_within(space, mine, strip)
+    if broken is not None:
+        found = dict(broken.sizes).get("e", size or 0)
+        for smaller in range(min(found, _TRIED) if size is None else 0):
+            check_axis(strategy, tile, ordered, smaller)
+        raise _refused(strategy, tile, found, broken)
     theorems = [
         Theorem("disjoint", "no coordinate is owned twice", of),
         Theorem("covering", "every coordinate is owned", of),
@@ -156,24 +161,24 @@ def _closed(segment: Segment, values: dict[str, Expr]) -> Expr | None:
     return None if segment.when is None else ix.simplify(substitute(segment.when, values))
 
 
-def _refuse(of: str, broken: Broken | None) -> None:
-    if broken is None:
-        return
-    extent = dict(broken.sizes).get("e", 0)
-    where = "it breaks" if broken.at is None else f"the coordinate {broken.at} breaks it"
-    raise PartitionError(
-        "prove",
-        f"the cut {of} is not {_THEOREMS[broken.what]}",
-        because=f"with an extent of {extent}, {where}",
+def _refused(strategy: Strategy, tile: int, extent: int, broken: Broken) -> PartitionError:
+    """The refusal of a cut that does not run each iteration of an axis once."""
+    return PartitionError(
+        "partition",
+        f"cannot cut by {strategy}",
+        at=f"a tile of {tile}: {strategy.takes(tile)}",
+        because=f"with an extent of {extent}, {_BROKEN[broken.what].format(broken.at)}",
+        help=(f'tail="{CUT}" runs every iteration once',),
     )
 
 
-_THEOREMS = {
-    "missing": "covering",
-    "outside": "in bounds",
-    "twice": "disjoint",
-    "late": "ascending",
-    "bounded": "bounded",
+_TRIED = 256  # extents below one that breaks a theorem: a smaller one may break another
+_BROKEN = {
+    "missing": "no tile runs iteration {}",
+    "outside": "a tile runs iteration {}, which is none",
+    "twice": "two tiles run iteration {}",
+    "late": "iteration {} runs after a later one",
+    "bounded": "a bounded value leaves its range",
 }
 
 

@@ -8,7 +8,7 @@ from offcut.core import index as ix
 from offcut.core.computation import Names
 from offcut.core.expr import Expr, Var, substitute
 from offcut.core.program import For, If, Let, Stmt
-from offcut.partition.strategies import ITER, Segment
+from offcut.partition.placing import ITER, Segment
 
 Inside = Callable[[Expr, Expr], tuple[Stmt, ...]]
 

@@ -10,7 +10,7 @@ from offcut.core.expr import Compare, Expr, Load, Logic, Select, Var, substitute
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Tile, blocks
 from offcut.core.walking import around
 from offcut.partition.pieces import LoopPiece, Piece
-from offcut.partition.strategies import ITER
+from offcut.partition.placing import ITER
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,470 +1,360 @@
-"""What to do with the last, partial tile of an axis, and what each choice makes of the axis.
+"""What to do with the last, partial tile of an axis: strategies by name, our own and a user's.
 
-A cut of ``0 <= x < extent`` by tiles of at most `tile` is a sequence of `Segment`s in ascending
-order: full tiles (bodies), then what is left (tails). Every quantity is quasi-affine in the extent,
-or becomes so once a `let` with a bounded range is fixed: ``balance`` has heights q and q + 1 with
-``q = extent // ceil(extent / tile)``, which isl sees as a finite union over the literals of q.
+A strategy is a function of a `TiledAxis` that takes tiles of it; ``@strategy("name")`` makes it one.
+Ours stand below, and have no other door. What a user's function gives is recorded as data when its
+name is used, so a `Strategy` is a value: it is compared, kept in caches and sent to other processes
+by what it gives, and a function that takes the name later on is another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeAlias, TypeVar
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
-from offcut.core.expr import Binary, Compare, Const, Expr, Var
-from offcut.core.program import Form, Role
+from offcut.core.expr import Binary, Const, Expr, Select, substitute
+from offcut.core.program import Form
+from offcut.errors import DescribeError, PartitionError
+from offcut.partition.placing import Segment, placed
+from offcut.partition.tiled_axis import EXTENT, Give, NotTaken, Take, Takes, TiledAxis, taken
+
+KNOWN = range(1, 257)  # tile sizes of which a compiled kernel takes a user's strategy along
 
 
-class Strategy(Enum):
-    """How the partial tile of an axis is treated. Each: *legal when · pro · con*."""
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How the partial tile of an axis is treated; its text is its name and its arguments.
 
-    GUARD = "guard"
+    arguments  numbers that its function takes: heights
+    own        of a user's function: what it takes by tile, or why that is nothing
+    """
+
+    name: str
+    arguments: tuple[int, ...] = ()
+    own: tuple[tuple[int, Takes | str], ...] = field(default=(), hash=False)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}({', '.join(map(str, self.arguments))})" if self.arguments else self.name
+        )
+
+    @property
+    def among(self) -> tuple[Strategy, ...]:
+        """The strategies of which a call takes the cheapest, where it is no strategy of its own."""
+        return (LADDER, BALANCE, EVEN) if self == MIX else ()
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is for extents that the tile divides, which is proved of the sizes."""
+        return self == EXACT
+
+    def stepped(self, heights: tuple[int, ...] | None) -> Strategy:
+        """The same with these heights below a tile; None or none: with its own."""
+        return replace(self, arguments=heights) if heights else self
+
+    def only(self, tile: int) -> Strategy:
+        """The same, for tiles of this size."""
+        return replace(self, own=tuple(pair for pair in self.own if pair[0] == tile))
+
+    def takes(self, tile: int) -> Takes:
+        """What it takes of an axis in tiles of `tile`.
+
+        Raises NotTaken where that is nothing.
+        """
+        if not self.own:
+            return _taken(_OURS[self.name], tile, self.arguments)
+        found = dict(self.own).get(tile, f"it is known for tiles of {_known(self.own)} here")
+        if isinstance(found, str):
+            raise NotTaken(found)
+        return found
+
+    def repeats(self, tile: int) -> bool:
+        """Whether instances may run a second time."""
+        return any(s.form is Form.SHIFT for s in segments(self, EXTENT, tile))
+
+    def pads(self, tile: int) -> bool:
+        """Whether instances run that are none, and add neutral terms."""
+        return any(s.form is Form.PAD for s in segments(self, EXTENT, tile))
+
+    def by_row(self, tile: int) -> Strategy | None:
+        """Of `CUT`, `MASK` and `GUARD` the one that it is, which treat each row of a tile by itself."""
+        if self.among:
+            return None
+        same = (one for one in (CUT, MASK, GUARD) if one.takes(tile) == self.takes(tile))
+        return next(same, None)
+
+
+def _known(own: tuple[tuple[int, object], ...]) -> str:
+    tiles = [tile for tile, _ in own]
+    return str(tiles[0]) if len(tiles) == 1 else f"{tiles[0]}…{tiles[-1]}"
+
+
+_taken = lru_cache(4096)(taken)
+_OURS: dict[str, Give] = {}
+_USERS: dict[str, Give] = {}
+StrategyLike: TypeAlias = str | tuple[str, tuple[int, ...]] | Strategy  # what a user may write
+_F = TypeVar("_F", bound=Give)
+
+
+def strategy(name: str) -> Callable[[_F], _F]:
+    """A decorator that makes a function of a `TiledAxis` the strategy `name`, wherever one is taken.
+
+    The function yields what its axis gives it, and may have more arguments: numbers, which
+    ``tail={"i": ("name", (4, 2))}`` gives. A name that is taken by another function of the user is
+    this one's from then on; kernels that are compiled, and schedules, keep what they were made of.
+
+    Raises DescribeError for a name that is no identifier, or one of ours.
+    """
+    because = None
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        because = "a strategy is known by an ASCII identifier"
+    elif name in _OURS or name in ("auto", MIX.name):
+        because = "offcut has a strategy of that name"
+    if because is not None:
+        help = ('@oc.strategy("halve")',)
+        raise DescribeError("strategy", f"cannot name it {name!r}", because=because, help=help)
+
+    def registered(function: _F) -> _F:
+        called: object = function
+        if not inspect.isgeneratorfunction(called):
+            raise DescribeError(
+                "strategy",
+                f"cannot take {getattr(function, '__name__', repr(function))} as the strategy {name}",
+                because="it is no generator function",
+                help=("def halve(axis): yield axis.full()",),
+            )
+        _USERS[name] = function
+        return function
+
+    return registered
+
+
+def _ours(function: Give) -> Strategy:
+    """One of the strategies that there are, by the name of its function."""
+    name = function.__name__.strip("_")
+    _OURS[name] = function
+    return Strategy(name)
+
+
+def _guard(axis: TiledAxis) -> Iterator[Take]:
     """Always · smallest code · an `if` in every instance: the naive baseline."""
+    yield axis.guarded()
 
-    EXACT = "exact"
+
+def _exact(axis: TiledAxis) -> Iterator[Take]:
     """The tile divides the extent at every allowed size · no tail at all · a promise is needed."""
+    yield axis.full()
 
-    CUT = "cut"
+
+def _cut(axis: TiledAxis) -> Iterator[Take]:
     """Always · full tiles without conditions · the rest runs one instance at a time."""
+    yield axis.full()
+    yield axis.rest(1)
 
-    MASK = "mask"
+
+def _mask(axis: TiledAxis) -> Iterator[Take]:
     """Always; by a microkernel where it declares a predicate on the axis · one call for the rest ·
     it costs a full tile."""
+    yield axis.full()
+    yield axis.masked()
 
-    PAD = "pad"
-    """Always for sums (the term is masked to the neutral element) · one call · copies, a full tile's cost."""
 
-    SHIFT = "shift"
-    """Repeating instances changes nothing (no `+=` across tiles, no `B[i] = 2*B[i]`) · one microkernel ·
-    repeats up to a tile of work; an extent below the tile needs a version of its own."""
+def _pad(axis: TiledAxis) -> Iterator[Take]:
+    """Always for sums (the term is masked to the neutral element) · one call · copies, a full tile's
+    cost."""
+    yield axis.full()
+    yield axis.padded()
 
-    LADDER = "ladder"
-    """A microkernel for every height · the rest in one tile of its exact height · more microkernels."""
 
-    BALANCE = "balance"
+def _shift(axis: TiledAxis) -> Iterator[Take]:
+    """Repeating instances changes nothing (no `+=` across tiles, no `B[i] = 2*B[i]`) · one microkernel
+    · repeats up to a tile of work; an extent below the tile needs a version of its own."""
+    short = axis.where(axis.extent < axis.tile)
+    yield axis.full()
+    yield axis.moved_back()
+    yield short.tail()
+
+
+def _ladder(axis: TiledAxis, *heights: int) -> Iterator[Take]:
+    """A microkernel for every height · the rest in one tile of its exact height, or of the largest
+    of `heights` that fit, in turn · more microkernels."""
+    yield axis.full()
+    if not heights:
+        yield axis.tail()
+        return
+    below = sorted((height for height in heights if height < axis.tile), reverse=True)
+    for height in below:
+        yield axis.rest(height)
+    if min(heights) > 1:
+        yield axis.masked(min(*heights, axis.tile))
+
+
+def _balance(axis: TiledAxis) -> Iterator[Take]:
     """Likewise · ceil(n/t) tiles of nearly equal height, no sliver · none of them is the largest."""
+    yield axis.balanced()
 
-    EVEN = "even"
+
+def _even(axis: TiledAxis) -> Iterator[Take]:
     """Likewise · the largest tile as long as it fits, the last two share what is left · three heights."""
+    over = axis.extent % axis.tile
+    enough = axis.where(axis.extent >= axis.tile)
+    short = axis.where(axis.extent < axis.tile)
+    yield enough.where(over == 0).full()
+    ragged = enough.where(over > 0)
+    yield ragged.full(axis.extent // axis.tile - 1)
+    yield ragged.one((over + axis.tile + 1) // 2)
+    yield ragged.one((over + axis.tile) // 2)
+    yield short.tail()
 
-    RESIDUE = "residue"
+
+def _residue(axis: TiledAxis) -> Iterator[Take]:
     """Always · the rest has a constant height in each of t versions · t copies of the code."""
+    yield axis.full()
+    for height in range(1, axis.tile):
+        yield axis.where(axis.left == height).one(height)
 
-    VERSION = "version"
+
+def _version(axis: TiledAxis) -> Iterator[Take]:
     """Always · an extent below the tile has code of its own, without the body's · one more copy."""
-
-    MIX = "mix"
-    """Where its sequences are (ladder, balance, even) · the cheapest for the size of the call ·
-    the code of all of them."""
+    enough = axis.where(axis.extent >= axis.tile)
+    short = axis.where(axis.extent < axis.tile)
+    yield enough.full()
+    yield enough.tail()
+    yield short.tail()
 
 
 # Names of other systems, once: guard is Halide's GuardWithIf, mask its Predicate and LLVM's tail
 # folding, shift its ShiftInwards, pad its RoundUp; cut is Exo's cut and MLIR's peeling.
+GUARD, EXACT, CUT = _ours(_guard), _ours(_exact), _ours(_cut)
+MASK, PAD, SHIFT = _ours(_mask), _ours(_pad), _ours(_shift)
+LADDER, BALANCE, EVEN = _ours(_ladder), _ours(_balance), _ours(_even)
+RESIDUE, VERSION = _ours(_residue), _ours(_version)
+MIX = Strategy("mix")  # of ladder, balance and even the cheapest for the size of the call
+STRATEGIES = (*map(Strategy, _OURS), MIX)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounded:
-    """``let name in lo:hi = value``."""
+def strategy_named(
+    given: object, *, at: str, op: str = "partition", tiles: Iterable[int] = KNOWN
+) -> Strategy:
+    """The strategy that ``halve``, ``ladder(4, 2, 1)`` or ``("ladder", (4, 2, 1))`` says.
 
-    name: str
-    lo: int
-    hi: int
-    value: Expr
+    tiles  the tile sizes that it may be asked for, if it is a user's
 
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A run of tiles along an axis: tile t covers ``start(t) <= x < start(t) + height``.
-
-    start     in `ITER`, the tile's number, and in the names that `lets` bind
-    count     how many tiles; None for one
-    height    instances of a tile, always within `heights` (inclusive)
-    when      the segment exists only for extents where this holds
-    owned     ``lo, hi``: of what is executed, the coordinates this segment answers for
-    predicate instances run only where ``x < hi`` of `owned`
-    guarded   not a tile but single instances, in tiles of this many, each under its own `if`
+    Raises PartitionError with the names there are.
     """
+    if isinstance(given, Strategy):
+        return given
+    what = "tail" if op in ("partition", "split") else "strategy"
 
-    role: Role
-    form: Form
-    start: Expr
-    height: Expr
-    heights: tuple[int, int]
-    owned: tuple[Expr, Expr]
-    count: Expr | None = None
-    when: Expr | None = None
-    lets: tuple[Bounded, ...] = ()
-    predicate: bool = False
-    guarded: int | None = None
+    def refused(because: str, *help: str) -> PartitionError:
+        return PartitionError(
+            op, f"cannot take {what}={given!r}", at=at, because=because, help=help
+        )
 
-    @property
-    def executed(self) -> tuple[Expr, Expr]:
-        """``lo, hi``: the coordinates that run, the repeated, padded and masked ones among them."""
-        if self.form in (Form.SHIFT, Form.PAD, Form.MASK):
-            return self.start, ix.add(self.start, self.height)
-        return self.owned
+    name, arguments = _parts(given)
+    give = (_OURS | _USERS).get(name) if isinstance(name, str) else None
+    if name == MIX.name and not arguments:
+        return MIX
+    if isinstance(given, tuple) and not isinstance(name, str):
+        raise refused("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
+    if give is None or not isinstance(name, str):
+        raise refused("there is no such strategy", ", ".join((*map(str, STRATEGIES), *_USERS)))
+    heights = tuple(n for n in arguments if isinstance(n, int) and _is_height(n))
+    if heights != arguments:
+        raise refused("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
+    try:
+        inspect.signature(give).bind(None, *heights)
+    except TypeError:
+        raise refused(f"{name} does not take {len(heights)} heights") from None
+    if name in _OURS:
+        return Strategy(name, heights)
+    return Strategy(name, heights, _recorded(give, tuple(tiles), heights))
 
 
-ITER = Var("#t")  # no user can name a size so, nor q below
+def _parts(given: object) -> tuple[object, tuple[object, ...]]:
+    """A name and its arguments, as far as it is these."""
+    match given:
+        case str():
+            found = re.fullmatch(r"(\w+)\(([\d ,]+)\)", given)
+            if found is None:
+                return given, ()
+            return found[1], tuple(int(n) for n in found[2].split(",") if n.strip().isdecimal())
+        case (name, (*arguments,)):
+            return name, tuple(arguments)
+    return given, ()
 
 
-def segments(
-    strategy: Strategy, extent: Expr, tile: int, heights: Sequence[int] | None = None
-) -> tuple[Segment, ...]:
-    """The segments of an axis; those that a constant extent leaves empty are left out.
+def _is_height(number: int) -> bool:
+    return not isinstance(number, bool) and 1 <= number < 2**31
 
-    heights   the heights that exist, for `ladder`; None: every height up to `tile`. A cut is given
-              them as a tuple that is empty for None
-    """
-    return _nonempty(strategy, extent, tile, tuple(heights or ()))
+
+def _recorded(
+    give: Give, tiles: tuple[int, ...], arguments: tuple[int, ...]
+) -> tuple[tuple[int, Takes | str], ...]:
+    """What a user's function takes, by tile."""
+    found: list[tuple[int, Takes | str]] = []
+    for tile in tiles:
+        try:
+            found.append((tile, _taken(give, tile, arguments)))
+        except NotTaken as reason:
+            found.append((tile, str(reason)))
+    return tuple(found)
 
 
 @lru_cache(1024)
-def _nonempty(
-    strategy: Strategy, extent: Expr, tile: int, heights: tuple[int, ...]
-) -> tuple[Segment, ...]:
-    found = _SEGMENTS[strategy](extent, tile, heights)
-    return tuple(segment for segment in found if not _is_empty(segment))
+def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]:
+    """The segments of an axis; those that a constant extent leaves empty are left out.
 
-
-def _is_empty(segment: Segment) -> bool:
-    if segment.when == Const(0, "bool"):
-        return True
-    count = None if segment.count is None else ix.literal(segment.count)
-    height = ix.literal(segment.height)
-    return (count is not None and count <= 0) or (height is not None and height <= 0)
-
-
-def _body(extent: Expr, tile: int) -> Segment:
-    full = ix.floordiv(extent, tile)
-    return Segment(
-        role=Role.BODY,
-        form=Form.FULL,
-        start=ix.mul(tile, ITER),
-        height=ix.const(tile),
-        heights=(tile, tile),
-        owned=(ix.const(0), ix.mul(tile, full)),
-        count=full,
-    )
-
-
-def _rest(extent: Expr, tile: int) -> Expr:
-    """Where the partial tile starts."""
-    return ix.mul(tile, ix.floordiv(extent, tile))
-
-
-def _guard(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    return (
-        Segment(
-            role=Role.BODY,
-            form=Form.FULL,
-            start=ix.mul(tile, ITER),
-            height=ix.const(1),
-            heights=(1, 1),
-            owned=(ix.const(0), extent),
-            count=ix.ceildiv(extent, tile),
-            predicate=True,
-            guarded=tile,
-        ),
-    )
-
-
-def _exact(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    return (_body(extent, tile),)
-
-
-def _cut(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    rest = _rest(extent, tile)
-    single = Segment(
-        role=Role.TAIL,
-        form=Form.FULL,
-        start=ix.add(rest, ITER),
-        height=ix.const(1),
-        heights=(1, 1),
-        owned=(rest, extent),
-        count=ix.mod(extent, tile),
-    )
-    return _body(extent, tile), single
-
-
-def _partial(extent: Expr, tile: int, form: Form) -> tuple[Segment, ...]:
-    rest = _rest(extent, tile)
-    last = Segment(
-        role=Role.TAIL,
-        form=form,
-        start=rest,
-        height=ix.const(tile),
-        heights=(tile, tile),
-        owned=(rest, extent),
-        when=ix.compare("<", rest, extent),
-        predicate=True,
-    )
-    return _body(extent, tile), last
-
-
-def _mask(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    return _partial(extent, tile, Form.MASK)
-
-
-def _pad(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    return _partial(extent, tile, Form.PAD)
-
-
-def _shift(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    rest = _rest(extent, tile)
-    ragged = Compare("!=", ix.mod(extent, tile), ix.const(0))
-    moved = Segment(
-        role=Role.TAIL,
-        form=Form.SHIFT,
-        start=ix.sub(extent, tile),
-        height=ix.const(tile),
-        heights=(tile, tile),
-        owned=(rest, extent),
-        when=both(ix.compare(">=", extent, tile), ragged),
-    )
-    short = Segment(
-        role=Role.TAIL,
-        form=Form.FULL,
-        start=ix.const(0),
-        height=extent,
-        heights=(1, tile - 1),
-        owned=(ix.const(0), extent),
-        when=both(ix.compare("<", extent, tile), ix.compare(">", extent, 0)),
-    )
-    return _body(extent, tile), moved, short
-
-
-def both(a: Expr | None, b: Expr) -> Expr:
-    """Both conditions, folded where one is a literal; None is no condition."""
-    parts = []
-    for part in (a, b) if a is not None else (b,):
-        folded = ix.compare(part.op, part.a, part.b) if isinstance(part, Compare) else part
-        if folded == Const(0, "bool"):
-            return folded
-        if folded != Const(1, "bool"):
-            parts.append(folded)
-    if not parts:
-        return Const(1, "bool")
-    return all_of(parts)
-
-
-def _ladder(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    """Full tiles, then the rest: exactly, or by the largest heights that fit, in turn."""
-    found = [_body(extent, tile)]
-    rest, left = _rest(extent, tile), ix.mod(extent, tile)
-    if not heights:
-        exact = Segment(
-            role=Role.TAIL,
-            form=Form.FULL,
-            start=rest,
-            height=left,
-            heights=(1, max(tile - 1, 1)),
-            owned=(rest, extent),
-            when=ix.compare(">", left, 0),
-        )
-        return (*found, exact) if tile > 1 else tuple(found)
-    below = sorted((h for h in heights if h < tile), reverse=True)
-    for height in below:
-        count = ix.floordiv(left, height)
-        end = ix.add(rest, ix.mul(height, count))
-        found.append(
-            Segment(
-                role=Role.TAIL,
-                form=Form.FULL,
-                start=ix.add(rest, ix.mul(height, ITER)),
-                height=ix.const(height),
-                heights=(height, height),
-                owned=(rest, end),
-                count=count,
-            )
-        )
-        rest, left = end, ix.mod(left, height)
-    if below and below[-1] == 1:
-        return tuple(found)
-    smallest = min(heights)
-    last = Segment(
-        role=Role.TAIL,
-        form=Form.MASK,
-        start=rest,
-        height=ix.const(smallest),
-        heights=(smallest, smallest),
-        owned=(rest, extent),
-        when=ix.compare("<", rest, extent),
-        predicate=True,
-    )
-    return (*found, last)
-
-
-def _balance(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    """``ceil(n/t)`` tiles; the first ``n - q*ceil(n/t)`` of them have one instance more.
-
-    There are such tiles only where t does not divide n, and then q is less than t.
+    Raises PartitionError where the strategy's function takes what no cut can be.
     """
-    tiles = ix.ceildiv(extent, tile)
-    size = ix.literal(extent)
-    known = None if size is None else size // max(-(-size // tile), 1)
-    q: Expr = Var("#q") if known is None else ix.const(known)
-    lets: dict[str, tuple[Bounded, ...]] = {"higher": (), "lower": ()}
-    low, high = (1, tile) if known is None else (known, known)
-    if known is None:
-        value = Binary("//", extent, tiles)
-        lets = {
-            "higher": (Bounded("#q", 1, tile, value),),
-            "lower": (Bounded("#q", 1, tile + 1, value),),
-        }
-    more = ix.sub(extent, ix.mul(q, tiles))
-    taller = ix.add(q, 1)
-    done = ix.mul(taller, more)
-    nonempty = ix.compare(">", extent, 0)
-    higher = Segment(
-        role=Role.BODY,
-        form=Form.FULL,
-        start=ix.mul(taller, ITER),
-        height=taller,
-        heights=(low + 1, high if known is None else high + 1),
-        owned=(ix.const(0), done),
-        count=more,
-        when=both(nonempty, ix.compare("<", extent, ix.mul(tile, tiles))),
-        lets=lets["higher"],
-    )
-    lower = Segment(
-        role=Role.BODY,
-        form=Form.FULL,
-        start=ix.add(done, ix.mul(q, ITER)),
-        height=q,
-        heights=(low, high),
-        owned=(done, extent),
-        count=ix.sub(tiles, more),
-        when=nonempty,
-        lets=lets["lower"],
-    )
-    return higher, lower
+    try:
+        return placed(strategy.takes(tile), extent, tile)
+    except NotTaken as reason:
+        raise PartitionError(
+            "partition",
+            f"cannot cut by {strategy}",
+            at=f"a tile of {tile}",
+            because=str(reason),
+            help=(f'tail="{CUT}" and tail="{LADDER}" are for tiles of any size',),
+        ) from reason
 
 
-def _single(extent: Expr, start: Expr, height: Expr, highest: int, when: Expr) -> Segment:
-    """One tile of exactly what is left from `start` on."""
-    return Segment(
-        role=Role.TAIL,
-        form=Form.FULL,
-        start=start,
-        height=height,
-        heights=(1, highest),
-        owned=(start, extent),
-        when=when,
-    )
-
-
-def _version(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    enough = ix.compare(">=", extent, tile)
-    body = replace(_body(extent, tile), when=None if enough == Const(1, "bool") else enough)
-    if tile == 1:
-        return (body,)
-    left = ix.mod(extent, tile)
-    ragged = both(enough, Compare(">", left, ix.const(0)))
-    short = both(ix.compare("<", extent, tile), ix.compare(">", extent, 0))
-    return (
-        body,
-        _single(extent, _rest(extent, tile), left, tile - 1, ragged),
-        _single(extent, ix.const(0), extent, tile - 1, short),
-    )
-
-
-def _residue(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    """Full tiles, then one tile of ``extent % tile`` instances: a literal in each version."""
-    rest, left = _rest(extent, tile), ix.mod(extent, tile)
-    tails = []
-    for height in range(1, tile):
-        when = ix.compare("==", left, height)
-        if when != Const(0, "bool"):
-            one = _single(extent, rest, ix.const(height), height, when)
-            tails.append(replace(one, heights=(height, height)))
-    return (_body(extent, tile), *tails)
-
-
-def _even(extent: Expr, tile: int, heights: Sequence[int]) -> tuple[Segment, ...]:
-    """Full tiles, but where a rest r is left over, the last t + r instances in two halves."""
-    full, left = ix.floordiv(extent, tile), ix.mod(extent, tile)
-    if tile == 1:
-        return (_body(extent, tile),)
-    ragged = Compare(">", left, ix.const(0))
-    enough = ix.compare(">=", extent, tile)
-    whole = both(enough, ix.compare("==", left, 0))
-    split = both(enough, ragged)
-    short = both(ix.compare("<", extent, tile), ix.compare(">", extent, 0))
-    shared = ix.add(left, tile)
-    first = ix.mul(tile, ix.sub(full, 1))
-    upper, lower = ix.floordiv(ix.add(shared, 1), 2), ix.floordiv(shared, 2)
-    middle = ix.add(first, upper)
-    some = (tile // 2, tile)
-    return (
-        replace(_body(extent, tile), when=whole),
-        replace(
-            _body(extent, tile),
-            count=ix.sub(full, 1),
-            owned=(ix.const(0), first),
-            when=split,
-        ),
-        replace(_single(extent, first, upper, tile, split), owned=(first, middle), heights=some),
-        replace(_single(extent, middle, lower, tile, split), heights=some),
-        _single(extent, ix.const(0), extent, tile - 1, short),
-    )
-
-
-_SEGMENTS = {
-    Strategy.GUARD: _guard,
-    Strategy.EXACT: _exact,
-    Strategy.CUT: _cut,
-    Strategy.MASK: _mask,
-    Strategy.PAD: _pad,
-    Strategy.SHIFT: _shift,
-    Strategy.LADDER: _ladder,
-    Strategy.BALANCE: _balance,
-    Strategy.EVEN: _even,
-    Strategy.RESIDUE: _residue,
-    Strategy.VERSION: _version,
-}
-SEQUENCES = (Strategy.LADDER, Strategy.BALANCE, Strategy.EVEN)  # that `mix` chooses from
-
-
-def sequence(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
+def runs(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
     """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of.
 
     extent   at least 0, in iterations
     """
-    full, left = ix.floordiv(extent, tile), ix.mod(extent, tile)
-    one = ix.const(1)
-    some = ix.minimum(left, one)
-    match strategy:
-        case Strategy.BALANCE:
-            tiles = ix.ceildiv(extent, tile)
-            q = _quotient(extent, tiles)
-            tall = ix.sub(extent, ix.mul(q, tiles))
-            higher = ix.minimum(ix.add(q, 1), tile)
-            return ((tall, higher), (ix.sub(tiles, tall), q))
-        case Strategy.EVEN:
-            last = ix.minimum(full, some)
-            shared = ix.add(left, ix.mul(tile, last))
-            return (
-                (ix.sub(full, last), ix.const(tile)),
-                (some, ix.ceildiv(shared, 2)),
-                (last, ix.floordiv(shared, 2)),
-            )
-        case Strategy.PAD | Strategy.SHIFT | Strategy.MASK:
-            return ((ix.ceildiv(extent, tile), ix.const(tile)),)
-        case Strategy.CUT:
-            return ((full, ix.const(tile)), (left, one))
-        case Strategy.GUARD:
-            return ((extent, one),)
+    return tuple(_run(segment) for segment in segments(strategy, extent, tile))
+
+
+def _run(segment: Segment) -> tuple[Expr, Expr]:
+    """A segment's tiles; none where it does not exist."""
+    count = ix.const(1) if segment.count is None else segment.count
+    height, when = segment.height, segment.when
+    if segment.guarded is not None:
+        count, height = ix.sub(segment.owned[1], segment.owned[0]), ix.const(1)
+    elif segment.lets:
+        # Where a bounded value is out of its range there are no tiles, of whatever height.
+        values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}
+        inside = all(let.hi > segment.heights[1] for let in segment.lets)
+        count, height = (ix.simplify(substitute(part, values)) for part in (count, height))
+        height, when = height if inside else ix.minimum(height, segment.heights[1]), segment.asked
+    elif segment.count is None and when == ix.compare(">", height, 0):
+        count, when = ix.minimum(height, 1), None
+    if when is None:
+        return count, height
+    highest = ix.minimum(ix.maximum(height, 0), segment.heights[1])
+    return Select(when, count, ix.const(0)), highest
+
+
+def _total(value: Expr) -> Expr:
+    """A quotient that has a value wherever its divisor is none."""
+    match value:
+        case Binary("//", a, b) if not isinstance(b, Const):
+            return Binary("//", a, ix.maximum(b, 1))
         case _:
-            return ((full, ix.const(tile)), (some, left))
-
-
-def _quotient(extent: Expr, tiles: Expr) -> Expr:
-    known, count = ix.literal(extent), ix.literal(tiles)
-    if known is not None and count is not None:
-        return ix.const(known // max(count, 1))
-    return Binary("//", extent, ix.maximum(tiles, 1))
+            return value

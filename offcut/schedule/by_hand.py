@@ -10,7 +10,7 @@ from offcut.core.program import Execution, Kind, Program
 from offcut.core.request import inputs_of, outputs_of
 from offcut.core.tensor import Tensor
 from offcut.errors import PartitionError
-from offcut.partition import Certificate
+from offcut.partition import Certificate, StrategyLike
 from offcut.polyhedral import bounded
 from offcut.schedule import graph, loops, place, tensorize
 from offcut.schedule.axes import Axis, Target
@@ -179,7 +179,9 @@ class Stage:
     def _axis(self, name: str) -> Axis:
         return Axis(self.nest_name, name)
 
-    def split(self, axis: str | Axis, factor: int, tail: str | None = None) -> tuple[Axis, Axis]:
+    def split(
+        self, axis: str | Axis, factor: int, tail: StrategyLike | None = None
+    ) -> tuple[Axis, Axis]:
         """``axis = factor*outer + inner``; (outer, inner).
 
         factor  iterations of the inner loop
@@ -190,7 +192,7 @@ class Stage:
         self._set(nests)
         return self._axis(outer), self._axis(inner)
 
-    def tile(self, *axes_then_factors: Any, tail: str | None = None) -> tuple[Axis, ...]:
+    def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:
         """``tile("y", "x", 8, 8)``: every axis split, the outer loops around all inner ones.
 
         Returns the outer axes, then the inner ones.

@@ -180,8 +180,11 @@ class Schedule:
 
     @property
     def digest(self) -> str:
-        """64 bits of SHA-256 of its text, in hexadecimal: equal schedules have equal ones."""
-        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+        """64 bits of SHA-256 of its decisions, in hexadecimal: equal schedules have equal ones.
+
+        A strategy of the user's is what it gives here, and not its name alone.
+        """
+        return hashlib.sha256(repr((self.name, self.steps)).encode()).hexdigest()[:16]
 
     @staticmethod
     def parse(text: str) -> Schedule:

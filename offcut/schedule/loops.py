@@ -13,7 +13,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.program import Execution
 from offcut.errors import PartitionError
-from offcut.partition import Strategy, check_divides
+from offcut.partition import Strategy, StrategyLike, check_axis, check_divides, strategy_named
 from offcut.polyhedral import Space
 from offcut.schedule.axes import Target
 from offcut.schedule.nests import (
@@ -27,11 +27,10 @@ from offcut.schedule.nests import (
     literal_extent,
 )
 
-# What the last, partial tile of a loop may do; the others choose among whole programs.
-TAILS = ("guard", "exact", "cut", "mask", "pad", "shift", "ladder", "balance")
 
-
-def split(target: Target, axis: object, factor: object, tail: str | None) -> tuple[Nests, str, str]:
+def split(
+    target: Target, axis: object, factor: object, tail: StrategyLike | None
+) -> tuple[Nests, str, str]:
     """``axis = factor*outer + inner``: the loop over `axis` becomes two, one inside the other."""
     name = target.axis("split", axis)
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
@@ -42,27 +41,25 @@ def split(target: Target, axis: object, factor: object, tail: str | None) -> tup
             because="a factor is an integer of at least 1: isl knows no symbolic tile size",
             help=(f'split("{name}", 8)',),
         )
-    if tail is not None:
-        if tail not in TAILS:
-            raise PartitionError(
-                "split",
-                f"cannot take tail={tail!r}",
-                at=f"axis {target.buffer}.{name}",
-                because="a loop has no such tail",
-                help=(", ".join(TAILS),),
-            )
-        check_split(target, name, factor, tail)
-    return build_split(target, name, factor, tail)
+    if tail is None:
+        return build_split(target, name, factor, None)
+    at = f"axis {target.buffer}.{name}"
+    strategy = strategy_named(tail, at=at, op="split", tiles=(factor,))
+    check_split(target, name, factor, strategy)
+    return build_split(target, name, factor, strategy)
 
 
-def check_split(target: Target, axis: str, factor: int, tail: str) -> None:
-    """Theorem of ``exact``: the factor divides the extent at every allowed size.
+def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
+    """Theorem: the tiles cover the axis and are disjoint, whatever its extent; of ``exact``, where the
+    factor divides the extent, which it does at every allowed size.
 
-    The other tails leave no instance out by construction; that the order is kept, and for `shift`
+    That the order is kept, and for `shift`
     that an instance may be repeated, is proved when the schedule is lowered.
     """
     root, nests = target.nest.root(axis), target.nests
-    if tail != Strategy.EXACT.value:
+    for one in tail.among or (tail,):
+        check_axis(one, factor, ordered=False)
+    if not tail.divides:
         return
     extent = literal_extent(target.nest, axis)
     whole: Expr | None = None if extent is None else ix.const(extent)
@@ -86,7 +83,9 @@ def check_split(target: Target, axis: str, factor: int, tail: str) -> None:
         raise
 
 
-def build_split(target: Target, axis: str, factor: int, tail: str | None) -> tuple[Nests, str, str]:
+def build_split(
+    target: Target, axis: str, factor: int, tail: Strategy | None
+) -> tuple[Nests, str, str]:
     """The schedule with two loops where `axis` was."""
     nest, names = target.nest, target.nest.names()
     outer, inner = names.fresh(f"{axis}o"), names.fresh(f"{axis}i")

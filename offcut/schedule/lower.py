@@ -32,11 +32,13 @@ from offcut.core.expr import (
 )
 from offcut.core.program import (
     Alloc,
+    Choose,
     Execution,
     For,
     Form,
     If,
     Let,
+    Option,
     Program,
     Role,
     Stmt,
@@ -45,8 +47,9 @@ from offcut.core.program import (
     TileAxis,
     substituted,
 )
-from offcut.partition import Segment, Strategy, segments
-from offcut.partition.strategies import ITER
+from offcut.partition import CUT, LADDER, MASK, PAD, Segment, Strategy, runs, segments
+from offcut.partition.loops import tiles_alike
+from offcut.partition.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.bounds import footprint, interval
 from offcut.schedule.nests import Fuse, Nest, Nests, Part, Split, depends_on, point_of
@@ -304,8 +307,25 @@ class _Nest:
             inner = replace(at, extents={**at.extents, split.inner: ix.const(split.factor)})
             count = ix.floordiv(extent, split.factor)
             return self.plain_of(split, count, ix.mul(split.factor, ITER), parts, inner)
+        strategy = self.strategy(split)
+        if not strategy.among:
+            return self.tailed(split, strategy, extent, parts, at)
+        options = (
+            Option(
+                one.name,
+                tiles_alike(runs(one, extent, split.factor), split.factor),
+                self.tailed(split, one, extent, parts, at),
+            )
+            for one in strategy.among
+        )
+        return (Choose(tuple(options)),)
+
+    def tailed(
+        self, split: Split, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: _At
+    ) -> tuple[Stmt, ...]:
+        """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
-        for segment in segments(self.strategy(split), extent, split.factor):
+        for segment in segments(strategy, extent, split.factor):
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
             body += self.segment(split, segment, parts, at)
@@ -313,7 +333,8 @@ class _Nest:
 
     def divides(self, split: Split, extent: Expr, at: _At) -> bool:
         rest = ix.mod(extent, split.factor)
-        return split.tail == "exact" or self.always(ix.compare("==", rest, 0), at)
+        asked = split.tail is not None and split.tail.divides
+        return asked or self.always(ix.compare("==", rest, 0), at)
 
     def strategy(self, split: Split) -> Strategy:
         """How the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
@@ -322,8 +343,8 @@ class _Nest:
         """
         if split.tail is None:
             padded = split.inner in self.tile_leaves()
-            return Strategy.PAD if padded else Strategy.LADDER
-        return Strategy.LADDER if split.tail == "cut" else Strategy(split.tail)
+            return PAD if padded else LADDER
+        return LADDER if split.tail == CUT else split.tail
 
     def tile_leaves(self) -> frozenset[str]:
         """The loops that an intrinsic runs."""
@@ -481,7 +502,7 @@ class _Nest:
                     continue
                 made = self.nest.made_by(leaf)
                 tail = made.tail if isinstance(made, Split) else None
-                if tail not in (None, "pad", "mask"):
+                if tail not in (None, PAD, MASK):
                     return False
         return True
 
@@ -515,7 +536,7 @@ class _Nest:
                 if not self.always(inside, at):
                     made = self.nest.made_by(leaf)
                     asked = made.tail if isinstance(made, Split) else None
-                    form = Form.MASK if asked == "mask" and form is not Form.PAD else Form.PAD
+                    form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])
             if root in stored:

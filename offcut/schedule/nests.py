@@ -20,6 +20,7 @@ from offcut.core.computation import Names
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Buffer, Execution, Program, Size, Stmt, Store, walk
+from offcut.partition import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Split:
     outer: str
     inner: str
     factor: int
-    tail: str | None
+    tail: Strategy | None
 
 
 @dataclass(frozen=True, slots=True)

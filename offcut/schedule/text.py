@@ -69,7 +69,7 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
         case Lay(buffer, panels):
             yield f"{indent}lay {buffer} {_panels(panels)}", step
         case Cut(axis, tiles, strategy):
-            yield f"{indent}cut {axis} {strategy.value} {' '.join(map(str, tiles))}", step
+            yield f"{indent}cut {axis} {strategy} {' '.join(map(str, tiles))}", step
         case Separate(copies):
             yield f"{indent}separate {copies}", step
         case Mark(unit):
@@ -111,7 +111,7 @@ def _loops(word: str, axes: tuple[str, ...], indent: str) -> Iterator[tuple[str,
 
 def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, AxisCut]]:
     for cut in splits:
-        text = f"{indent}split {cut.axis} {cut.strategy.value}"
+        text = f"{indent}split {cut.axis} {cut.strategy}"
         if cut.by_height:
             classes = (
                 f"{low}..{high}: {' '.join(map(str, heights))}"
@@ -199,6 +199,7 @@ class _Block:
 
 
 _NAMES = r"\S+(?: \S+)*"
+_STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 _PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
 
 
@@ -230,9 +231,9 @@ def _read_lay(block: _Block) -> Lay:
 
 
 def _read_cut(block: _Block) -> Cut:
-    found = block.alone().match(r"cut (\S+) (\S+) (\d+(?: \d+)*)", "cut C.i balance 14")
-    strategy = _strategy(block.line, found[2])
-    return Cut(found[1], tuple(map(int, found[3].split())), strategy)
+    found = block.alone().match(rf"cut (\S+) {_STRATEGY} (\d+(?: \d+)*)", "cut C.i balance 14")
+    tiles = tuple(map(int, found[3].split()))
+    return Cut(found[1], tiles, _strategy(block.line, found[2], tiles[-1]))
 
 
 def _read_separate(block: _Block) -> Separate:
@@ -340,7 +341,7 @@ def _panels_of(found: re.Match[str], first: int) -> Panels:
 
 def _read_split(line: _Line) -> AxisCut:
     pattern = (
-        r"split (\S+) (\S+) "
+        rf"split (\S+) {_STRATEGY} "
         r"(?:(\d+)|of (\d+(?: \d+)*)|by height (\d+\.\.\d+: .+?))(?: in groups of (\d+))?"
     )
     found = line.match(
@@ -349,7 +350,7 @@ def _read_split(line: _Line) -> AxisCut:
         "split i ladder of 8 4 1",
         "split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384",
     )
-    strategy = _strategy(line, found[2])
+    strategy = _strategy(line, found[2], int(found[3] or 1))
     group = None if found[6] is None else int(found[6])
     if found[3] is not None:
         return AxisCut(found[1], strategy, int(found[3]), group=group)
@@ -366,8 +367,8 @@ def _read_split(line: _Line) -> AxisCut:
     return AxisCut(found[1], strategy, 0, None, tuple(classes), group)
 
 
-def _strategy(line: _Line, name: str) -> Strategy:
+def _strategy(line: _Line, name: str, tile: int) -> Strategy:
     try:
-        return strategy_named(name, at="")
+        return strategy_named(name, at="", tiles=(tile,))
     except OffcutError as refused:
         line.refuse(refused.because, *refused.help)

@@ -11,7 +11,7 @@ from compiled import build
 
 import offcut as oc
 from offcut.core.tensor import Tensor
-from offcut.partition import Strategy
+from offcut.partition.strategies import SHIFT
 from offcut.pipeline import Kernel
 
 n, m = oc.dim("n", min=1, max=64), oc.dim("m", max=64)
@@ -435,8 +435,8 @@ def test_what_lies_beside_each_refusal_is_accepted() -> None:
     assert build(F).plan(even=8).pieces
     assert build(D, constants={"V": np.arange(9, dtype="float32")})().tolist() == [0, 2, 4, 6]
     assert build(F, constants={"E": np.arange(4, dtype=">f4")})().tolist() == [0, 1, 2, 3]
-    by_enum = build(F, strategy={"i": Strategy.SHIFT})
-    assert by_enum.source() == build(F, strategy={"i": "shift"}).source()
+    by_value = build(F, strategy={"i": SHIFT})
+    assert by_value.source() == build(F, strategy={"i": "shift"}).source()
     assert build(row((n + 3) // 4))(np.ones(1, "float32"), n=3).tolist() == [2.0]
     assert under(n <= m, two())(np.ones(2, "float32"), np.ones(3, "float32")).sum() == 12
     assert build(C, target="cpu", threads=1, strategy={"i": "shift", "C.j": "cut"}).plan(n=3).pieces

@@ -244,11 +244,10 @@ partition: cannot take tail="exact"
             2000,
             "residue",
             """\
-partition: cannot take tail="residue"
-  at       loop i
-  because  a tile of 2000 has 1999 rests, each of them code of its own
-  help     a tile of at most 64
-  help     tail="ladder\"""",
+partition: cannot cut by residue
+  at       loop i, in tiles of 2000
+  because  it gives more than 64 segments, each of them code of its own
+  help     tail="cut" and tail="ladder" are for tiles of any size""",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from offcut.core import tensor as oc
 from offcut.core.computation import computation
 from offcut.core.sizes import assume, dim
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
-from offcut.partition import Partition, Strategy, cut
+from offcut.partition import CUT, EXACT, STRATEGIES, Partition, cut
 
 n, m, odd = dim("n", max=64), dim("m", max=64), dim("odd", min=3, max=65)
 A = oc.placeholder((n, 12), name="A")
@@ -120,11 +120,10 @@ def test_residue_with_many_rests_is_refused() -> None:
             row(lambda i: oc.cast(1.0, "float32"), dim("q", max=99)), {"i": 65}, "residue"
         ),
         """\
-partition: cannot take tail="residue"
-  at       loop i
-  because  a tile of 65 has 64 rests, each of them code of its own
-  help     a tile of at most 64
-  help     tail="ladder\"""",
+partition: cannot cut by residue
+  at       loop i, in tiles of 65
+  because  it gives more than 64 segments, each of them code of its own
+  help     tail="cut" and tail="ladder" are for tiles of any size""",
     )
     assert len(cut_of(tile={"i": 64}, tail="residue").pieces) == 64
 
@@ -175,7 +174,7 @@ partition: cannot take tail={tail!r}
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     )
-    assert cut_of(tail={"i": Strategy.CUT}).loops == cut_of(tail="cut").loops
+    assert cut_of(tail={"i": CUT}).loops == cut_of(tail="cut").loops
 
 
 def test_a_tail_without_a_tile_is_refused() -> None:
@@ -384,7 +383,7 @@ plot: cannot draw the partition
     [
         *(("shift", size) for size in (0, 3, 4)),
         ("balance", 0),
-        *((s.value, 13) for s in Strategy if s is not Strategy.EXACT),
+        *((s.name, 13) for s in STRATEGIES if s != EXACT),
     ],
 )
 def test_a_picture_shows_every_piece_that_has_an_instance(

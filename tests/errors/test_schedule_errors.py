@@ -450,8 +450,8 @@ split: cannot split by n
     a_tail_that_is_none: """\
 split: cannot take tail='round'
   at       axis C.y
-  because  a loop has no such tail
-  help     guard, exact, cut, mask, pad, shift, ladder, balance""",
+  because  there is no such strategy
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     an_exact_split_of_a_ragged_size: """\
 split: cannot take tail="exact"
   at       axis C.y

@@ -26,7 +26,7 @@ from offcut.core.parser import parse
 from offcut.core.program import For, If, Program, Size, Stmt, Tile, walk
 from offcut.core.sizes import dim
 from offcut.errors import OffcutError, PartitionError
-from offcut.partition import Strategy, check_program, cut, verify
+from offcut.partition import BALANCE, LADDER, check_program, cut, verify
 from offcut.partition.cut import GroupCut, cut_group, program_of
 from offcut.partition.line import NotSeparable, Strip, X, _decide, check_line
 from offcut.partition.nest import AxisCut
@@ -83,13 +83,13 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
     "ladder, fused": partial(tailed, True, i="ladder", j="mask"),
     "guard": partial(tailed, i="guard", j="cut", k="guard"),
     "columns by height, balanced": lambda: nested(
-        AxisCut("i", Strategy.BALANCE, TILE), AxisCut("j", Strategy.LADDER, 0, None, BY_HEIGHT)
+        AxisCut("i", BALANCE, TILE), AxisCut("j", LADDER, 0, None, BY_HEIGHT)
     ),
     "columns by height, ladder, in groups": lambda: nested(
-        AxisCut("i", Strategy.LADDER, TILE),
-        AxisCut("j", Strategy.LADDER, 0, None, BY_HEIGHT, group=8),
+        AxisCut("i", LADDER, TILE),
+        AxisCut("j", LADDER, 0, None, BY_HEIGHT, group=8),
     ),
-    "rows outside": lambda: nested(AxisCut("j", Strategy.LADDER, 8, (8, 4)), outer=("i",)),
+    "rows outside": lambda: nested(AxisCut("j", LADDER, 8, (8, 4)), outer=("i",)),
 }
 
 

@@ -37,8 +37,17 @@ from offcut.core.program import (
 )
 from offcut.core.sizes import dim
 from offcut.errors import InternalError, PartitionError
-from offcut.partition import Partition, Strategy, check_program, cut
-from offcut.partition.prove import check_axis
+from offcut.partition import (
+    BALANCE,
+    LADDER,
+    MIX,
+    STRATEGIES,
+    Partition,
+    Strategy,
+    check_axis,
+    check_program,
+    cut,
+)
 
 TILE = 3
 
@@ -300,25 +309,25 @@ def test_a_packed_copy_that_is_read_and_never_made_is_refused() -> None:
 @pytest.mark.parametrize("tile", [1, 2, 3, 8, 14])
 @pytest.mark.parametrize(
     "strategy",
-    [s for s in Strategy if s not in (Strategy.BALANCE, Strategy.MIX)],
-    ids=lambda s: s.value,
+    [s for s in STRATEGIES if s not in (BALANCE, MIX)],
+    ids=str,
 )
 def test_each_strategy_is_proved_for_every_extent(strategy: Strategy, tile: int) -> None:
-    names = [theorem.name for theorem in check_axis(strategy, tile, None, False)]
+    names = [theorem.name for theorem in check_axis(strategy, tile, False)]
     assert names == ["disjoint", "covering", "in bounds"]
-    if strategy is not Strategy.SHIFT:
-        names = [theorem.name for theorem in check_axis(strategy, tile, None, True)]
+    if not strategy.repeats(tile):
+        names = [theorem.name for theorem in check_axis(strategy, tile, True)]
         assert names == ["disjoint", "covering", "in bounds", "ascending"]
 
 
 def test_balance_is_proved_height_by_height() -> None:
     for tile in (1, 2, 3, 8):
-        assert check_axis(Strategy.BALANCE, tile, None, True)
+        assert check_axis(BALANCE, tile, True)
 
 
 @pytest.mark.parametrize("heights", [(8, 4, 2, 1), (8, 6, 4, 2), (32, 16), (14, 5)])
 def test_a_ladder_of_any_heights_is_proved(heights: tuple[int, ...]) -> None:
-    assert check_axis(Strategy.LADDER, heights[0], heights, False)
+    assert check_axis(LADDER.stepped(heights), heights[0], False)
 
 
 def test_a_certificate_says_what_was_proved_and_of_what() -> None:

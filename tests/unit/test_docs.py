@@ -11,7 +11,7 @@ import pytest
 
 import offcut as oc
 from examples.sentences import weights
-from offcut.partition import Strategy
+from offcut.partition import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
@@ -108,7 +108,7 @@ def test_the_readme_says_every_strategy_and_no_other() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text.split("## Strategies")[1].split("\n## ")[0]
 
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [s.value for s in Strategy]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [s.name for s in STRATEGIES]
 
 
 def test_the_weights_that_are_installed_are_those_that_the_demo_is_pinned_to() -> None:

@@ -11,7 +11,7 @@ import offcut as oc
 from offcut import ops
 from offcut.core.program import Panels
 from offcut.core.tensor import Tensor
-from offcut.partition import AxisCut, Strategy
+from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -72,17 +72,15 @@ def test_schedules_that_differ_have_different_digests() -> None:
 
 
 def test_every_decision_prints_and_reads_back() -> None:
-    ladder = AxisCut("i", Strategy.LADDER, 14)
-    heights = AxisCut("j", Strategy.LADDER, 8, (8, 4, 1), group=64)
-    by_height = AxisCut(
-        "j", Strategy.LADDER, 0, None, (((1, 6), 64, (64, 16)), ((7, 14), 32, (32,))), 128
-    )
+    ladder = AxisCut("i", LADDER, 14)
+    heights = AxisCut("j", LADDER, 8, (8, 4, 1), group=64)
+    by_height = AxisCut("j", LADDER, 0, None, (((1, 6), 64, (64, 16)), ((7, 14), 32, (32,))), 128)
     way = Way("own", None, None, None, (ladder, heights, by_height), ("b",), ("h",))
     made = oc.Schedule(
         "C",
         (
             Lay("W", Panels(0, 1, 16, 2, 4)),
-            Cut("C.i", (64, 8), Strategy.BALANCE),
+            Cut("C.i", (64, 8), BALANCE),
             Together(("b", "h"), (Nest("C", (way,)), Together(("i",), (Nest("D", (way,)),)))),
             Separate(4),
             Mark("rows"),

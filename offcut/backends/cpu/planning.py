@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from offcut import debug
 from offcut.backends.cpu.claims import covers_of, foreign_in, plain_notes
@@ -43,6 +44,7 @@ from offcut.costmodel import copies_worth, tile_price
 from offcut.errors import PartitionError
 from offcut.partition import (
     LoopCut,
+    Strategy,
     Users,
     check_marks,
     check_program,
@@ -69,7 +71,8 @@ from offcut.schedule import (
 
 COPIES = 16  # of a statement, at most, to move conditions out of loops
 
-Strategies = str | tuple[tuple[str, str], ...]  # for all axes of rows, or by axis
+# For all axes of rows, or by axis.
+Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,9 @@ def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -
 
 
 def _shown(strategy: Strategies) -> str:
-    return repr(strategy if isinstance(strategy, str) else dict(strategy))
+    if isinstance(strategy, tuple):
+        return repr({axis: str(one) for axis, one in strategy})
+    return repr(str(strategy))
 
 
 def _with_threads(schedule: Schedule, host: Host) -> Schedule:
@@ -208,7 +213,7 @@ def _decided(computation: Computation, host: Host, asked: Asked) -> Schedule:
             host.isa,
             [one for one in families(host) if asked.reassociate or one.microkernel.ascending],
             hardware(),
-            asked.strategy if isinstance(asked.strategy, str) else dict(asked.strategy),
+            dict(asked.strategy) if isinstance(asked.strategy, tuple) else asked.strategy,
             host.threads,
             asked.reassociate,
         )

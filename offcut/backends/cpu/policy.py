@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.isa import Isa
@@ -25,7 +26,11 @@ from offcut.core.program import Panels
 from offcut.costmodel import Hardware, lanes_seconds
 from offcut.errors import PartitionError
 from offcut.partition import (
-    SEQUENCES,
+    BALANCE,
+    GUARD,
+    LADDER,
+    MASK,
+    RESIDUE,
     AxisCut,
     Match,
     Shared,
@@ -33,7 +38,6 @@ from offcut.partition import (
     axis_named,
     check_divides,
     fused,
-    strategy_named,
     with_scratch,
     with_shared,
 )
@@ -55,7 +59,7 @@ from offcut.schedule import (
     restaged,
 )
 
-CANDIDATES = (Strategy.LADDER, Strategy.BALANCE)
+CANDIDATES = (LADDER, BALANCE)
 REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
 RESIDUE_TILE = 8  # the same for `residue`, which has code of its own for each rest, in each tile
 
@@ -65,7 +69,7 @@ def policy(
     isa: Isa,
     families: Sequence[Family],
     hardware: Hardware,
-    strategy: str | Mapping[str, str],
+    strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
     threads: int = 1,
     reassociate: bool = True,
 ) -> Schedule:
@@ -76,7 +80,7 @@ def policy(
     threads    that a call may use: each takes cache groups of its own where columns are enough
     reassociate  whether a sum over several axes may add them in another order
 
-    Raises PartitionError for a strategy that does not exist.
+    Raises PartitionError for an axis that does not exist.
     """
     planner = _Planner(computation, isa, families, hardware, strategy, threads, reassociate)
     return planner.schedule()
@@ -110,7 +114,7 @@ class _Planner:
         isa: Isa,
         families: Sequence[Family],
         hardware: Hardware,
-        strategy: str | Mapping[str, str],
+        strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
         threads: int,
         reassociate: bool,
     ) -> None:
@@ -122,13 +126,10 @@ class _Planner:
         self.by_label: dict[str, Strategy] = {}
         self.named: Strategy | None = None
         if isinstance(strategy, Mapping):
-            self.by_label = {
-                name: strategy_named(choice, at=f"axis {name}", op="compile")
-                for name, choice in strategy.items()
-            }
-        elif strategy not in ("auto", "mix"):
-            self.named = strategy_named(strategy, at="every axis of rows", op="compile")
-        self.auto = strategy in ("auto", "mix")
+            self.by_label = dict(strategy)
+        elif strategy != "auto" and not strategy.among:
+            self.named = strategy
+        self.auto = not isinstance(strategy, Mapping) and self.named is None
         self.steps: list[Step] = []
         self.laid: list[Lay] = []
         self.hold(computation)
@@ -220,9 +221,7 @@ class _Planner:
         reduced = tuple(
             self.divided(
                 lead,
-                AxisCut(
-                    axis.name, asked, RESIDUE_TILE if asked is Strategy.RESIDUE else REDUCE_TILE
-                ),
+                AxisCut(axis.name, asked, RESIDUE_TILE if asked == RESIDUE else REDUCE_TILE),
             )
             for axis in lead.reduce_axes
             if (asked := self.by_axis.get((position, axis.name))) is not None
@@ -234,7 +233,7 @@ class _Planner:
         for operand in operands:
             candidates: tuple[Strategy, ...] = CANDIDATES
             if len(operands) > 1 and operand.how == "direct":
-                candidates = (Strategy.LADDER,)  # where rows are many, packing wins
+                candidates = (LADDER,)  # where rows are many, packing wins
             ways += self.matched(position, lead, operand, reduced, candidates, shared)
         return ways
 
@@ -259,9 +258,9 @@ class _Planner:
             asked = self.by_axis.get((position, axis.name))
             last = axis is lead.axes[-1]
             if asked is None and last:
-                asked = self.named or Strategy.MASK
+                asked = self.named or MASK
             if asked is not None:
-                vectors = 1 if asked is Strategy.RESIDUE else 4  # each rest is code of its own
+                vectors = 1 if asked == RESIDUE else 4  # each rest is code of its own
                 tile = vectors * self.isa.lanes("float32") if last else 8
                 cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
                 outer = [name for name in outer if name != axis.name]
@@ -271,10 +270,10 @@ class _Planner:
         """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``
         where nothing competes, the first of its sequences.
         """
-        if cut.strategy is Strategy.MIX:
-            return replace(cut, strategy=SEQUENCES[0])
-        if cut.strategy is not Strategy.EXACT:
-            return cut
+        if cut.strategy.among:
+            return replace(cut, strategy=cut.strategy.among[0])
+        if not cut.strategy.divides:
+            return replace(cut, strategy=cut.strategy.only(cut.tile))
         axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
         at = f"axis {lead.label}.{axis.label}"
         for tile in range(cut.tile, 1, -1):
@@ -322,7 +321,7 @@ class _Planner:
         ways = []
         for strategy in self.row_strategies(found, asked, candidates):
             rows = () if strategy is None else (self.row_cut(lead, found, strategy),)
-            label = "whole" if strategy is None else strategy.value
+            label = "whole" if strategy is None else strategy.name
             if pack is not None:
                 label += "_packed"
             splits = (*others, *rows, *columns, *reduced)
@@ -335,10 +334,10 @@ class _Planner:
         if found.rows is None:
             return (None,)
         if found.rows in asked:
-            return candidates if asked[found.rows] is Strategy.MIX else (asked[found.rows],)
+            return candidates if asked[found.rows].among else (asked[found.rows],)
         if self.named is not None:
             return (self.named,)
-        return candidates if self.auto else (Strategy.LADDER,)
+        return candidates if self.auto else (LADDER,)
 
     def row_cut(self, lead: Stage, found: Match, strategy: Strategy) -> AxisCut:
         assert found.rows is not None
@@ -350,10 +349,10 @@ class _Planner:
         name, lanes = found.columns, found.microkernel.panel
         if name is None:
             return ()
-        strategy = asked.get(name) or (self.named if self.named is Strategy.GUARD else None)
+        strategy = asked.get(name) or (self.named if self.named == GUARD else None)
         if strategy is None:
             return (self.tiles.columns(lead, found),)
-        steps = (2 * lanes, lanes) if strategy is Strategy.LADDER else None
+        steps = (2 * lanes, lanes) if strategy == LADDER else None
         return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)
 
     def packed(self, lead: Stage, found: Match, shared: tuple[str, ...]) -> Pack:
@@ -370,4 +369,4 @@ class _Planner:
         # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
         along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
         loops = tuple(axis for axis in axes[:-along] if axis not in shared)
-        return Pack(name, panels, (AxisCut(found.columns, Strategy.MASK, kernel.panel),), loops)
+        return Pack(name, panels, (AxisCut(found.columns, MASK, kernel.panel),), loops)

@@ -23,7 +23,7 @@ from offcut.costmodel import (
     rows_seconds,
     unpacked_factor,
 )
-from offcut.partition import AxisCut, Match, Strategy, sequence
+from offcut.partition import LADDER, AxisCut, Match, Strategy, runs
 
 GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
 GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
@@ -67,7 +67,7 @@ class Tiles:
         limit = self.group_size(lead, found)
         widths = self.families[found.microkernel.name].widths
         if not widths:
-            return AxisCut(name, Strategy.LADDER, limit)
+            return AxisCut(name, LADDER, limit)
         tallest = self.tallest(found) if found.rows is not None else 1
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
         for rows, options in widths.items():
@@ -81,8 +81,8 @@ class Tiles:
                 classes.append(((rows, rows), heights[0], heights))
         if found.rows is None:
             _, tile, heights = classes[0]
-            return AxisCut(name, Strategy.LADDER, tile, heights, group=limit)
-        return AxisCut(name, Strategy.LADDER, 0, None, tuple(classes), group=limit)
+            return AxisCut(name, LADDER, tile, heights, group=limit)
+        return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
 
     def group_size(self, lead: Stage, found: Match) -> int:
         """Columns of B that a cache group holds: of `GROUPS` panels, what fits the nearest cache,
@@ -128,8 +128,8 @@ class Tiles:
         blocks = _blocks(found, self.hardware)
         once = ((ix.const(1), ix.const(1)),)
         tallest = self.tallest(found)
-        runs = once if strategy is None else sequence(strategy, work.rows, tallest)
-        total = rows_seconds(work, blocks, runs, self.hardware)
+        tiles = once if strategy is None else runs(strategy, work.rows, tallest)
+        total = rows_seconds(work, blocks, tiles, self.hardware)
         if operand.how == "packed":
             return Binary("+", total, pack_seconds(work, self.hardware))
         if (
