@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -45,6 +45,17 @@ settings.load_profile("fixed")
 providers._get_local_constants = lambda: providers._local_constants
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def no_strategy_is_left() -> Iterator[None]:
+    """A strategy that a test or a page registers is gone after it."""
+    from offcut.partition import strategies
+
+    kept = dict(strategies._USERS)
+    yield
+    strategies._USERS.clear()
+    strategies._USERS.update(kept)
 
 
 def edge_sizes(tile: int) -> list[int]:

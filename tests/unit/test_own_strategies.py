@@ -1,0 +1,400 @@
+"""Strategies of a user's: proved or refused as brute force says, wherever a strategy is taken."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import EQUAL, edge_sizes, proved
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import offcut as oc
+from offcut.core import index as ix
+from offcut.core.interpreter import evaluate
+from offcut.partition import STRATEGIES, Strategy, segments, strategy_named
+from offcut.partition.strategies import runs
+from offcut.partition.tiled_axis import EXTENT, Take, Takes, TiledAxis
+
+Function = Callable[..., Iterator[Take]]
+ROOT = Path(__file__).parents[2]
+
+
+def halve(axis: TiledAxis) -> Iterator[Take]:
+    yield axis.full()
+    height = axis.tile // 2
+    while height:
+        yield axis.rest(height)
+        height //= 2
+
+
+def peel(axis: TiledAxis) -> Iterator[Take]:
+    """What does not fill a tile first, one at a time."""
+    yield axis.rest(1, axis.extent % axis.tile)
+    yield axis.full()
+
+
+def two_ways(axis: TiledAxis) -> Iterator[Take]:
+    """Balanced below three tiles, masked above."""
+    few = axis.where(axis.extent < 3 * axis.tile)
+    many = axis.where(axis.extent >= 3 * axis.tile)
+    yield few.balanced()
+    yield many.full()
+    yield many.masked()
+
+
+def steps(axis: TiledAxis, *heights: int) -> Iterator[Take]:
+    yield axis.full()
+    for height in heights:
+        yield axis.rest(min(height, axis.tile))
+    yield axis.tail()
+
+
+def backed(axis: TiledAxis) -> Iterator[Take]:
+    short = axis.where(axis.extent < axis.tile)
+    yield axis.full()
+    yield axis.moved_back()
+    yield short.guarded()
+
+
+GOOD: list[Function] = [halve, peel, two_ways, steps, backed]
+
+
+@pytest.fixture(autouse=True)
+def registered(no_strategy_is_left: None) -> None:
+    """The strategies of this file."""
+    for function in GOOD:
+        oc.strategy(function.__name__)(function)
+
+
+def named(function: Function, tile: int, name: str = "drawn") -> Strategy:
+    oc.strategy(name)(function)
+    return strategy_named(name, at="here", tiles=(tile,))
+
+
+n = oc.dim("n", max=4096)
+A = oc.placeholder((n, 5), "float64", name="A")
+W = oc.placeholder((5, 6), "float64", name="W")
+k = oc.reduce_axis(5, name="k")
+C = oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
+
+
+def operands(size: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(size)
+    return rng.integers(-9, 9, (size, 5)).astype("f8"), rng.integers(-9, 9, (5, 6)).astype("f8")
+
+
+def assert_runs(p: Any, tile: int) -> None:
+    for size in edge_sizes(tile):
+        a, w = operands(size)
+        np.testing.assert_array_equal(p.run({"A": a, "W": w}, n=size), a @ w)
+
+
+@pytest.mark.parametrize(
+    "tail", [*(f.__name__ for f in GOOD), ("steps", (3, 2)), "steps(5)"], ids=str
+)
+@pytest.mark.parametrize("tile", [1, 8])
+def test_a_strategy_of_one_s_own_is_proved_and_runs(tail: Any, tile: int) -> None:
+    p = oc.partition(C, tile={"i": tile}, tail={"i": tail})
+    assert proved(p) >= EQUAL
+    assert oc.parse(str(p)) == p.loops
+    assert_runs(p, tile)
+
+
+@pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "ladder(5, 3)", "halve"], ids=str)
+def test_heights_are_a_ladder_of_one_s_own_in_one_level_and_in_two(tail: Any) -> None:
+    for tile in (8, (24, 8)):
+        p = oc.partition(C, tile={"i": tile}, tail={"i": tail})
+        assert proved(p) >= EQUAL
+        assert_runs(p, 8)
+    heights = {piece.tile["i"] for piece in oc.partition(C, tile={"i": 8}, tail={"i": tail}).pieces}
+    assert heights == {"ladder(5, 3)": {8, 5, 3}}.get(str(tail), {8, 4, 2, 1})
+
+
+def test_one_strategy_is_for_all_axes_by_name_by_heights_and_as_a_value() -> None:
+    by_name = oc.partition(C, tile={"i": 8, "j": 4}, tail="ladder(4, 2, 1)")
+    by_heights = oc.partition(C, tile={"i": 8, "j": 4}, tail=("ladder", (4, 2, 1)))
+    by_value = oc.partition(C, tile={"i": 8, "j": 4}, tail=Strategy("ladder", (4, 2, 1)))
+    assert by_name.loops == by_heights.loops == by_value.loops
+
+
+@pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "halve", "peel", "two_ways"], ids=str)
+def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
+    source = oc.partition(C).source
+    assert_runs(oc.partition(oc.parse(str(source)), tile={"i": 8}, tail={"i": tail}), 8)
+    over = oc.partition(C, tile={"k": 3}, tail={"k": tail})
+    assert proved(over) >= EQUAL
+    assert_runs(over, 3)
+    s = oc.create_schedule(C)
+    s[C].split("i", 8, tail=tail)
+    assert_runs(s, 8)
+
+
+def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
+    text = "size n in 0:65\ninput x: float32[n]\noutput C: float32[n, n]\nfor i in 0:n\n"
+    program = oc.parse(f"{text}  for j in 0:i + 1\n    C[i, j] = x[i] * x[j]\n")
+
+    @oc.strategy("masking")
+    def masking(axis: TiledAxis) -> Iterator[Take]:
+        yield axis.full()
+        yield axis.masked()
+
+    p = oc.partition(program, tile={"i": 4, "j": 4}, tail={"i": "halve", "j": "masking"})
+    same = oc.partition(program, tile={"i": 4, "j": 4}, tail={"i": "halve", "j": "mask"})
+    assert proved(p) >= EQUAL
+    assert p.loops == same.loops
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [{"i": "halve"}, {"i": ("ladder", (4, 2, 1))}, "peel", {"j": "two_ways", "k": "halve"}],
+    ids=str,
+)
+def test_a_compiled_kernel_takes_it(strategy: Any) -> None:
+    kernel = oc.compile(C, inputs=[A, W], strategy=strategy)
+    for size in (0, 1, 7, 13, 14, 15, 29, 100):
+        a, w = operands(size)
+        np.testing.assert_array_equal(kernel(a, w), a @ w)
+        if size:
+            np.testing.assert_array_equal(kernel(a[:1], w), (a @ w)[:1])
+    assert kernel.plan(n=29).pieces
+    assert proved(kernel.partition)
+
+
+def test_a_pickled_kernel_needs_no_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    kernel = oc.compile(C, inputs=[A, W], strategy={"i": ("steps", (3,))})
+    program = (
+        "import pickle, sys, numpy as np\n"
+        "kernel = pickle.load(sys.stdin.buffer)\n"
+        "assert 'where' not in sys.modules\n"
+        "a, w = np.ones((29, 5)), np.ones((5, 6))\n"
+        "assert (kernel(a, w) == 5).all()\n"
+        "sys.stdout.write(kernel.source())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps(kernel),
+        capture_output=True,
+        check=True,
+        env=environment,
+    )
+    assert done.stdout.decode() == kernel.source()
+
+
+def test_another_function_of_the_same_name_is_another_strategy(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFCUT_CACHE", str(tmp_path))
+        patch.setenv("OFFCUT_VERIFY", "0")
+        before = oc.compile(C, inputs=[A, W], strategy={"i": "halve"})
+        text = before.source()
+        oc.strategy("halve")(steps)
+        after = oc.compile(C, inputs=[A, W], strategy={"i": "halve"})
+        assert after.source() == oc.compile(C, inputs=[A, W], strategy={"i": "steps"}).source()
+        assert after.source() != text
+        assert before.source() == text == pickle.loads(pickle.dumps(before)).source()
+        assert len([path for path in tmp_path.iterdir() if path.is_file()]) >= 2
+
+
+def test_what_a_function_gives_is_its_identity_not_the_function() -> None:
+    first = strategy_named("halve", at="here")
+
+    def again(axis: TiledAxis) -> Iterator[Take]:
+        yield from halve(axis)
+
+    oc.strategy("halve")(again)
+    assert strategy_named("halve", at="here") == first
+    assert repr(strategy_named("halve", at="here")) == repr(first)
+    oc.strategy("halve")(peel)
+    assert strategy_named("halve", at="here") != first
+    assert repr(strategy_named("halve", at="here")) != repr(first)
+    assert pickle.loads(pickle.dumps(first)) == first
+
+
+def test_a_strategy_reads_back_from_its_text() -> None:
+    texts = [*map(str, STRATEGIES), "ladder(4, 2, 1)", "ladder(8)", "halve", "steps(3, 1)"]
+    assert [str(strategy_named(text, at="here")) for text in texts] == texts
+    assert strategy_named(("ladder", [4, 2]), at="here") == strategy_named("ladder(4,2)", at="here")
+
+
+def test_a_price_is_that_of_the_tiles_that_run() -> None:
+    for strategy in (*STRATEGIES, *(named(f, 8, f.__name__) for f in GOOD)):
+        for one in strategy.among or (strategy,):
+            for size in edge_sizes(8):
+                found: Counter[int] = Counter()
+                for count, height in runs(one, EXTENT, 8):
+                    here = {EXTENT.name: size}
+                    found[int(evaluate(height, here))] += int(evaluate(count, here))
+                assert all(0 <= height <= 8 for height in found)
+                took = sum(height * count for height, count in found.items())
+                if one.name == "exact":
+                    assert took == size // 8 * 8
+                    continue
+                over = took - size
+                assert 0 <= over < 8
+                assert over == 0 or one.name in ("mask", "pad", "shift", "two_ways", "backed")
+                literal = runs(one, ix.const(size), 8)
+                assert took == sum(int(evaluate(c, {})) * int(evaluate(h, {})) for c, h in literal)
+
+
+@pytest.mark.parametrize("tail", ["halve", ("steps", (3, 2)), ("ladder", (4, 2, 1))], ids=str)
+def test_a_schedule_holds_it_by_name_and_is_another_where_it_gives_something_else(
+    tail: Any,
+) -> None:
+    made = oc.compile(C, inputs=[A, W], strategy={"i": tail}).schedule
+    parsed = oc.Schedule.parse(str(made))
+    assert parsed == made
+    assert parsed.digest == made.digest
+    replayed = oc.compile(C, inputs=[A, W], schedule=parsed)
+    assert replayed.loops == oc.compile(C, inputs=[A, W], strategy={"i": tail}).loops
+    cut = oc.partition(oc.partition(C).source, tile={"i": (24, 8)}, tail={"i": tail})
+    assert oc.Schedule.parse(str(cut.schedule)) == cut.schedule
+    oc.strategy("halve")(peel)
+    oc.strategy("steps")(lambda axis, *heights: (yield axis.guarded()))
+    again = oc.Schedule.parse(str(made))
+    assert (again == made) == (again.digest == made.digest) == (tail[0] == "ladder")
+
+
+# Any function at all: what brute force says of it, and what isl does.
+
+
+def simulated(takes: Takes, extent: int, tile: int) -> tuple[Counter[int], Counter[int], int]:
+    """How often each iteration is answered for, how often it is run, and the tallest tile."""
+    owned: Counter[int] = Counter()
+    run: Counter[int] = Counter()
+    tallest = 0
+    ends: list[tuple[int, int]] = []
+    here = {EXTENT.name: extent}
+    for number, take in enumerate(takes.made):
+        start, left = (0, extent) if take.after is None else ends[take.after]
+        height = int(evaluate(take.height, here))
+        count = left // height if take.count is None else int(evaluate(take.count, here))
+        exists = all(evaluate(condition, here) for condition in take.when)
+        end, rest = (start + height * count, left % height) if take.count is None else (0, 0)
+        if take.how in ("rest", "one"):
+            end = start + height * count
+            rest = left % height if take.count is None else left - height * count
+        else:
+            end, rest = extent, 0
+        ends.append((end, rest))
+        if not exists or number not in takes.given:
+            continue
+        mine: range = range(0)
+        runs_: range = range(0)
+        match take.how:
+            case "rest":
+                mine = runs_ = range(start, end)
+                tallest = max(tallest, height if count > 0 else 0)
+            case "one" | "tail":
+                mine = runs_ = range(start, end)
+                tallest = max(tallest, len(mine))
+            case "masked" | "padded":
+                mine, runs_ = range(start, extent), range(start, min(start + height, extent))
+            case "moved_back" if extent >= tile and left != 0:
+                mine, runs_ = range(start, extent), range(extent - tile, extent)
+            case "guarded" | "balanced":
+                mine = runs_ = range(start, extent)
+            case _:
+                pass
+        owned.update(mine)
+        run.update(runs_ if take.how != "moved_back" else mine if set(mine) <= set(runs_) else ())
+        if take.how == "moved_back" and not set(mine) <= set(runs_):
+            run.update([-1])
+    return owned, run, tallest
+
+
+def is_right(takes: Takes, extent: int, tile: int) -> bool:
+    owned, run, tallest = simulated(takes, extent, tile)
+    once = Counter(range(extent))
+    return owned == once and run == once and tallest <= tile
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
+    tile = draw(st.integers(1, 6))
+    some = st.integers(1, tile)
+    moves: list[Any] = draw(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("full")),
+                st.tuples(st.just("full")),
+                st.tuples(st.sampled_from(["tail", "masked", "padded", "moved_back", "balanced"])),
+                st.tuples(st.sampled_from(["guarded", "tail"])),
+                st.tuples(st.just("rest"), some),
+                st.tuples(st.just("rest"), st.just(1)),
+                st.tuples(st.just("masked"), some),
+                st.tuples(st.just("fewer"), st.integers(0, 2)),
+                st.tuples(st.just("half")),
+                st.tuples(st.sampled_from(["below", "above"]), st.integers(0, 9)),
+                st.tuples(st.just("back")),
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    )
+
+    def function(axis: TiledAxis) -> Iterator[Take]:
+        whole = axis
+        for move, *arguments in moves:
+            match move:
+                case "below":
+                    axis = axis.where(axis.extent < arguments[0])
+                case "above":
+                    axis = axis.where(axis.extent >= arguments[0])
+                case "back":
+                    axis = whole
+                case "fewer":
+                    yield axis.full(axis.left // axis.tile - arguments[0])
+                case "half":
+                    yield axis.one((axis.left + 1) // 2)
+                case _:
+                    yield getattr(axis, move)(*arguments)
+
+    return tile, function, moves
+
+
+@settings(max_examples=60)
+@given(functions())
+def test_any_function_is_accepted_or_refused_as_brute_force_says(
+    drawn: tuple[int, Function, list[Any]],
+) -> None:
+    tile, function, _ = drawn
+    strategy = named(function, tile)
+    takes = strategy.takes(tile)
+    wrong = [e for e in range(40) if not is_right(takes, e, tile)]
+    if wrong:
+        with pytest.raises(oc.PartitionError) as refused:
+            oc.partition(C, tile={"i": tile}, tail={"i": strategy})
+        text = str(refused.value)
+        found = re.search(r"with an extent of (\d+)", text)
+        assert found is not None, text
+        assert int(found[1]) == wrong[0] or "a tile has" in text, text
+        return
+    p = oc.partition(C, tile={"i": tile}, tail={"i": strategy})
+    for size in (0, tile, 2 * tile + 1):
+        a, w = operands(size)
+        np.testing.assert_array_equal(p.run({"A": a, "W": w}, n=size), a @ w)
+
+
+def test_no_more_is_asked_of_a_function_than_its_tile() -> None:
+    asked: list[int] = []
+
+    @oc.strategy("asked")
+    def function(axis: TiledAxis) -> Iterator[Take]:
+        asked.append(axis.tile)
+        yield axis.full()
+        yield axis.tail()
+
+    oc.partition(C, tile={"i": (24, 6)}, tail={"i": "asked"})
+    assert asked == [6]
+    assert segments(strategy_named("asked", at="here", tiles=(512,)), EXTENT, 512)
