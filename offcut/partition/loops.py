@@ -364,7 +364,7 @@ class _Band:
         self.check(loop, step, lo, hi, at)
         sequential = loop.iter in self.cutter.carried.sequential
         # In tiles of one iteration, every strategy of ours is the loop itself.
-        strategy = CUT if step.tile == 1 and not step.strategy.own else step.strategy
+        strategy = CUT if step.tile == 1 and step.strategy.own is None else step.strategy
         self.cutter.axes[strategy, step.tile, sequential, ix.literal(extent)] = None
         body: tuple[Stmt, ...] = ()
         for one in segments(strategy, extent, step.tile):

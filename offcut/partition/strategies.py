@@ -30,12 +30,12 @@ class Strategy:
     """How the partial tile of an axis is treated; its text is its name and its arguments.
 
     arguments  numbers that its function takes: heights
-    own        of a user's function: what it takes by tile, or why that is nothing
+    own        of a user's function: what it takes by tile, or why that is nothing; None: it is ours
     """
 
     name: str
     arguments: tuple[int, ...] = ()
-    own: tuple[tuple[int, Takes | str], ...] = field(default=(), hash=False)
+    own: tuple[tuple[int, Takes | str], ...] | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
         return (
@@ -58,14 +58,16 @@ class Strategy:
 
     def only(self, tile: int) -> Strategy:
         """The same, for tiles of this size."""
-        return replace(self, own=tuple(pair for pair in self.own if pair[0] == tile))
+        if self.own is None:
+            return self
+        return replace(self, own=tuple(pair for pair in self.own if pair[0] == tile) or self.own)
 
     def takes(self, tile: int) -> Takes:
         """What it takes of an axis in tiles of `tile`.
 
         Raises NotTaken where that is nothing.
         """
-        if not self.own:
+        if self.own is None:
             return _taken(_OURS[self.name], tile, self.arguments)
         found = dict(self.own).get(tile, f"it is known for tiles of {_known(self.own)} here")
         if isinstance(found, str):
