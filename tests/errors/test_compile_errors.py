@@ -80,7 +80,7 @@ compile: cannot compute 'D'
     "a partition": (
         lambda: oc.compile(oc.partition(C)),  # type: ignore[arg-type]
         """\
-compile: cannot compute a Partition
+compile: cannot compute <partition C: no pieces, 0 by microkernels>
   because  an output is a tensor defined by compute
   help     the loops of a partition are compile(p.loops), of a schedule compile(s.lower())
   help     a text is a program by parse(text)""",

@@ -20,17 +20,17 @@ from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.interpreter import evaluate
 from offcut.core.interpreter import run as interpreted
 from offcut.errors import OffcutError
-from offcut.partition import Strategy
+from offcut.partition import STRATEGIES
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FILES = sorted(str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.offcut"))
 LARGE = ("planned/dense", "planned/int8_product", "schedule_paper")  # of many instances at any size
 NOT_PLAIN = ir.Tile | ir.Choose | ir.Alloc | ir.Let
 CUTS = {
-    f"{name}, {tail.value}": (case, tail.value)
+    f"{name}, {tail.name}": (case, tail.name)
     for name, case in CASES.items()
     if case.tile
-    for tail in Strategy
+    for tail in STRATEGIES
 }
 
 
