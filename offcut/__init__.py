@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from offcut import ir as ir
     from offcut import ops as ops
     from offcut.backends.plan import Plan as Plan
+    from offcut.backends.target import Target as Target
     from offcut.core import external as external
     from offcut.core.external import external_microkernel as external_microkernel
     from offcut.core.intrinsic import decl_tensor_intrin as decl_tensor_intrin
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
     from offcut.pipeline import prove_equal as prove_equal
+    from offcut.pipeline import target as target
+    from offcut.pipeline import targets as targets
     from offcut.schedule import Schedule as Schedule
     from offcut.schedule import create_schedule as create_schedule
 
@@ -68,6 +71,7 @@ _HOME = {
     "offcut.core": ("external",),
     "offcut.core.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.backends.plan": ("Plan",),
+    "offcut.backends.target": ("Target",),
     "offcut.core.microkernel": ("Microkernel",),
     "offcut.core.parser": ("parse",),
     "offcut.core.program": ("Program",),
@@ -95,7 +99,7 @@ _HOME = {
     ),
     "offcut.kernel": ("Kernel",),
     "offcut.partition": ("Certificate", "Partition", "Take", "TiledAxis", "strategy"),
-    "offcut.pipeline": ("compile", "partition", "prove_equal"),
+    "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),
     "offcut.schedule": ("Schedule", "create_schedule"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -10,39 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Signature
-from offcut.backends.cpu import isa, jit
-from offcut.backends.cpu.build import Code, build, lowered, tile_modules
-from offcut.backends.cpu.call import make_callable
-from offcut.backends.cpu.claims import foreign_in
-from offcut.backends.cpu.constants import Packed, pack
-from offcut.backends.cpu.export import Exported, check_name, export
-from offcut.backends.cpu.jit import assembly
-from offcut.backends.cpu.planning import DEFAULT, Asked, Planned, plan, shared
-from offcut.backends.cpu.seconds import threads_note
-from offcut.backends.plan import Plan, plan_at
+from offcut import debug
+from offcut.backends.base import Exported, Signature
+from offcut.backends.host import cache
+from offcut.backends.plan import Plan
+from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
-from offcut.core.microkernel import Microkernel
-from offcut.core.program import Program, canonical
+from offcut.backends.target import Loaded, Options, Planned, Target
+from offcut.core.program import Program
 from offcut.core.request import Array, array_of, checked_constants
-from offcut.errors import DescribeError, PartitionError
-from offcut.partition import Partition, Users
-from offcut.polyhedral import bounded, check_divisors, check_program_fits
+from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.partition import Partition
 from offcut.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class How:
-    """How a kernel is made; `offcut.compile` says what the fields mean."""
+class Code:
+    """A kernel's code.
 
-    asked: Asked = DEFAULT
-    external: tuple[Microkernel, ...] = ()
-    threads: int = 1
+    fresh  whether it was made now, and not found in the cache
+    """
 
-    @property
-    def host(self) -> isa.Host:
-        """The machine as the kernel may use it."""
-        return replace(isa.host(), external=self.external, threads=self.threads)
+    loaded: Loaded
+    fresh: bool
 
 
 class Kernel:
@@ -56,16 +46,9 @@ class Kernel:
     __call__: Callable[..., Any]
 
     def __init__(
-        self,
-        program: Program,
-        users: Users,
-        arrays: Mapping[str, Array],
-        how: How,
-        signature: Signature,
-        code: Code,
+        self, request: Request, options: Options, target: Target, signature: Signature, code: Code
     ) -> None:
-        self._program, self._users, self._arrays = program, users, arrays
-        self._how, self._host, self._code = how, how.host, code
+        self._request, self._options, self._target, self._code = request, options, target, code
         self.signature = signature
 
     def plan(self, /, **sizes: int) -> Plan:
@@ -74,33 +57,13 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        planned = self._planned
-        made = plan_at(planned.applied, self.signature, sizes)
-        names = dict(self._users.sizes)
-        values = {names[user]: value for user, value in sizes.items()}
-        shares, foreign = shared(self.loops, self._host), foreign_in(self.loops, self._host)
-        most = self._host.threads
-        notes = threads_note(planned.seconds, shares, most, values, foreign)
-        return replace(made, notes=(*made.notes, *planned.notes, *notes))
+        return self._target.plan_of(self._planned, self._request, self._options, sizes)
 
     def source(self, form: str = "loops") -> str:
-        """What runs: the loop program (``loops``), LLVM IR (``llvm``) or assembly (``asm``)."""
-        if form == "loops":
-            return str(self.loops)
-        if form not in ("llvm", "asm"):
-            raise DescribeError(
-                "source",
-                f"cannot show {form!r}",
-                because="there is no such form",
-                help=('"loops"', '"llvm"', '"asm"'),
-            )
-        planned = self._planned
-        low = lowered(planned, self.signature, self._host)
-        tiles = tile_modules(low, self._host)
-        if form == "llvm":
-            return "\n\n".join([low.text, *tiles])
-        entry = assembly(low.text, self._host, passes=True, loops=planned.has_loops)
-        return "\n\n".join([entry, *(assembly(text, self._host, passes=False) for text in tiles)])
+        """What runs: the loop program (``loops``), or a form of the target; the CPU has LLVM IR
+        (``llvm``) and assembly (``asm``).
+        """
+        return self._target.shown(self._planned, self.signature, self._options, form)
 
     @property
     def loops(self) -> Program:
@@ -109,8 +72,18 @@ class Kernel:
 
     @property
     def schedule(self) -> Schedule:
-        """What was decided: it prints, parses, and is applied by ``compile(…, schedule=…)``."""
-        return self._planned.schedule
+        """What was decided: it prints, parses, and is applied by ``compile(…, schedule=…)``.
+
+        Raises TargetError where the target decides by other means.
+        """
+        made = self._planned.schedule
+        if made is None:
+            raise TargetError(
+                "schedule",
+                f"cannot show the schedule of {self.signature.name}",
+                because=f"target={self._target.name!r} decides nothing that a schedule says",
+            )
+        return made
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """An object file and a C header: the kernel for programs without Python.
@@ -127,13 +100,9 @@ class Kernel:
         folder that cannot be written to.
         """
         called = self.signature.name if name is None else name
-        check_name(called)
-        planned, alone = self._planned, replace(self._host, threads=1)
-        low = lowered(planned, self.signature, alone)
-        entry = jit.optimized(low.text, self._host, passes=True, loops=planned.has_loops)
-        constants = (bytes(one.owner) for one in _packed(self._code, self._arrays))
-        tiles = tile_modules(low, self._host)
-        return export(self.signature, entry, tiles, constants, self._host, folder, called)
+        return self._target.export(
+            self._planned, self.signature, self._request.arrays, self._options, folder, called
+        )
 
     @property
     def partition(self) -> Partition:
@@ -154,23 +123,24 @@ class Kernel:
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
         """The same code with other constants, of the same shapes; nothing is compiled."""
         given = checked_constants(constants, "with_constants")
-        names = dict(self._users.buffers)
-        held = {user: self._arrays[name] for user, name in names.items() if name in self._arrays}
+        names, arrays = dict(self._request.users.buffers), self._request.arrays
+        held = {user: arrays[name] for user, name in names.items() if name in arrays}
         if set(given) != set(held):
             raise DescribeError(
                 "with_constants",
                 f"cannot take constants for {', '.join(given) or 'nothing'}",
                 because=f"the kernel was compiled with {', '.join(held) or 'none'}",
             )
-        arrays = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
-        return _callable(self._program, self._users, arrays, self._how, self.signature, self._code)
+        now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
+        request = replace(self._request, arrays=now)
+        return _called(request, self._options, self._target, self.signature, self._code)
 
     @cached_property
     def _planned(self) -> Planned:
-        return plan(self._program, self._users, self._host, self._how.asked)
+        return self._target.policy(self._request, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return kernel_of, (self._program, self._users, self._arrays, self._how)
+        return kernel_of, (self._request, self._options, self._target)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -178,48 +148,33 @@ class Kernel:
         return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
 
 
-def kernel_of(program: Program, users: Users, arrays: Mapping[str, Array], how: How) -> Kernel:
-    """The kernel of a program whose constants are bound.
+def kernel_of(request: Request, options: Options, target: Target) -> Kernel:
+    """The kernel of what was asked for, its code from the cache where it has been made before."""
+    signature = signature_of(*request.named)
+    content = (str(request.program), repr(signature), repr(request.users))
+    name = cache.key(target.name, *content, *target.facts(options))
+    kept = cache.read(name)
+    if kept is None or debug.verifies():
+        planned = target.policy(request, options)  # which proves it, again where it was kept
+    if kept is None:
+        lowered = target.lower(planned, signature, options)
+        cache.write(name, lowered)
+    else:
+        lowered = kept
+    with debug.timed("load"):
+        code = Code(target.load(lowered, signature, options), fresh=kept is None)
+    return _called(request, options, target, signature, code)
 
-    users   what the user calls what is in it
-    arrays  the constants, by the program's names
-    """
-    with bounded("compile", f"cannot compile {program.name}"):
-        check_divisors(program, "compile")
-    bound = canonical(program)
-    check_program_fits(bound)
-    signature = signature_of(bound, users)
-    code = build(bound, users, signature, how.host, how.asked)
-    return _callable(bound, users, arrays, how, signature, code)
 
-
-def _callable(
-    program: Program,
-    users: Users,
-    arrays: Mapping[str, Array],
-    how: How,
-    signature: Signature,
-    code: Code,
+def _called(
+    request: Request, options: Options, target: Target, signature: Signature, code: Code
 ) -> Kernel:
-    """A kernel whose class calls the generated code directly: no Python frame in between."""
-    packed = _packed(code, arrays)
-    call = make_callable(
-        signature,
-        code.loaded.address("offcut_entry"),
-        code.loaded.address("offcut_workspace"),
-        code.loaded.address("offcut_fastcall"),
-        [(one.address, one.owner) for one in packed],
-        owner=(code.loaded, how.external),
-    )
+    """A kernel whose class calls the code directly: no Python frame in between."""
+    call = code.loaded(request.arrays)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        program, users, arrays, how, signature, code
+        request, options, target, signature, code
     )
     return made
-
-
-def _packed(code: Code, arrays: Mapping[str, Array]) -> list[Packed]:
-    """The constants as the code reads them."""
-    return [pack(arrays[name], layout, dtype) for name, layout, dtype in code.layouts]
 
 
 def _alike(name: str, value: Any, held: Array) -> Array:
@@ -235,4 +190,4 @@ def _alike(name: str, value: Any, held: Array) -> Array:
     return np.array(array, order="C")
 
 
-__all__ = ["How", "Kernel", "kernel_of"]
+__all__ = ["Kernel", "kernel_of"]

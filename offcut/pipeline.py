@@ -12,36 +12,33 @@ run         kernel      any size, no Python per shape      `Kernel`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from offcut.backends.cpu import isa, pool
-from offcut.backends.cpu.build import code_bytes
-from offcut.backends.cpu.claims import covers_of
-from offcut.backends.cpu.external import checked, measured
-from offcut.backends.cpu.kernels import families
-from offcut.backends.cpu.machine import hardware
-from offcut.backends.cpu.planning import Asked, Strategies
-from offcut.core.binding import bind_constants
+from offcut.backends import target as registry
+from offcut.backends.cpu.target import Cpu
+from offcut.backends.interpret import target as interpret
+from offcut.backends.requested import requested
+from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.core.computation import computation
 from offcut.core.intrinsic import declared
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
-from offcut.core.request import constants_of, inputs_of, outputs_of, sizes_fixed_by
+from offcut.core.request import inputs_of, outputs_of
 from offcut.core.source import source
 from offcut.core.tensor import Tensor
-from offcut.costmodel import copies_worth, tile_price
-from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.kernel import How, Kernel, kernel_of
+from offcut.costmodel import Machine, copies_worth, load, tile_price
+from offcut.errors import DescribeError, PartitionError
+from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
     Certificate,
     Partition,
     Strategy,
     StrategyLike,
     Tiles,
-    Users,
     check_equal,
     check_marks,
     checked_request,
@@ -50,10 +47,13 @@ from offcut.partition import (
     cuts_of,
     settled,
     strategy_named,
-    users_of,
+    tiles_alike,
 )
 from offcut.polyhedral import bounded
 from offcut.schedule import Schedule, schedule_of
+
+registry.register("cpu", Cpu)
+registry.register("interpret", interpret.target)
 
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
@@ -62,7 +62,7 @@ def partition(
     output: Tensor | Sequence[Tensor] | Program,
     tile: Mapping[str, Tiles] | None = None,
     tail: Mapping[str, StrategyLike] | StrategyLike = "cut",
-    target: str = "cpu",
+    target: str | Target = "cpu",
     inputs: Sequence[Tensor] | None = None,
     copies: int | None = None,
     microkernels: Sequence[Microkernel] = (),
@@ -75,7 +75,7 @@ def partition(
     tail    a strategy by axis, or one for all: guard, exact, cut, mask, pad, shift, ladder,
             balance, even, residue, version, mix, or one of your own (`strategy`); with heights,
             ``("ladder", (4, 2, 1))``
-    target  whose microkernels may cover the pieces
+    target  whose microkernels may cover the pieces: a name, or what `offcut.target` gives
     copies  stores of the result per store of `output`, at most: what conditions may cost in code;
             None: as many as the cost model finds worth it (`copies_worth`)
     microkernels  external ones that may cover pieces too, where they are the cheaper; and such as
@@ -83,34 +83,34 @@ def partition(
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
-    _check_target(target, "partition")
-    host, elsewhere = _lent(isa.host(), microkernels, "partition", declared=True)
-    host = replace(host, external=measured(host.external, host))
-    own = [family.microkernel for family in families(host)]
-    asked = {} if tile is None else tile
-    price = tile_price(own[0], hardware())
+    chosen = _chosen(target, "partition")
+    options = chosen.options("partition", microkernels=microkernels, threads=1)
+    own = chosen.microkernels(options)
+    elsewhere = (kernel for kernel in options.microkernels if kernel.unit != "core")
+    tiles = {} if tile is None else tile
+    price = tile_price(own[0], chosen.machine) if own else tiles_alike
     kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
     described = None
     if isinstance(output, Program):
-        _check_covers(output, host, "partition")
+        _check_covers(output, chosen, options, "partition")
         program = output
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
         program = source(described)
-    most = _copies(copies, program)
+    most = _copies(copies, program, chosen.machine)
     with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
         if described is None or described.asks_memory:
-            wanted = checked_request(asked, tail)
+            wanted = checked_request(tiles, tail)
             made = cut_program(program, wanted, kernels, price, copies=most)
         else:
-            wanted = cuts_of(described, asked, tail)
-            made = cut(described, asked, tail, kernels, price, most)
-    made = settled(made, covers_of(made.loops, host).refused)
+            wanted = cuts_of(described, tiles, tail)
+            made = cut(described, tiles, tail, kernels, price, most)
+    made = settled(made, chosen.refused(made.loops, options))
     return replace(
         made,
         schedule=schedule_of(program.name, wanted, most),
-        measure=lambda cut: code_bytes(cut.loops, isa.host()),
+        measure=lambda cut: chosen.code_bytes(cut.loops),
     )
 
 
@@ -135,10 +135,10 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     return Certificate(check_equal(source, emitted, reassociate=reassociate))
 
 
-def _copies(asked: int | None, program: Program) -> int:
+def _copies(asked: int | None, program: Program, machine: Machine) -> int:
     if asked is None:
         stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
-        return copies_worth(hardware(), stores)
+        return copies_worth(machine, stores)
     if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
         raise PartitionError(
             "partition",
@@ -153,7 +153,7 @@ def compile(
     output: Tensor | Sequence[Tensor] | Program,
     inputs: Sequence[Tensor] | None = None,
     constants: Mapping[str, Any] | None = None,
-    target: str = "cpu",
+    target: str | Target = "cpu",
     strategy: StrategyLike | Mapping[str, StrategyLike] = "auto",
     threads: int | None = None,
     reassociate: bool = True,
@@ -182,31 +182,18 @@ def compile(
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
-    _check_target(target, "compile")
-    most = pool.threads_of(threads)
-    host, _ = _lent(isa.host(), microkernels, "compile")
-    if host.external and not reassociate:
-        raise TargetError(
-            "compile",
-            "cannot take microkernels= with reassociate=False",
-            because="in which order an external function adds is not known",
-            help=("microkernels=() leaves sums to functions that add in ascending order",),
-        )
-    asked = Asked(_checked_strategy(strategy), reassociate, _checked_schedule(schedule, strategy))
-    how = How(asked, measured(host.external, host), most)
+    chosen = _chosen(target, "compile")
+    options = chosen.options(
+        "compile",
+        _checked_strategy(strategy),
+        reassociate,
+        microkernels,
+        threads,
+        _checked_schedule(schedule, strategy),
+    )
     if isinstance(output, Program):
-        _check_program_request(inputs)
-        _check_covers(output, how.host, "compile")
-        program, arrays = bind_constants(output, constants, "compile")
-        return kernel_of(program, Users.of(program), arrays, how)
-    outputs = outputs_of(output, "compile")
-    given = inputs_of(inputs, outputs, "compile")
-    arrays = constants_of(given, constants, "compile")
-    known = sizes_fixed_by(given, arrays, "compile")
-    described = computation(outputs, given, arrays, known)
-    users = users_of(described)
-    names = dict(users.buffers)
-    return kernel_of(source(described), users, {names[n]: a for n, a in arrays.items()}, how)
+        _check_covers(output, chosen, options, "compile")
+    return kernel_of(requested(output, inputs, constants, "compile"), options, chosen)
 
 
 def _checked_strategy(strategy: object) -> Strategies:
@@ -249,30 +236,11 @@ def _checked_schedule(schedule: object, strategy: object) -> Schedule | None:
     return schedule
 
 
-def _check_program_request(inputs: Any) -> None:
-    if inputs is not None:
-        raise DescribeError(
-            "compile",
-            "cannot take inputs= with a program",
-            because="a program declares its inputs, in call order",
-        )
-
-
-def _lent(
-    host: isa.Host, microkernels: Any, op: str, declared: bool = False
-) -> tuple[isa.Host, tuple[Microkernel, ...]]:
-    """`host` with the external microkernels of a call of `op`, and those that it cannot run."""
-    own = [family.microkernel for family in families(host)]
-    lent = checked(microkernels, own, op, declared)
-    external = tuple(kernel for kernel in lent if kernel.unit == "core")
-    return replace(host, external=external), tuple(
-        kernel for kernel in lent if kernel.unit != "core"
-    )
-
-
-def _check_covers(program: Program, host: isa.Host, op: str) -> None:
+def _check_covers(program: Program, target: Target, options: Options, op: str) -> None:
     """Refuse a program that names a microkernel which is none."""
-    known = [family.microkernel.name for family in families(host)]
+    if target.any_cover:
+        return
+    known = [kernel.name for kernel in target.microkernels(options)]
     for tile in (stmt for stmt in statements(program.body) if isinstance(stmt, Tile)):
         name = tile.microkernel
         if name is not None and name not in known and declared(name) is None:
@@ -285,14 +253,21 @@ def _check_covers(program: Program, host: isa.Host, op: str) -> None:
             )
 
 
-def _check_target(target: str, op: str) -> None:
-    if target != "cpu":
-        raise TargetError(
-            op,
-            f"cannot {op} for target={target!r}",
-            because="there is no such target",
-            help=('target="cpu"',),
-        )
+def target(name: str, machine: str | os.PathLike[str] | Machine | None = None) -> Target:
+    """A target, for the machine that it finds or for another.
+
+    machine  the name of a description that is shipped, the path of a TOML file, or a `Machine`; what
+             is planned for it is not run here where this machine lacks its features
+
+    Raises TargetError for a name that is none, or a description that cannot be read.
+    """
+    described = load(machine) if isinstance(machine, str | os.PathLike) else machine
+    return registry.named(name, described, "target")
 
 
-__all__ = ["Kernel", "compile", "partition", "prove_equal"]
+def _chosen(asked: object, op: str) -> Target:
+    """The target that an argument ``target=`` says."""
+    return asked if isinstance(asked, Target) else registry.named(str(asked), None, op)
+
+
+__all__ = ["Kernel", "compile", "partition", "prove_equal", "target", "targets"]

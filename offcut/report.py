@@ -83,7 +83,6 @@ def _target() -> Rows:
 
     yield "LLVM", ".".join(str(part) for part in llvm.llvm_version_info)
     from offcut.backends.cpu import isa
-    from offcut.backends.cpu.machine import hardware
 
     host = isa.host()
     yield "triple", host.triple
@@ -93,7 +92,8 @@ def _target() -> Rows:
         f"{chosen.name}, {chosen.registers} registers of {chosen.register_bytes} bytes",
     )
     yield "features", " ".join(sorted(host.features)) or "none"
-    yield "described as", str(hardware())
+    levels = ", ".join(f"{level.name} {level.bytes} bytes" for level in host.machine.memory)
+    yield "described as", f"{host.machine.title}; {levels}"
 
 
 def _environment() -> Rows:
@@ -104,7 +104,7 @@ def _environment() -> Rows:
 
 
 def _cache() -> Rows:
-    from offcut.backends.cpu import cache
+    from offcut.backends.host import cache
 
     folder = cache.folder()
     if folder is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 LEFT_AN_ARRAY = 1
 """What the entry returns where an index or a guard that depends on data leads out of an array."""
@@ -94,3 +95,11 @@ class Signature:
     sizes: tuple[SizeFacts, ...]
     relations: tuple[Relation, ...] = ()
     updated: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The files of an exported kernel: object code, and how C calls it."""
+
+    object: Path
+    header: Path

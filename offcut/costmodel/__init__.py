@@ -1,7 +1,6 @@
-"""What a cut costs: hardware descriptions as data, and formulas in the sizes."""
+"""What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.closed_form import (
-    LANE,
     Blocks,
     Work,
     lanes_seconds,
@@ -9,20 +8,23 @@ from offcut.costmodel.closed_form import (
     rows_seconds,
     unpacked_factor,
 )
-from offcut.costmodel.hardware import Hardware, load, with_caches
+from offcut.costmodel.description import load, shipped
+from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
 from offcut.costmodel.tiles import copies_worth, tile_price
 
 __all__ = [
-    "LANE",
     "Blocks",
-    "Hardware",
+    "Loops",
+    "Machine",
+    "Threads",
+    "TileUnit",
     "Work",
     "copies_worth",
     "lanes_seconds",
     "load",
     "pack_seconds",
     "rows_seconds",
+    "shipped",
     "tile_price",
     "unpacked_factor",
-    "with_caches",
 ]

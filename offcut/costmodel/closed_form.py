@@ -22,10 +22,7 @@ from dataclasses import dataclass
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Lookup, Select, real
-from offcut.costmodel.hardware import Hardware
-
-LANE = 1e-10
-"""Seconds of a statement instance in a lane: right to some factor, as what an instance costs varies."""
+from offcut.costmodel.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +58,18 @@ def block(work: Work, blocks: Blocks, height: Expr) -> Expr:
     return Binary("+", steps, Binary("*", real(work.columns), Lookup(blocks.startup, height)))
 
 
-def stream(work: Work, hardware: Hardware) -> Expr:
+def stream(work: Work, machine: Machine) -> Expr:
     """Cycles in which the columns' operand comes from behind the nearest cache; 0 where it fits."""
     size = ix.mul(ix.mul(work.depth, work.columns), work.item)
-    cycles = Binary("*", real(size), real(1.0 / hardware.far_bytes_per_cycle))
-    fits = ix.compare("<=", size, hardware.nearest_bytes)
+    cycles = Binary("*", real(size), real(1.0 / machine.farther.bytes_per_cycle))
+    fits = ix.compare("<=", size, machine.nearest.bytes)
     if isinstance(fits, Const):
         return real(0.0) if fits.value else cycles
     return Select(fits, real(0.0), cycles)
 
 
 def rows_seconds(
-    work: Work, blocks: Blocks, runs: tuple[tuple[Expr, Expr], ...], hardware: Hardware
+    work: Work, blocks: Blocks, runs: tuple[tuple[Expr, Expr], ...], machine: Machine
 ) -> Expr:
     """Predicted seconds of runs of equal blocks, the first run first.
 
@@ -84,30 +81,30 @@ def rows_seconds(
         one = block(work, blocks, height)
         total = Binary("+", Binary("*", real(count), one), total)
         first = Select(Compare(">", count, ix.const(0)), one, first)
-    coming = stream(work, hardware)
+    coming = stream(work, machine)
     waiting = Binary("max", Binary("-", coming, first), real(0.0))
-    lost = Binary("*", real(hardware.overlap_loss), Binary("min", coming, first))
+    lost = Binary("*", real(machine.traffic.overlap_loss), Binary("min", coming, first))
     cycles = Binary("+", total, Binary("+", waiting, lost))
-    return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / hardware.hertz)))
+    return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / machine.core.hertz)))
 
 
-def lanes_seconds(instances: Expr) -> Expr:
+def lanes_seconds(instances: Expr, machine: Machine) -> Expr:
     """Predicted seconds of statement instances that run as lanes of vectors, whatever they compute."""
-    return Binary("*", real(instances), real(LANE))
+    return Binary("*", real(instances), real(machine.loops.lane_seconds))
 
 
-def unpacked_factor(work: Work, hardware: Hardware) -> Expr:
+def unpacked_factor(work: Work, machine: Machine) -> Expr:
     """Time on the columns' operand as it lies, rows apart, over time on panels of it."""
     size = ix.mul(ix.mul(work.depth, work.columns), work.item)
-    fits = ix.compare("<=", size, hardware.nearest_bytes)
-    near, far = real(hardware.unpacked_near), real(hardware.unpacked_far)
+    fits = ix.compare("<=", size, machine.nearest.bytes)
+    near, far = real(machine.traffic.unpacked_near), real(machine.traffic.unpacked_far)
     if isinstance(fits, Const):
         return near if fits.value else far
     return Select(fits, near, far)
 
 
-def pack_seconds(work: Work, hardware: Hardware) -> Expr:
+def pack_seconds(work: Work, machine: Machine) -> Expr:
     """Predicted seconds to copy the columns' operand into panels: each byte is read and written."""
     size = ix.mul(ix.mul(ix.mul(work.depth, work.columns), 2 * work.item), work.repeats)
-    rate = hardware.pack_bytes_per_cycle * hardware.hertz
+    rate = machine.traffic.pack_bytes_per_cycle * machine.core.hertz
     return Binary("*", real(size), real(1.0 / rate))

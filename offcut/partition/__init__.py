@@ -29,7 +29,7 @@ from offcut.partition.fusion import (
     with_shared,
 )
 from offcut.partition.legality import check_marks, check_tiles, check_windows
-from offcut.partition.loops import LoopCut, Price
+from offcut.partition.loops import LoopCut, Price, tiles_alike
 from offcut.partition.match import Match, matches
 from offcut.partition.nest import AxisCut
 from offcut.partition.pieces import LoopPiece, Partition, Piece, Users
@@ -130,6 +130,7 @@ __all__ = [
     "settled",
     "strategy",
     "strategy_named",
+    "tiles_alike",
     "turned",
     "users_of",
     "window",

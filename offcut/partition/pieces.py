@@ -340,7 +340,9 @@ class Partition:
     users: Users
     notes: tuple[str, ...] = ()
     computation: Computation | None = None
-    measure: Callable[[Partition], int] | None = field(default=None, repr=False, compare=False)
+    measure: Callable[[Partition], int | None] | None = field(
+        default=None, repr=False, compare=False
+    )
     through: Program | None = field(default=None, repr=False, compare=False)
     schedule: Any = field(default=None, repr=False, compare=False)
 

@@ -16,7 +16,8 @@ from compiled import contraction, floats
 
 import offcut as oc
 from offcut.backends.cpu import build as building
-from offcut.backends.cpu import cache, jit
+from offcut.backends.cpu import jit, planning
+from offcut.backends.host import cache
 from offcut.pipeline import Kernel
 
 ROOT = Path(cache.__file__).parents[3]
@@ -230,7 +231,7 @@ def test_verifying_proves_again_whatever_the_cache_holds(
 ) -> None:
     compiled()
     monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    plan, planned = building.plan, []
-    monkeypatch.setattr(building, "plan", lambda *asked: planned.append(asked) or plan(*asked))
+    plan, planned = planning.plan, []
+    monkeypatch.setattr(planning, "plan", lambda *asked: planned.append(asked) or plan(*asked))
     assert not compiled()._code.fresh
     assert len(planned) == 1

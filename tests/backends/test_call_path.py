@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
-from offcut.backends.cpu import arrays, entry
-from offcut.backends.cpu.call import SlowPath, bind, make_callable
+from offcut.backends.host import arrays, entry
+from offcut.backends.host.call import Native, SlowPath, bind, make_callable
 from offcut.errors import CallError, InternalError
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
@@ -480,7 +480,9 @@ def test_the_callable_serves_as_a_class_attribute_and_outlives_all_else():
 
 def test_where_the_memory_layout_is_unknown_the_slow_path_serves(add, monkeypatch, slow_calls):
     monkeypatch.setattr(entry, "layout_holds", lambda: False)
-    kernel = make_callable(ADD, add.slow.entry, add.slow.workspace, add.fast_address)
+    native = add.slow.run
+    assert isinstance(native, Native)
+    kernel = make_callable(ADD, native.entry, native.workspace, add.fast_address)
     assert isinstance(kernel, SlowPath)
     x, b = random(3, 4), random(4)
     np.testing.assert_array_equal(kernel(x, b), x + b)

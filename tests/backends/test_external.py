@@ -19,9 +19,10 @@ import pytest
 from compiled import build, contraction, floats, poisoned, same_bits
 from conftest import edge_sizes
 from foreign import CHEAP, DEAR, ROWS, Own, gemm, product, taken
+from machines import EAGER, host_threads
 
 import offcut as oc
-from offcut.backends.cpu import pool, seconds, threaded
+from offcut.backends.cpu import pool
 
 _COMPILER = shutil.which("cc")
 
@@ -281,23 +282,19 @@ def test_a_function_in_python_may_be_called_from_several_threads() -> None:
     assert all(same_bits(result, expected) for result in results)
 
 
-def test_a_call_for_several_threads_runs_an_external_function_on_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for module in (seconds, threaded):
-        monkeypatch.setattr(module, "GRAIN", 1e-15)
-        monkeypatch.setattr(module, "SHORT", 0.0)
+def test_a_call_for_several_threads_runs_an_external_function_on_its_own() -> None:
     case, own = contraction("mk,kn->mn"), Own()
     request: dict[str, Any] = {"inputs": case.inputs, "threads": 2}
-    kernel = build(case.result, microkernels=[own.declared()], **request)
     arrays = floats("a", 200, 64), floats("b", 64, 300)
+    with host_threads(**EAGER):
+        kernel = build(case.result, microkernels=[own.declared()], **request)
+        dear = build(case.result, microkernels=[own.declared(cycles=DEAR)], **request)
 
     case.check(kernel(*arrays), arrays)
 
     assert own.threads == {threading.get_ident()}
     says = "one thread: own runs on the caller's thread"
     assert kernel.plan(m=200, n=300, k=64).notes == (says,)
-    dear = build(case.result, microkernels=[own.declared(cycles=DEAR)], **request)
     assert pool.available() == any(
         note.startswith("2 threads share") for note in dear.plan(m=200, n=300, k=64).notes
     )

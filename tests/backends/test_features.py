@@ -157,4 +157,4 @@ def test_a_feature_that_no_host_has_is_refused(monkeypatch: pytest.MonkeyPatch) 
         "  help     OFFCUT_HIDE_FEATURES=avx512f,avx2"
     )
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "")
-    assert isa.host().isa in isa.ISAS
+    assert isa.host().isa.name in ("avx512", "avx2", "portable")

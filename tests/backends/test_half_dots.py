@@ -24,23 +24,25 @@ import offcut as oc
 from offcut.backends.cpu import fma, half_dots, isa, kernels, rates
 from offcut.backends.cpu.family import TILES, Variant
 from offcut.core.dtypes import numpy_dtype
+from offcut.costmodel import load
 
 PANELS = Variant(unit_depth=True, panels=True)
 NAME = "dot_bfloat16_avx512"
-ROWS = tuple(fma.widths(isa.AVX512))
+AVX512 = isa.described(load("sapphire-rapids")).isa
+ROWS = tuple(fma.widths(AVX512))
 TARGET = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"
-avx512 = pytest.mark.isa(*sorted(isa.AVX512.features))
+avx512 = pytest.mark.isa(*sorted(isa.AVX512_FEATURES))
 
 
 @cache
 def function(rows: int, vectors: int, real: bool) -> Callable[..., None]:
-    text = half_dots.tiles(isa.AVX512, PANELS, [(rows, vectors)])
-    symbol = half_dots.symbol(isa.AVX512, PANELS, rows, vectors)
+    text = half_dots.tiles(AVX512, PANELS, [(rows, vectors)])
+    symbol = half_dots.symbol(AVX512, PANELS, rows, vectors)
     return callable_of(text if real else emulated(text), symbol, TILES)
 
 
 def sweep(rows: int, real: bool) -> None:
-    functions = {v: function(rows, v, real) for v in fma.widths(isa.AVX512)[rows]}
+    functions = {v: function(rows, v, real) for v in fma.widths(AVX512)[rows]}
     for depth in (*range(12), 31, 32, 33, 70, 257):
         for vectors, run in functions.items():
             for accumulate in (False, True):
@@ -93,12 +95,16 @@ def test_the_code_keeps_its_accumulators_in_registers() -> None:
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(features=TARGET, opt=1, jit=True)
-    for rows, options in fma.widths(isa.AVX512).items():
-        module = llvm.parse_assembly(half_dots.tiles(isa.AVX512, PANELS, [(rows, options[0])]))
+    for rows, options in fma.widths(AVX512).items():
+        module = llvm.parse_assembly(half_dots.tiles(AVX512, PANELS, [(rows, options[0])]))
         module.verify()
         lines = machine.emit_assembly(module).splitlines()
         assert not [line for line in lines if "%zmm" in line and line.endswith("(%rsp)")]
-        unrolled = fma.UNROLL if rows * options[0] <= 8 else fma.UNROLL // 2
+        unrolled = (
+            AVX512.machine.tiles.unroll
+            if rows * options[0] <= 8
+            else AVX512.machine.tiles.unroll // 2
+        )
         code = Counter(line.split()[0] for line in lines if line.strip())
         assert code["vdpbf16ps"] == rows * options[0] * (unrolled + 2)
 
@@ -270,7 +276,4 @@ def test_what_it_costs_is_measured_once_for_a_processor(
 
 def test_a_machine_without_the_instruction_believes_what_is_declared() -> None:
     assert rates.kept(("none",), {"no such feature"}, lambda: pytest.fail("not here")) is None
-    assert (
-        half_dots.microkernel(isa.AVX512).cycles
-        == fma.microkernel(isa.AVX512, "float32").cycles / 2
-    )
+    assert half_dots.microkernel(AVX512).cycles == fma.microkernel(AVX512, "float32").cycles / 2

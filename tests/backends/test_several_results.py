@@ -15,8 +15,8 @@ import pytest
 from compiled import Array, floats
 
 import offcut as oc
-from offcut.backends.cpu import arrays
-from offcut.backends.cpu.call import SlowPath, make_callable
+from offcut.backends.host import arrays
+from offcut.backends.host.call import SlowPath, make_callable
 from offcut.errors import CallError
 from offcut.pipeline import Kernel
 
@@ -48,7 +48,7 @@ for i in 0:n
 
 def by_slow_path(kernel: Kernel) -> Callable[..., Any]:
     """The same code, called by the slow path alone."""
-    code = kernel._code.loaded
+    code = kernel._code.loaded.loaded
     entry, workspace = (code.address(f"offcut_{name}") for name in ("entry", "workspace"))
     return make_callable(kernel.signature, entry, workspace, owner=code)
 

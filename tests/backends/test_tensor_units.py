@@ -24,11 +24,14 @@ from offcut.backends.cpu import amx, fma, isa, jit, vnni
 from offcut.backends.cpu.family import TILES, WIDE, Variant
 from offcut.core.computation import computation
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.costmodel import load
 from offcut.partition import Match, all_matches
 
 pytestmark = needs_fork  # a read beyond a guard page ends the child, not the tests
 
 HOST = isa.host()
+MACHINE = load("sapphire-rapids")
+AVX512 = isa.described(MACHINE).isa
 KINDS = ("bfloat16", "int8", "uint8")
 ROWS, COLUMNS = (1, 15, 16, 17, 31, 32), (1, 15, 16, 17, 32, 33, 48, 63, 70)
 DEPTHS = (0, 1, 2, 31, 32, 33, 64, 70, 100)
@@ -78,8 +81,8 @@ def emulated(kind: str) -> Callable[..., None]:
 
 @cache
 def byte_dots(dtype: str, rows: int, vectors: int) -> Callable[..., None]:
-    text = vnni.tiles(isa.AVX512, dtype, PANELS, [(rows, vectors)])
-    return callable_of(text, vnni.symbol(isa.AVX512, dtype, PANELS, rows, vectors), TILES)
+    text = vnni.tiles(AVX512, dtype, PANELS, [(rows, vectors)])
+    return callable_of(text, vnni.symbol(AVX512, dtype, PANELS, rows, vectors), TILES)
 
 
 def all_cases() -> Iterator[tuple[int, int, int, bool]]:
@@ -203,9 +206,9 @@ def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
 @pytest.mark.every(3)
 @pytest.mark.isa(*sorted(vnni.FEATURES))
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("rows", fma.widths(isa.AVX512))
+@pytest.mark.parametrize("rows", fma.widths(AVX512))
 def test_byte_dots_compute_the_product_and_touch_nothing_else(dtype: str, rows: int) -> None:
-    functions = {v: byte_dots(dtype, rows, v) for v in fma.widths(isa.AVX512)[rows]}
+    functions = {v: byte_dots(dtype, rows, v) for v in fma.widths(AVX512)[rows]}
 
     def sweep() -> None:
         for depth in range(71):
@@ -224,11 +227,11 @@ def test_byte_dots_compute_the_product_and_touch_nothing_else(dtype: str, rows: 
 @pytest.mark.isa(*sorted(vnni.FEATURES))
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_byte_dots_keep_their_accumulators_in_registers(dtype: str) -> None:
-    for rows, options in fma.widths(isa.AVX512).items():
-        text = vnni.tiles(isa.AVX512, dtype, PANELS, [(rows, options[0])])
+    for rows, options in fma.widths(AVX512).items():
+        text = vnni.tiles(AVX512, dtype, PANELS, [(rows, options[0])])
         lines = jit.assembly(text, HOST, passes=False).splitlines()
         assert not [line for line in lines if "%zmm" in line and line.endswith("(%rsp)")]
-        unrolled = fma.UNROLL if rows * options[0] <= 8 else fma.UNROLL // 2
+        unrolled = MACHINE.tiles.unroll if rows * options[0] <= 8 else MACHINE.tiles.unroll // 2
         steps = rows * options[0] * (unrolled + 2)
         assert sum("vpdpbusd" in line for line in lines) == steps + rows * (dtype == "int8")
 
@@ -237,8 +240,8 @@ def test_what_a_microkernel_declares_is_found_in_a_product_of_its_types() -> Non
     m, n, k = (oc.dim(name, max=99) for name in "mnk")
     q = oc.reduce_axis(k, "q")
     kernels = [
-        *map(amx.microkernel, KINDS),
-        *(vnni.microkernel(isa.AVX512, dtype) for dtype in ("int8", "uint8")),
+        *(amx.microkernel(kind, MACHINE.tile_unit) for kind in KINDS),
+        *(vnni.microkernel(AVX512, dtype) for dtype in ("int8", "uint8")),
     ]
     for left, right in (("bfloat16",) * 2, ("int8",) * 2, ("uint8", "int8")):
         wide = "float32" if left == "bfloat16" else "int32"
@@ -264,13 +267,19 @@ def test_what_a_microkernel_declares_is_found_in_a_product_of_its_types() -> Non
 
 
 def test_few_rows_cost_less_and_reuse_of_tiles_pays() -> None:
-    assert amx.step_cycles(4, 4) < amx.step_cycles(16, 4)
-    assert amx.step_cycles(17, 2) < amx.step_cycles(32, 2) == 64
-    assert amx.step_cycles(32, 2) / (32 * 2) < amx.step_cycles(16, 4) / (16 * 4)
-    kernel = amx.microkernel("int8")
+    def cycles(rows: int, panels: int) -> float:
+        return amx.step_cycles(rows, panels, MACHINE.tile_unit)
+
+    assert cycles(4, 4) < cycles(16, 4)
+    assert cycles(17, 2) < cycles(32, 2) == 64
+    assert cycles(32, 2) / (32 * 2) < cycles(16, 4) / (16 * 4)
+    kernel = amx.microkernel("int8", MACHINE.tile_unit)
     assert kernel.max_rows == 32
     assert [kernel.columns_for(rows) for rows in (1, 16, 17, 32)] == [64, 64, 32, 32]
-    assert kernel.tile(32, 32).cycles * 2 == amx.microkernel("bfloat16").tile(32, 32).cycles
+    assert (
+        kernel.tile(32, 32).cycles * 2
+        == amx.microkernel("bfloat16", MACHINE.tile_unit).tile(32, 32).cycles
+    )
 
 
 def test_permission_is_asked_once() -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,10 @@ from compiled import (
     same_bits,
 )
 from conftest import edge_sizes, slow
+from machines import EAGER, host_threads
 
 import offcut as oc
-from offcut.backends.cpu import pool, seconds, threaded
+from offcut.backends.cpu import isa, pool
 from offcut.backends.cpu.build import lowered
 from offcut.backends.cpu.parallel import parallel
 from offcut.core.tensor import Tensor
@@ -47,11 +47,10 @@ W = floats("W", 40, 200)
 
 
 @pytest.fixture(autouse=True)
-def every_call_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_call_takes_all() -> Iterator[None]:
     """The smallest call runs on as many threads as it may."""
-    for module in (seconds, threaded):
-        monkeypatch.setattr(module, "GRAIN", 1e-15)
-        monkeypatch.setattr(module, "SHORT", 0.0)
+    with host_threads(**EAGER):
+        yield
 
 
 def on(counts: Sequence[int], output: Tensor | oc.Program, **request: Any) -> dict[int, Kernel]:
@@ -278,7 +277,7 @@ for i in 0:n
   for j in 0:m
     y[i, j] = table[i, j] + t[]
 """)
-    assert parallel(rows).own == {"t"}
+    assert parallel(rows, 512).own == {"t"}
     x, table = floats("x", 50), floats("table", 50, 70)
     expected = table + (x * np.float32(2))[:, None]
     assert same_bits(agree(on(COUNTS, rows), x, table), expected)
@@ -425,9 +424,11 @@ def test_beside_torch_and_its_threads(dense: Kernel) -> None:
 
 PROCESS = """
 import sys, numpy as np, offcut as oc
-from offcut.backends.cpu import seconds, threaded
-for module in (seconds, threaded):
-    module.GRAIN = 1e-15
+from dataclasses import replace
+from offcut.backends.cpu import isa
+machine = isa.host().machine
+machine = replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
+isa.own_machine = lambda architecture, features: machine
 n = oc.dim("n", max=4096)
 A = oc.placeholder((n, 64), name="A")
 C = oc.compute((n, 64), lambda i, j: oc.exp(A[i, j]), name="C")
@@ -462,9 +463,15 @@ def test_a_pickled_kernel_keeps_its_threads(dense: Kernel) -> None:
     assert pickle.loads(pickle.dumps(program)).plan(n=9).notes == program.plan(n=9).notes
 
 
-def test_the_plan_says_how_many_threads_share_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (seconds, threaded):
-        monkeypatch.setattr(module, "GRAIN", 10e-6)
+@pytest.fixture
+def described() -> Iterator[None]:
+    """Threads take the calls that are worth it."""
+    with host_threads(grain_seconds=10e-6):
+        yield
+
+
+@pytest.mark.usefixtures("described")
+def test_the_plan_says_how_many_threads_share_what() -> None:
     program = oc.parse(PROGRAMS["one axis"])
     made = build(program, threads=2)
     assert made.plan(n=5).notes[-1] == "one thread: less than 10 µs of work for each of two"
@@ -492,7 +499,7 @@ def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
-    low = lowered(dense._planned, dense.signature, replace(dense._host, threads=1))
+    low = lowered(dense._planned, dense.signature, isa.host())
     assert "offcut_pool" in dense.source("llvm")
     assert "offcut_pool" not in low.text
 

@@ -468,7 +468,7 @@ FAULTS = (
     Fault(
         "any known depth is taken for even",
         "cpu.row_blocks",
-        "even = known_depth is not None and known_depth % fma.UNROLL == 0",
+        "even = known_depth is not None and known_depth % self.low.isa.machine.tiles.unroll == 0",
         "even = known_depth is not None",
     ),
     Fault(
@@ -677,66 +677,66 @@ FAULTS = (
     ),
     Fault(
         "the least of a size is not asked",
-        "cpu.entry",
+        "host.entry",
         'text.require("sge", "i64", value, facts.min)',
         'text.require("sge", "i64", value, 0)',
     ),
     Fault(
         "multiples of a size are not asked",
-        "cpu.entry",
+        "host.entry",
         "        if facts.multiple_of != 1:",
         "        if False:",
     ),
     Fault(
         "extents that disagree are taken",
-        "cpu.entry",
+        "host.entry",
         "            if (number, axis) not in solved:",
         "            if False:",
     ),
     Fault(
         "assumptions are not asked",
-        "cpu.entry",
+        "host.entry",
         "for relation in signature.relations:",
         "for relation in ():",
     ),
     Fault(
         "results that overlap inputs are taken",
-        "cpu.entry",
+        "host.entry",
         'legal = text.let(f"or i1 {before}, {after}")',
         'legal = "true"',
     ),
     Fault(
         "a result of another shape is taken",
-        "cpu.entry",
+        "host.entry",
         'text.require("eq", "i64", text.word(first[number] + axis, "i64", "%shapes"), extent_)',
         "pass",
     ),
     Fault(
         "new results lie in columns",
-        "cpu.entry",
+        "host.entry",
         'step = text.let(f"mul i64 {step}, {extents[axis]}")',
         "pass",
     ),
     Fault(
         "extents that disagree are taken on the slow way",
-        "cpu.call",
+        "host.call",
         "            if actual == expected:",
         "            if True:",
     ),
     Fault(
         "the least of a size is not asked on the slow way",
-        "cpu.call",
+        "host.call",
         "        if value < facts.min:",
         "        if False:",
     ),
     Fault(
         "a copied result is not copied back",
-        "cpu.call",
+        "host.call",
         "                if out is not target:",
         "                if False:",
     ),
     Fault(
-        "read-only results are written", "cpu.call", "    if not view.writeable:", "    if False:"
+        "read-only results are written", "host.call", "    if not view.writeable:", "    if False:"
     ),
     # Of all parts, what tiles written by hand, odd values and orders show.
     Fault(

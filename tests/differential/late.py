@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import llvmlite.binding as llvm
 
-from offcut.backends.cpu import isa, jit, pool, seconds, threaded
+from offcut.backends.cpu import isa, jit, pool
 from offcut.backends.cpu.pool_ir import BARRIER, RUN
+from offcut.costmodel import Machine
 
 CYCLES = 50_000  # that a thread is late: 20 µs at 2.5 GHz, more than a small case takes
 MOST_LOOKS = 1 << 20  # for the others to begin
@@ -104,22 +106,28 @@ def late() -> Iterator[None]:
         yield
         return
     own, others = _addresses()
-    grains = {module: module.GRAIN for module in (seconds, threaded)}
     cache_folder = os.environ.get("OFFCUT_CACHE")
     try:
-        for module in grains:
-            setattr(module, "GRAIN", 1e-15)  # noqa: B010  # of a module that says nothing of it
         os.environ["OFFCUT_CACHE"] = "off"
         _linked(others)
+        isa.own_machine = _eager  # type: ignore[assignment]
         yield
     finally:
         _linked(own)
-        for module, grain in grains.items():
-            setattr(module, "GRAIN", grain)  # noqa: B010
+        isa.own_machine = _own_machine
         if cache_folder is None:
             del os.environ["OFFCUT_CACHE"]
         else:
             os.environ["OFFCUT_CACHE"] = cache_folder
+
+
+_own_machine = isa.own_machine
+
+
+def _eager(architecture: str, features: frozenset[str]) -> Machine:
+    """This machine, as one on which threads take the smallest call."""
+    machine = _own_machine(architecture, features)
+    return replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
 
 
 def _linked(addresses: tuple[int, int]) -> None:

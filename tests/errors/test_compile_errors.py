@@ -240,14 +240,56 @@ TARGETS: dict[str, tuple[Callable[[], Any], str]] = {
         """\
 compile: cannot compile for target='tpu'
   because  there is no such target
-  help     target="cpu\"""",
+  help     target="cpu"
+  help     target="interpret\"""",
     ),
     "another target of a partition": (
         lambda: oc.partition(C, tile={"i": 4}, target="tpu"),
         """\
 partition: cannot partition for target='tpu'
   because  there is no such target
-  help     target="cpu\"""",
+  help     target="cpu"
+  help     target="interpret\"""",
+    ),
+    "no name of a target": (
+        lambda: oc.target("tpu"),
+        """\
+target: cannot plan for 'tpu'
+  because  there is no such target
+  help     target="cpu"
+  help     target="interpret\"""",
+    ),
+    "a machine for the interpreter": (
+        lambda: oc.target("interpret", machine="zen4"),
+        """\
+target: cannot interpret for machine='zen4'
+  because  the interpreter runs programs as they stand, on any machine
+  help     oc.target("cpu", machine=…)""",
+    ),
+    "a strategy for the interpreter": (
+        lambda: oc.compile(C, target="interpret", strategy="mask"),
+        """\
+compile: cannot take strategy= for target='interpret'
+  because  it has one way to run a program""",
+    ),
+    "a schedule of the interpreter": (
+        lambda: oc.compile(C, target="interpret").schedule,
+        """\
+schedule: cannot show the schedule of C
+  because  target='interpret' decides nothing that a schedule says""",
+    ),
+    "an object file of the interpreter": (
+        lambda: oc.compile(C, target="interpret").export("anywhere"),
+        """\
+export: cannot export for target='interpret'
+  because  it makes no code that runs without Python""",
+    ),
+    "a kernel for a machine of another architecture": (
+        lambda: oc.compile(C, target=oc.target("cpu", machine="neoverse-n1")),
+        """\
+compile: cannot run code for neoverse-n1 here
+  because  this machine lacks aarch64
+  help     oc.target("cpu", machine=…).plan(…) plans for it""",
     ),
     "a feature of every processor hidden": (
         lambda: hiding("sse2"),

@@ -12,7 +12,8 @@ import pytest
 
 import offcut
 from offcut import report
-from offcut.backends.cpu import cache, isa
+from offcut.backends.cpu import isa
+from offcut.backends.host import cache
 
 SOURCES = Path(offcut.__file__).parent
 

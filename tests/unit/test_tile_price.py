@@ -6,7 +6,6 @@ import pytest
 
 from offcut.backends.cpu import isa
 from offcut.backends.cpu.kernels import families
-from offcut.backends.cpu.machine import hardware
 from offcut.core import index as ix
 from offcut.core.interpreter import evaluate
 from offcut.costmodel import tile_price
@@ -15,7 +14,7 @@ kernel = families(isa.host())[0].microkernel
 
 
 def seconds(height: int, tile: int) -> float:
-    price = tile_price(kernel, hardware())([(ix.const(3), ix.const(height))], tile)
+    price = tile_price(kernel, isa.host().machine)([(ix.const(3), ix.const(height))], tile)
     return float(evaluate(price, {}))
 
 

@@ -29,6 +29,7 @@ from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
+from offcut.costmodel import TileUnit
 
 _BASE = frozenset({"amx-tile", "avx512f", "avx512bw"})
 FEATURES: Mapping[str, frozenset[str]] = {
@@ -40,8 +41,6 @@ FEATURES: Mapping[str, frozenset[str]] = {
 
 A kind is the element type of A; B has int8 for uint8.
 """
-
-_MULTIPLY_CYCLES, _SHORT_CYCLES, _LATENCY = 16.0, 10.0, 52.0
 
 
 @cache
@@ -60,9 +59,9 @@ def permitted() -> bool:
 def families(host: Host) -> Iterator[Family]:
     """Those of the kinds that the host has, where the system lets this process use them."""
     for kind, features in FEATURES.items():
-        if features <= host.features and permitted():
+        if features <= host.features and (not host.here or permitted()):
             yield Family(
-                microkernel(kind),
+                microkernel(kind, host.machine.tile_unit),
                 lambda *_, kind=kind: symbol(kind),
                 lambda *_, kind=kind: text(kind),
                 {},
@@ -80,16 +79,15 @@ def multiple(kind: str) -> int:
     return STEP_BYTES // ITEM_BYTES[kind]
 
 
-def microkernel(kind: str) -> Microkernel:
+def microkernel(kind: str, unit: TileUnit) -> Microkernel:
     """The microkernel of one kind, declared as data.
 
     ``C[i, j] = sum over p of wide(A[i, p]) * wide(B[p, j])``, wide = float32 for bfloat16 and int32
     for int8 and uint8 (whose B is int8).
 
-    Cost facts: a multiplication of tiles takes 16 cycles at 16 rows, and never less than 10. A tile
-    of B that is streamed takes 16 cycles to load, one of A half a cycle a row: one multiplication
-    for each load of B is bound by loads, at any height. Loading the configuration takes 50 to 100 ns
-    of a call, however many tiles it computes, and is in the cost of none.
+    Cost facts: a tile of B that is streamed takes as long to load as a multiplication at 16 rows, so
+    one multiplication for each load of B is bound by loads, at any height. Loading the configuration
+    takes 50 to 100 ns of a call, however many tiles it computes, and is in the cost of none.
     """
     wide = "float32" if kind == "bfloat16" else "int32"
     m, n = dim("m", min=1, max=MAX_ROWS), dim("n", min=1, max=4 * TILE_ROWS)
@@ -114,8 +112,8 @@ def microkernel(kind: str) -> Microkernel:
             TileShape(
                 rows,
                 panels * TILE_ROWS,
-                step_cycles(rows, panels) / multiple(kind),
-                _LATENCY + rows * panels,
+                step_cycles(rows, panels, unit) / multiple(kind),
+                unit.startup_cycles + rows * panels,
             )
             for rows, panels in shapes
         ),
@@ -128,11 +126,13 @@ def microkernel(kind: str) -> Microkernel:
     )
 
 
-def step_cycles(rows: int, panels: int) -> float:
+def step_cycles(rows: int, panels: int, unit: TileUnit) -> float:
     """Predicted cycles of one step, `multiple` terms of each element; B comes from a farther cache."""
     halves = [rows] if halves_of(rows) == 1 else [(rows + 1) // 2, rows // 2]
-    multiplying = panels * sum(max(_SHORT_CYCLES, _MULTIPLY_CYCLES * h / TILE_ROWS) for h in halves)
-    loading = rows / 2 + panels * _MULTIPLY_CYCLES
+    multiplying = panels * sum(
+        max(unit.least_cycles, unit.multiply_cycles * h / TILE_ROWS) for h in halves
+    )
+    loading = rows * unit.row_cycles + panels * unit.multiply_cycles
     return max(multiplying, loading)
 
 

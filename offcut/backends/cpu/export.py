@@ -12,13 +12,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import Argument, Exported, Extent, Relation, Signature
 from offcut.backends.cpu import cpuid, ir, jit
 from offcut.backends.cpu.c_names import LIBRARY, is_word
 from offcut.backends.cpu.external import PREFIX
@@ -36,14 +35,6 @@ _EXPORTED = {
     "offcut_constants": "_constants",
 }
 _ESCAPED = np.frombuffer(b"".join(b"\\%02X" % byte for byte in range(256)), "S3")
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """The files of an exported kernel."""
-
-    object: Path
-    header: Path
 
 
 def export(

@@ -35,7 +35,7 @@ class Variant:
 
     unit_depth  A moves by one element per step of k; else by a run-time stride
     panels      B is packed in panels one vector wide; else its rows are at a run-time stride
-    even        the depth is a multiple of `fma.UNROLL`, so that no step is left over
+    even        the depth is a multiple of the unrolled terms, so that no step is left over
     """
 
     unit_depth: bool

@@ -25,28 +25,13 @@ from offcut.core.tensor import compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
 
 LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
-# Rows of a tile -> how many vectors wide it may be; chosen so that accumulators, B and a broadcast
-# fit the registers, and that few rows still give the chains that hide the latency. One row is bound
-# by reading B, which two streams do faster than four.
-WIDTHS_32 = {
-    1: (2, 1),
-    **dict.fromkeys((2, 3, 4), (4, 3, 2, 1)),
-    **dict.fromkeys((5, 6, 7, 8, 9), (3, 2, 1)),
-    **dict.fromkeys((10, 11, 12, 13, 14), (2, 1)),
-}
-WIDTHS_16 = {
-    1: (2, 1),
-    2: (4, 3, 2, 1),
-    **dict.fromkeys((3, 4), (3, 2, 1)),
-    **dict.fromkeys((5, 6), (2, 1)),
-}
-UNROLL = 4  # steps of k in the loop of a small tile; half as many in a large one
-PREFETCH_BYTES = 1024
 
 
 def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
     """Rows of a tile -> the widths there are, in vectors, widest first."""
-    return WIDTHS_32 if isa.registers == 32 else WIDTHS_16
+    tiles = isa.machine.tiles
+    widest = tiles.vectors_32 if isa.registers >= 32 else tiles.vectors_16
+    return {rows: tuple(range(most, 0, -1)) for rows, most in enumerate(widest, start=1)}
 
 
 def families(host: Host) -> Iterator[Family]:
@@ -64,8 +49,8 @@ def families(host: Host) -> Iterator[Family]:
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
     """The row-block microkernel of an instruction set, declared as data.
 
-    Cost facts: a step takes the larger of ``rows*vectors/2`` multiply–adds per cycle,
-    ``(rows + vectors)/2`` loads per cycle, and 4 cycles of latency.
+    Cost facts: a step takes what its ``rows*vectors`` multiply–adds take, its ``rows + vectors``
+    loads, or the latency of one, whichever is the longest.
     """
     shapes = widths(isa)
     lanes = isa.lanes(dtype)
@@ -75,7 +60,9 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     a = placeholder((m, dim("k")), dtype, name="A")
     b = placeholder((dim("k"), n), dtype, name="B")
     tiles = tuple(
-        TileShape(rows, width * lanes, step_cycles(isa, rows, width), 20.0 + 2.0 * rows * width)
+        TileShape(
+            rows, width * lanes, step_cycles(isa, rows, width), startup_cycles(isa, rows, width)
+        )
         for rows, options in shapes.items()
         for width in options
     )
@@ -94,9 +81,15 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
 
 def step_cycles(isa: Isa, rows: int, vectors: int) -> float:
     """Predicted cycles of one step of k, operands in the nearest cache."""
-    arithmetic = rows * vectors / (2.0 if isa.fma else 1.0)
-    loads = (rows + vectors) / 2.0
-    return max(arithmetic, loads, 4.0)
+    core = isa.machine.core
+    arithmetic = rows * vectors / (core.multiply_adds if isa.fma else core.multiply_adds / 2)
+    return max(arithmetic, (rows + vectors) / core.loads, core.latency_cycles)
+
+
+def startup_cycles(isa: Isa, rows: int, vectors: int) -> float:
+    """Predicted cycles to start a tile and to end it."""
+    tiles = isa.machine.tiles
+    return tiles.startup_cycles + tiles.accumulator_cycles * rows * vectors
 
 
 def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> str:
@@ -168,7 +161,8 @@ class RowBlock:
         self.suffix = f"v{self.lanes}{'i' if self.t == 'i32' else 'f'}{self.item * 8}"
         self.count = 0
         few = self.rows * self.vectors <= 8
-        self.unroll = UNROLL if few else UNROLL // 2
+        most = self.isa.machine.tiles.unroll
+        self.unroll = most if few else most // 2
 
     def temp(self) -> str:
         """A new local name."""
@@ -354,7 +348,7 @@ class RowBlock:
     def prefetch(self, address: str) -> Iterator[str]:
         """Ask for what the panel holds further on."""
         ahead = self.temp()
-        yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {PREFETCH_BYTES}"
+        yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {self.isa.machine.tiles.prefetch_bytes}"
         yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
 
     def row_address(self, base: str, r: int) -> Generator[str, None, str]:

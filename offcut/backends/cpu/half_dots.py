@@ -24,14 +24,14 @@ from math import log2
 from offcut.backends.cpu import fma, rates
 from offcut.backends.cpu.chains import CHAINS, chained
 from offcut.backends.cpu.family import Family, Shapes, Variant
-from offcut.backends.cpu.isa import AVX512, Host, Isa
+from offcut.backends.cpu.isa import AVX512_FEATURES, Host, Isa
 from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
 
-FEATURES = AVX512.features | {"avx512bf16"}
+FEATURES = AVX512_FEATURES | {"avx512bf16"}
 """What the host must have, in LLVM's names."""
 
 TERMS = 2  # of an element in a step; rows of a panel of B that lie side by side
@@ -80,7 +80,7 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
             rows,
             width * lanes,
             _step_cycles(isa, rows, width, issue) / TERMS,
-            20.0 + 2.0 * rows * width,
+            fma.startup_cycles(isa, rows, width),
         )
         for rows, options in shapes.items()
         for width in options

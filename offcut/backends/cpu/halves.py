@@ -36,8 +36,8 @@ def families(host: Host) -> Iterator[Family]:
 def microkernel(isa: Isa) -> Microkernel:
     """The row-block microkernel for an A of float32 and a B of bfloat16, as data.
 
-    ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and half a
-    cycle for each vector of B and term to widen it, in the units that multiply.
+    ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what
+    it takes to widen each vector of B, for each term, in the units that multiply.
     """
     shapes, lanes = fma.widths(isa), isa.lanes("float32")
     m = dim("m", min=1, max=max(shapes))
@@ -49,8 +49,8 @@ def microkernel(isa: Isa) -> Microkernel:
         TileShape(
             rows,
             width * lanes,
-            fma.step_cycles(isa, rows, width) + width / 2,
-            20.0 + 2.0 * rows * width,
+            fma.step_cycles(isa, rows, width) + width * isa.machine.tiles.widen_cycles,
+            fma.startup_cycles(isa, rows, width),
         )
         for rows, options in shapes.items()
         for width in options

@@ -10,7 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.isa import Host
-from offcut.errors import InternalError
+from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
 
@@ -23,9 +23,24 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
+@cache
+def _initialize_all() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
 def _machine(host: Host) -> Any:
     _initialize()
-    target = llvm.Target.from_triple(host.triple)
+    if not host.here:
+        _initialize_all()
+    try:
+        target = llvm.Target.from_triple(host.triple)
+    except RuntimeError:
+        raise TargetError(
+            "compile",
+            f"cannot make code for {host.machine.name}",
+            because=f"this LLVM has no architecture {host.machine.architecture}",
+        ) from None
     return target.create_target_machine(features=host.feature_string, opt=1, jit=True)
 
 

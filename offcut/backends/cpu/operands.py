@@ -20,17 +20,11 @@ from offcut.core.expr import Cast, Expr, Load, Var, variables
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Kind, Panels
 from offcut.core.sizes import MAX_SIZE
-from offcut.costmodel import Hardware
+from offcut.costmodel import Machine
 from offcut.partition import Match, all_matches, conversions, is_read_once, reading
 from offcut.polyhedral import coefficient
 
 ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
-WIDENING = 0.5  # share of a product's time that converting an operand in each term may take
-ACCUMULATING = 8.0  # terms that reading and writing the accumulators costs, where loops add to them
-STRIDED = 1.1  # time on rows whose terms lie apart over time on rows whose terms lie side by side
-COPYING = 1.0  # cycles to copy an element of a result into the order of its axes
-MANY = 256  # terms of a sum, where its extent is a size
-NARROW_BYTES = 512  # of a row, below which the rows next to it are read as fast as a panel's
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class Operands:
 
     computation: Computation
     families: Mapping[str, Family]
-    hardware: Hardware
+    machine: Machine
     auto: bool
     reassociate: bool
 
@@ -71,7 +65,7 @@ class Operands:
             return []
         best = first[1]
         may_pack = best.found.columns is not None and self.packs(lead, best.found)
-        may_pack = may_pack and not is_narrow(self.computation, best.found)
+        may_pack = may_pack and not is_narrow(self.computation, best.found, self.machine)
         if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
             return [best, replace(best, how="packed")]
         return [best]
@@ -87,7 +81,7 @@ class Operands:
         found: list[tuple[float, tuple[str, ...]]] = []
         terms = 1
         for axis in lead.reduce_axes:
-            terms *= ix.literal(axis.extent) or MANY
+            terms *= ix.literal(axis.extent) or self.machine.policy.terms
         readings = (lead, reading(lead, conversions(lead)))
         for match in (one for each in readings for one in all_matches(each, self.kernels)):
             unit_depth = self.families[match.microkernel.name].unit_depth
@@ -99,7 +93,7 @@ class Operands:
             columns = match.columns or ""
             if self.layout(lead, match) is not None:
                 order = (*(name for name in names if name != columns), columns)
-                price = self.price(lead, match, "panels") + COPYING / terms
+                price = self.price(lead, match, "panels") + self.machine.traffic.copy_cycles / terms
                 found.append((price, order))
         if not found or any(
             len(self.computation.buffer(s.buffer).shape) != len(names) for s in group
@@ -120,11 +114,17 @@ class Operands:
         """
         plain, every = self.cheapest(lead), conversions(lead)
         done = self.cheapest(reading(lead, every))
-        if done is None or (plain is not None and plain[0] <= done[0] * (1 + WIDENING)):
+        if done is None or (
+            plain is not None and plain[0] <= done[0] * (1 + self.machine.traffic.convert_share)
+        ):
             return ()
         for some in combinations(every, len(every) - 1):
             way = self.cheapest(reading(lead, some))
-            if way is not None and way[1].how == "panels" and way[0] <= done[0] * (1 + WIDENING):
+            if (
+                way is not None
+                and way[1].how == "panels"
+                and way[0] <= done[0] * (1 + self.machine.traffic.convert_share)
+            ):
                 return some
         return every
 
@@ -187,17 +187,23 @@ class Operands:
         rows = 1 if found.rows is None else self.at_most(axes[found.rows])
         height = max(min(rows, kernel.max_rows), 1)
         shape = kernel.tile(height, kernel.columns_for(height))
-        near = ITEM_BYTES[found.by_columns.dtype] / self.hardware.near_bytes_per_cycle
+        near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
         cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
         width = max(min(columns or shape.columns, shape.columns), 1)
-        cycles += shape.startup / (height * width * max(depth or MANY, 1))
+        cycles += shape.startup / (height * width * max(depth or self.machine.policy.terms, 1))
         if columns and kernel.panel:
             cycles *= -(-columns // kernel.panel) * kernel.panel / columns
         if depth is not None:
-            cycles *= 1.0 + ACCUMULATING / max(depth, 1)
-        if how == "direct" and kernel.packed and not is_narrow(self.computation, found):
-            cycles *= self.hardware.unpacked_near
-        return cycles if beside(found.by_rows, found.depth) else cycles * STRIDED
+            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(depth, 1)
+        if (
+            how == "direct"
+            and kernel.packed
+            and not is_narrow(self.computation, found, self.machine)
+        ):
+            cycles *= self.machine.traffic.unpacked_near
+        return (
+            cycles if beside(found.by_rows, found.depth) else cycles * self.machine.traffic.strided
+        )
 
     def at_most(self, extent: Expr) -> int:
         """What an extent is at most."""
@@ -251,9 +257,9 @@ def beside(load: Load, axis: str) -> bool:
     return steps[-1:] == [1] and not any(steps[:-1])
 
 
-def is_narrow(computation: Computation, found: Match) -> bool:
+def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:
     """Whether the rows of the columns' operand are so short that they lie as near as in panels."""
     load = found.by_columns
     shape = computation.buffer(load.buffer).shape
     extent = ix.literal(shape[-1]) if shape else None
-    return extent is not None and extent * ITEM_BYTES[load.dtype] <= NARROW_BYTES
+    return extent is not None and extent * ITEM_BYTES[load.dtype] <= machine.traffic.narrow_bytes

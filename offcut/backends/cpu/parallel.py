@@ -43,7 +43,6 @@ from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten
 from offcut.polyhedral import Dependence, answered, carried_by
 
-CHUNK = 512  # instances of a tile of one axis that stands alone, in each of the tiles it becomes
 MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
 
 Path = tuple[int, ...]
@@ -65,12 +64,14 @@ class Parallel:
 
 
 @lru_cache(maxsize=64)
-def parallel(program: Program) -> Parallel:
+def parallel(program: Program, chunk: int) -> Parallel:
     """`program` with its independent loops marked, and no others.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
+
+    chunk  instances of a tile of one axis that stands alone, in each of the tiles it becomes
     """
-    return _Marker(program).marked()
+    return _Marker(program, chunk).marked()
 
 
 def has_parallel(stmt: Stmt) -> bool:
@@ -128,8 +129,8 @@ def tile_buffers(program: Program) -> frozenset[str]:
 
 
 class _Marker:
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, chunk: int) -> None:
+        self.program, self.chunk = program, chunk
         self.tiled = tile_buffers(program)
         self.meetings = Meetings(program, self.tiled | _statuses(program))
         self.footprints = self.meetings.footprints
@@ -239,18 +240,18 @@ class _Marker:
             return tile
         (axis,) = tile.axes
         extent = ix.literal(axis.extent)
-        if extent is not None and extent <= CHUNK:
+        if extent is not None and extent <= self.chunk:
             return tile
         name = self.names.fresh(f"{axis.iter}_chunk")
-        before = ix.mul(CHUNK, Var(name))
+        before = ix.mul(self.chunk, Var(name))
         here = TileAxis(
             axis.iter,
             ix.add(axis.start, before),
-            ix.minimum(CHUNK, ix.sub(axis.extent, before)),
+            ix.minimum(self.chunk, ix.sub(axis.extent, before)),
         )
         self.loops.append(name)
         body = (replace(tile, axes=(here,)),)
-        count = ix.ceildiv(axis.extent, CHUNK)
+        count = ix.ceildiv(axis.extent, self.chunk)
         return For(name, ix.const(0), count, body, execution=Execution.PARALLEL)
 
     def independent(self, loop: For, path: Path) -> bool:

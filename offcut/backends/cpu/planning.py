@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
 
 from offcut import debug
+from offcut.backends import target
 from offcut.backends.cpu.claims import covers_of, foreign_in, plain_notes
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.kernels import families
-from offcut.backends.cpu.machine import hardware
 from offcut.backends.cpu.parallel import Parallel, parallel
 from offcut.backends.cpu.policy import policy, pricing
 from offcut.backends.cpu.rows import marked
@@ -25,6 +24,7 @@ from offcut.backends.cpu.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.vectorize import privatized, vectorized
 from offcut.backends.inside import kept_inside
 from offcut.backends.raising import raised
+from offcut.backends.target import DEFAULT, Options, Strategies
 from offcut.core.computation import Computation
 from offcut.core.expr import Binary, Compare, Expr, Load, Select, dtype_of, variables
 from offcut.core.expr import walk as nodes
@@ -40,11 +40,10 @@ from offcut.core.program import (
     expressions,
     walk,
 )
-from offcut.costmodel import copies_worth, tile_price
+from offcut.costmodel import Machine, copies_worth, tile_price
 from offcut.errors import PartitionError
 from offcut.partition import (
     LoopCut,
-    Strategy,
     Users,
     check_marks,
     check_program,
@@ -57,7 +56,6 @@ from offcut.partition import (
 )
 from offcut.polyhedral import GaveUp, bounded, in_pass
 from offcut.schedule import (
-    Applied,
     Cut,
     Mark,
     Nest,
@@ -69,45 +67,18 @@ from offcut.schedule import (
     at_line,
 )
 
-COPIES = 16  # of a statement, at most, to move conditions out of loops
 
-# For all axes of rows, or by axis.
-Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a user asks of a kernel; `offcut.compile` says what the fields mean.
-
-    schedule   what is decided already; None: the policy decides
-    """
-
-    strategy: Strategies = "auto"
-    reassociate: bool = True
-    schedule: Schedule | None = None
-
-
-DEFAULT = Asked()
-
-
-@dataclass(frozen=True)
-class Planned:
+@dataclass(frozen=True, kw_only=True)
+class Planned(target.Planned):
     """A program as the host runs it.
 
-    program   what is lowered
-    schedule  every decision that made it
-    seconds   predicted, of a call on one thread: an expression over the sizes
-    applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
-    work      instances of a call; None where nothing counts them
-    notes     what became of its loops and tiles, and why
+    seconds  predicted, of a call on one thread: an expression over the sizes
+    work     instances of a call; None where nothing counts them
     """
 
-    program: Program
     schedule: Schedule
     seconds: Expr
-    applied: Applied | None
-    work: Expr | None
-    notes: tuple[str, ...] = ()
+    work: Expr | None = None
 
     @property
     def has_loops(self) -> bool:
@@ -116,7 +87,7 @@ class Planned:
         return not pieces or any(piece.microkernel is None for piece in pieces)
 
 
-def plan(program: Program, users: Users, host: Host, asked: Asked = DEFAULT) -> Planned:
+def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -> Planned:
     """`program` as the host runs it, proved.
 
     users   what the user calls what is in it
@@ -128,7 +99,7 @@ def plan(program: Program, users: Users, host: Host, asked: Asked = DEFAULT) -> 
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _plan(program: Program, users: Users, host: Host, asked: Asked, verify: bool) -> Planned:
+def _plan(program: Program, users: Users, host: Host, asked: Options, verify: bool) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
     debug.passed("describe", program)
     if asked.schedule is not None:
@@ -152,12 +123,14 @@ def _plan(program: Program, users: Users, host: Host, asked: Asked, verify: bool
             if asked.strategy != "auto" or _is_worth(made):
                 return made
             why = "its conditions are moved out of its loops"
-    schedule = Schedule(program.name, (*_separations(program), Mark("rows"), Mark("lanes")))
+    schedule = Schedule(
+        program.name, (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
+    )
     return _in_loops(program, host, asked, _with_threads(schedule, host), why)
 
 
 def _scheduled(
-    program: Program, users: Users, host: Host, asked: Asked, schedule: Schedule, verify: bool
+    program: Program, users: Users, host: Host, asked: Options, schedule: Schedule, verify: bool
 ) -> Planned:
     """A program as a schedule says."""
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
@@ -180,7 +153,7 @@ def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -
     if not cuts:
         return program
     kernels = [family.microkernel for family in families(host)]
-    price = tile_price(kernels[0], hardware())
+    price = tile_price(kernels[0], host.machine)
     copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
     wanted = {axis: LoopCut(step.tiles, step.strategy) for axis, step in cuts.items()}
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
@@ -205,14 +178,13 @@ def _with_threads(schedule: Schedule, host: Host) -> Schedule:
     return replace(schedule, steps=(*schedule.steps, *threads))
 
 
-def _decided(computation: Computation, host: Host, asked: Asked) -> Schedule:
+def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
     """The policy's schedule of a computation."""
     with debug.timed("decide"), bounded("compile", f"cannot cut {computation.name}"):
         made = policy(
             computation,
             host.isa,
             [one for one in families(host) if asked.reassociate or one.microkernel.ascending],
-            hardware(),
             dict(asked.strategy) if isinstance(asked.strategy, tuple) else asked.strategy,
             host.threads,
             asked.reassociate,
@@ -220,14 +192,14 @@ def _decided(computation: Computation, host: Host, asked: Asked) -> Schedule:
     return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
 
 
-def _separations(program: Program) -> tuple[Step, ...]:
+def _separations(program: Program, machine: Machine) -> tuple[Step, ...]:
     """How far conditions leave the loops of a program: not where it was cut, and they were separated,
     nor where an array says how often a loop runs, since no set knows where its conditions change.
     """
     if _is_cut(program) or _reads_bounds(program):
         return ()
     stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
-    return (Separate(min(COPIES, copies_worth(hardware(), stores))),)
+    return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
 
 
 def _raised(program: Program, users: Users, reassociate: bool) -> tuple[Computation | None, str]:
@@ -254,11 +226,11 @@ def _added_last(computation: Computation, program: Program) -> str | None:
 
 
 def _cut(
-    computation: Computation, host: Host, asked: Asked, schedule: Schedule, verify: bool
+    computation: Computation, host: Host, asked: Options, schedule: Schedule, verify: bool
 ) -> Planned:
     """A computation cut for the host; `verify` reads the loops back as well."""
     lent = families(host)
-    kernels, price = [family.microkernel for family in lent], pricing(lent, hardware())
+    kernels, price = [family.microkernel for family in lent], pricing(lent, host.machine)
     with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
     cut = applied.partition
@@ -274,7 +246,9 @@ def _cut(
         debug.passed("bounds", loops, applied.partition.loops)
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
-    return Planned(loops, schedule, seconds_of_choices(applied), applied, computation.instances)
+    seconds = seconds_of_choices(applied)
+    work = computation.instances
+    return Planned(loops, schedule=schedule, applied=applied, seconds=seconds, work=work)
 
 
 def _marked(
@@ -339,10 +313,12 @@ def shared(program: Program, host: Host) -> Parallel:
     if host.threads == 1 or foreign_in(program, host):
         return Parallel(program, frozenset(), ())
     with debug.timed("threads"):
-        return parallel(program)
+        return parallel(program, host.machine.threads.chunk)
 
 
-def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, why: str) -> Planned:
+def _in_loops(
+    program: Program, host: Host, asked: Options, schedule: Schedule, why: str
+) -> Planned:
     """A program in the loops that it has, with conditions moved out of them and lanes along them.
 
     why   it is not cut as a computation
@@ -370,7 +346,8 @@ def _in_loops(program: Program, host: Host, asked: Asked, schedule: Schedule, wh
         debug.passed("covers", settled.program, run)
         run, said = _marked(settled.program, schedule, host, asked.reassociate)
         notes = (*notes, *said, *settled.notes, *plain)
-        return Planned(run, schedule, seconds_of_program(run), None, None, notes)
+        seconds = seconds_of_program(run, host.machine)
+        return Planned(run, schedule=schedule, notes=notes, seconds=seconds)
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from offcut.core.computation import Computation, Stage, StageAxis
 from offcut.core.expr import Expr, loads, variables
 from offcut.core.printer import format_expr
 from offcut.core.program import Panels
-from offcut.costmodel import Hardware, lanes_seconds
+from offcut.costmodel import Machine, lanes_seconds
 from offcut.errors import PartitionError
 from offcut.partition import (
     BALANCE,
@@ -60,15 +60,12 @@ from offcut.schedule import (
 )
 
 CANDIDATES = (LADDER, BALANCE)
-REDUCE_TILE = 256  # iterations, where a strategy is asked for a reduction axis
-RESIDUE_TILE = 8  # the same for `residue`, which has code of its own for each rest, in each tile
 
 
 def policy(
     computation: Computation,
     isa: Isa,
     families: Sequence[Family],
-    hardware: Hardware,
     strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
     threads: int = 1,
     reassociate: bool = True,
@@ -82,11 +79,11 @@ def policy(
 
     Raises PartitionError for an axis that does not exist.
     """
-    planner = _Planner(computation, isa, families, hardware, strategy, threads, reassociate)
+    planner = _Planner(computation, isa, families, strategy, threads, reassociate)
     return planner.schedule()
 
 
-def pricing(families: Sequence[Family], hardware: Hardware) -> Price:
+def pricing(families: Sequence[Family], machine: Machine) -> Price:
     """The price of a way, by the cost model of these cores."""
     by_name = {family.microkernel.name: family for family in families}
 
@@ -98,11 +95,11 @@ def pricing(families: Sequence[Family], hardware: Hardware) -> Price:
         laid: frozenset[str],
     ) -> Expr:
         if found is None:
-            return lanes_seconds(ix.add(*(stage.instances for stage in group)))
+            return lanes_seconds(ix.add(*(stage.instances for stage in group)), machine)
         how = "panels" if found.by_columns.buffer in laid else "direct"
         operand = Operand(found, "packed" if way.pack is not None else how)
         strategy = next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
-        return Tiles(computation, by_name, hardware, 1).seconds(group[0], operand, strategy)
+        return Tiles(computation, by_name, machine, 1).seconds(group[0], operand, strategy)
 
     return price
 
@@ -113,12 +110,11 @@ class _Planner:
         computation: Computation,
         isa: Isa,
         families: Sequence[Family],
-        hardware: Hardware,
         strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
         threads: int,
         reassociate: bool,
     ) -> None:
-        self.isa, self.hardware, self.threads = isa, hardware, threads
+        self.isa, self.machine, self.threads = isa, isa.machine, threads
         self.reassociate = reassociate
         self.families = {family.microkernel.name: family for family in families}
         self.space = space_of(computation)
@@ -138,9 +134,9 @@ class _Planner:
         """Plan this computation from here on."""
         self.given = computation
         self.operands = Operands(
-            computation, self.families, self.hardware, self.auto, self.reassociate
+            computation, self.families, self.machine, self.auto, self.reassociate
         )
-        self.tiles = Tiles(computation, self.families, self.hardware, self.threads)
+        self.tiles = Tiles(computation, self.families, self.machine, self.threads)
         self.names = computation.names()
         self.by_axis = {axis_named(computation, n): s for n, s in self.by_label.items()}
 
@@ -217,11 +213,15 @@ class _Planner:
     def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
         """The ways to run a group inside loops of these names."""
         group = self.given.groups[position]
-        lead = group[0]
+        lead, sizes = group[0], self.machine.policy
         reduced = tuple(
             self.divided(
                 lead,
-                AxisCut(axis.name, asked, RESIDUE_TILE if asked == RESIDUE else REDUCE_TILE),
+                AxisCut(
+                    axis.name,
+                    asked,
+                    sizes.residue_tile if asked == RESIDUE else sizes.reduce_tile,
+                ),
             )
             for axis in lead.reduce_axes
             if (asked := self.by_axis.get((position, axis.name))) is not None
@@ -254,14 +254,17 @@ class _Planner:
             read = [load for load, _ in loads(lead.body)]
             along = [n for n in outer if read and all(beside(load, n) for load in read)]
             outer = [name for name in outer if name not in along[:1]]
+        sizes = self.machine.policy
         for axis in axes:
             asked = self.by_axis.get((position, axis.name))
             last = axis is lead.axes[-1]
             if asked is None and last:
                 asked = self.named or MASK
             if asked is not None:
-                vectors = 1 if asked == RESIDUE else 4  # each rest is code of its own
-                tile = vectors * self.isa.lanes("float32") if last else 8
+                vectors = (
+                    1 if asked == RESIDUE else sizes.loop_vectors
+                )  # each rest is code of its own
+                tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
                 cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
                 outer = [name for name in outer if name != axis.name]
         return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
@@ -308,7 +311,7 @@ class _Planner:
             if (position, a.name) in self.by_axis
         }
         others = tuple(
-            self.divided(lead, AxisCut(name, strategy, 8))
+            self.divided(lead, AxisCut(name, strategy, self.machine.policy.axis_tile))
             for name, strategy in asked.items()
             if name not in cut
         )

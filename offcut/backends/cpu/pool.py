@@ -18,9 +18,9 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from offcut.backends.cpu import cache as objects
 from offcut.backends.cpu import isa, jit
-from offcut.backends.cpu.pool_ir import BARRIER, MOST, RUN, TEXT
+from offcut.backends.cpu.pool_ir import BARRIER, MOST, RUN, text
+from offcut.backends.host import cache as objects
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2
@@ -77,10 +77,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def _open(host: isa.Host) -> bool:
-    name = objects.key("pool", TEXT, host.triple, host.feature_string)
+    program = text(host.machine.threads)
+    name = objects.key("pool", program, host.triple, host.feature_string)
     code = objects.read(name)
     if code is None:
-        code = jit.object_code(TEXT, host, passes=False)
+        code = jit.object_code(program, host, passes=False)
         objects.write(name, code)
     loaded = jit.load([code], host)
     opened = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("offcut_pool_open"))

@@ -2,13 +2,13 @@
 
 All state lies in one mapping that the system empties in a forked child: a child begins with no
 workers and makes its own. A worker waits on a slot of its own, first by looking at it again and
-again for `SPIN` cycles of the time stamp counter, then asleep in the kernel; so does whoever waits
+again for so many cycles of the time stamp counter, then asleep in the kernel; so does whoever waits
 for workers or at a barrier. Whoever sleeps has said so before, and whoever wakes looks there after it
 has written, so no wake is lost and none is asked for in vain. With more threads than processors
 nobody spins.
 
 To wake a sleeping worker takes 14 to 50 µs. So a short job takes workers that sleep only where it
-follows another within `RECENT` cycles: a stream of short jobs keeps them awake from its second or
+follows another soon, by the same counter: a stream of short jobs keeps them awake from its second or
 third on, and one now and then runs on its caller alone, for nothing.
 
 Offsets in the mapping, in bytes; words that different threads write lie in different cache lines::
@@ -24,9 +24,9 @@ Offsets in the mapping, in bytes; words that different threads write lie in diff
 
 from __future__ import annotations
 
+from offcut.costmodel import Threads
+
 MOST = 1024  # threads of a job
-SPIN = 50_000  # cycles that a waiting thread looks again before it sleeps: 20 µs at 2.5 GHz
-RECENT = 125_000  # cycles: 50 µs at 2.5 GHz
 STACK_BYTES = 8 << 20  # of a worker
 SLOTS, SLOT_BYTES = 320, 128
 STATE_BYTES = SLOTS + SLOT_BYTES * MOST
@@ -45,7 +45,10 @@ _GETPID, _SETAFFINITY, _GETAFFINITY = 39, 203, 204
 _AFFINITY_BYTES = 1024  # a bit for each processor
 _WAIT, _WAKE = 128, 129  # private to the process
 
-TEXT = f"""
+
+def text(threads: Threads) -> str:
+    """LLVM IR of the pool: its run, its barrier and its workers."""
+    return f"""
 @state = internal global ptr null
 @processors = internal global i32 1
 
@@ -257,7 +260,7 @@ judge:
   %ended = load i64, ptr %ended.at
   %clock = call i64 @llvm.readcyclecounter()
   %since = sub i64 %clock, %ended
-  %long.ago = icmp ugt i64 %since, {RECENT}
+  %long.ago = icmp ugt i64 %since, {threads.recent_cycles}
   %cold = and i1 %asleep, %long.ago
   %dear = and i1 %cold, %short
   br i1 %dear, label %by.itself, label %prepare
@@ -279,7 +282,7 @@ prepare:
   %slots = getelementptr i8, ptr %state, i64 {SLOTS}
   %processors = load i32, ptr @processors
   %crowded = icmp sgt i32 %team, %processors
-  %limit = select i1 %crowded, i32 0, i32 {SPIN}
+  %limit = select i1 %crowded, i32 0, i32 {threads.spin_cycles}
   store atomic i32 %limit, ptr %spin monotonic, align 4
   store i32 %team, ptr %size
   store atomic i32 %workers, ptr %remaining monotonic, align 4

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.cpu import cache as objects
 from offcut.backends.cpu import jit
 from offcut.backends.cpu.chains import CHAINS, PARAMETERS, multiply_add
 from offcut.backends.cpu.isa import Host, here
+from offcut.backends.host import cache as objects
 
 ROUNDS = 12  # in which each is timed once
 SECONDS = 0.05  # after which no further round begins

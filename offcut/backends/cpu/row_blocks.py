@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from offcut.backends.cpu import fma, ir
+from offcut.backends.cpu import ir
 from offcut.backends.cpu.accesses import begins_with_store
 from offcut.backends.cpu.addressing import Memory
 from offcut.backends.cpu.covers import Parts, Sum, is_multiple
@@ -192,7 +192,7 @@ class _Block:
             rows = low.scalar(self.row_axis.extent)
         b_memory = low.memory[self.b.buffer]
         known_depth = ir.literal(depth)
-        even = known_depth is not None and known_depth % fma.UNROLL == 0
+        even = known_depth is not None and known_depth % self.low.isa.machine.tiles.unroll == 0
         variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even)
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)

@@ -7,6 +7,7 @@ fixed time, so the prediction is right to some factor: enough to see which calls
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from offcut.backends.cpu.parallel import Parallel
@@ -26,13 +27,8 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.program import walk as statements
-from offcut.costmodel import LANE
+from offcut.costmodel import Machine
 from offcut.schedule import Applied
-
-GRAIN = 10e-6  # seconds of work that a further thread is worth: 25 times a fork and join of 0.4 µs
-SHORT = 200e-6  # seconds; a shorter call does not wait for threads that sleep
-SCALAR, COVERED = 1e-9, 2e-11  # of a statement: alone, in a microkernel
-TRIPS = 64  # iterations, of a loop whose bounds are read from memory
 
 
 def seconds_of_choices(made: Applied) -> Expr:
@@ -41,14 +37,14 @@ def seconds_of_choices(made: Applied) -> Expr:
     return reduce(_plus, (reduce(_least, costs) for costs in ways), real(0.0))
 
 
-def seconds_of_program(program: Program) -> Expr:
+def seconds_of_program(program: Program, machine: Machine) -> Expr:
     """Predicted seconds of a loop program, over its sizes: instances, the loops taken at their middle."""
-    return _block(program.body, {}, SCALAR)
+    return _Seconds(machine).block(program.body, {}, machine.loops.single_seconds)
 
 
-def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int]) -> int:
+def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int], machine: Machine) -> int:
     """How many threads a call at `sizes` takes, of at most `most`."""
-    return min(most, max(1, int(float(evaluate(seconds, sizes)) / GRAIN)))
+    return min(most, max(1, int(float(evaluate(seconds, sizes)) / machine.threads.grain_seconds)))
 
 
 def threads_note(
@@ -56,6 +52,7 @@ def threads_note(
     made: Parallel,
     most: int,
     sizes: Mapping[str, int],
+    machine: Machine,
     foreign: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """How many threads a call at `sizes` takes, and along which loops; nothing where it has one.
@@ -70,9 +67,10 @@ def threads_note(
     if not made.loops:
         why = f": {'; '.join(made.open)}" if made.open else ""
         return (f"one thread: no loop is known to have iterations that may run side by side{why}",)
-    count = threads_at(seconds, most, sizes)
+    count = threads_at(seconds, most, sizes, machine)
     if count == 1:
-        return (f"one thread: less than {GRAIN * 1e6:.0f} µs of work for each of two",)
+        grain = machine.threads.grain_seconds * 1e6
+        return (f"one thread: less than {grain:.0f} µs of work for each of two",)
     trips = _trips(made, sizes)
     if trips is not None and trips < 2:
         return (f"one thread: of {', '.join(made.loops)} there is one iteration",)
@@ -91,51 +89,56 @@ def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
     return max((int(evaluate(s.hi, sizes)) - int(evaluate(s.lo, sizes)) for s in shared), default=0)
 
 
-def _block(body: Sequence[Stmt], middle: Mapping[str, Expr], each: float) -> Expr:
-    total = real(0.0)
-    for stmt in body:
-        total = _plus(total, _statement(stmt, middle, each))
-    return total
+@dataclass(frozen=True, slots=True)
+class _Seconds:
+    """The prices of statements on a machine, the loops around at their middle."""
 
+    machine: Machine
 
-def _statement(stmt: Stmt, middle: Mapping[str, Expr], each: float) -> Expr:
-    match stmt:
-        case Store():
-            return real(each)
-        case For(name, lo, hi, body):
-            first, end = _at(lo, middle), _at(hi, middle)
-            inside = {**middle, name: ix.floordiv(ix.add(first, end), 2)}
-            return _times(_count(ix.sub(end, first)), _block(body, inside, each))
-        case Tile(axes, body):
-            inside, trips = dict(middle), real(1.0)
-            for axis in axes:
-                start, extent = _at(axis.start, middle), _at(axis.extent, middle)
-                inside[axis.iter] = ix.add(start, ix.floordiv(extent, 2))
-                trips = _times(trips, _count(extent))
-            rate = LANE if stmt.microkernel is None else COVERED
-            return _times(trips, _block(body, inside, rate))
-        case If(_, then, other):
-            return _most(_block(then, middle, each), _block(other, middle, each))
-        case Let(name, lo, hi, _, body):
-            return _block(body, {**middle, name: ix.const((lo + hi) // 2)}, each)
-        case Alloc():
-            return _block(stmt.body, middle, each)
-        case Choose(options):
-            return reduce(_least, (_option(option, middle, each) for option in options))
+    def block(self, body: Sequence[Stmt], middle: Mapping[str, Expr], each: float) -> Expr:
+        total = real(0.0)
+        for stmt in body:
+            total = _plus(total, self.statement(stmt, middle, each))
+        return total
 
+    def statement(self, stmt: Stmt, middle: Mapping[str, Expr], each: float) -> Expr:
+        match stmt:
+            case Store():
+                return real(each)
+            case For(name, lo, hi, body):
+                first, end = self.at(lo, middle), self.at(hi, middle)
+                inside = {**middle, name: ix.floordiv(ix.add(first, end), 2)}
+                return _times(_count(ix.sub(end, first)), self.block(body, inside, each))
+            case Tile(axes, body):
+                inside, trips = dict(middle), real(1.0)
+                for axis in axes:
+                    start, extent = self.at(axis.start, middle), self.at(axis.extent, middle)
+                    inside[axis.iter] = ix.add(start, ix.floordiv(extent, 2))
+                    trips = _times(trips, _count(extent))
+                loops = self.machine.loops
+                plain = stmt.microkernel is None
+                rate = loops.lane_seconds if plain else loops.covered_seconds
+                return _times(trips, self.block(body, inside, rate))
+            case If(_, then, other):
+                return _most(self.block(then, middle, each), self.block(other, middle, each))
+            case Let(name, lo, hi, _, body):
+                return self.block(body, {**middle, name: ix.const((lo + hi) // 2)}, each)
+            case Alloc():
+                return self.block(stmt.body, middle, each)
+            case Choose(options):
+                return reduce(_least, (self.option(option, middle, each) for option in options))
 
-def _option(option: Option, middle: Mapping[str, Expr], each: float) -> Expr:
-    """What an option costs where the loops around are at their middle."""
-    if any(isinstance(node, Load) for node in walk(option.cost)):
-        return _block(option.body, middle, each)
-    return substitute(option.cost, dict(middle))
+    def option(self, option: Option, middle: Mapping[str, Expr], each: float) -> Expr:
+        """What an option costs where the loops around are at their middle."""
+        if any(isinstance(node, Load) for node in walk(option.cost)):
+            return self.block(option.body, middle, each)
+        return substitute(option.cost, dict(middle))
 
-
-def _at(bound: Expr, middle: Mapping[str, Expr]) -> Expr:
-    """A bound where the loops around are at their middle."""
-    if any(isinstance(node, Load) for node in walk(bound)):
-        return ix.const(TRIPS)
-    return ix.simplify(substitute(bound, dict(middle)))
+    def at(self, bound: Expr, middle: Mapping[str, Expr]) -> Expr:
+        """A bound where the loops around are at their middle."""
+        if any(isinstance(node, Load) for node in walk(bound)):
+            return ix.const(self.machine.policy.trips)
+        return ix.simplify(substitute(bound, dict(middle)))
 
 
 def _count(extent: Expr) -> Expr:

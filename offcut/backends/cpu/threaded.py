@@ -28,7 +28,6 @@ from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.lower import Lowered, Lowering, bytes_of
 from offcut.backends.cpu.parallel import Meetings, Parallel, has_parallel
 from offcut.backends.cpu.pool_ir import BARRIER, DECLARATIONS, RUN
-from offcut.backends.cpu.seconds import GRAIN, SHORT
 from offcut.backends.inside import STATUS
 from offcut.core.expr import Const, Expr
 from offcut.core.program import Buffer, Execution, For, If, Stmt, Store
@@ -46,7 +45,7 @@ def lower_threaded(
     """A marked program for an instruction set and at most that many threads; see `lower`.
 
     seconds   of a call on one thread, predicted: a float64 expression in the sizes. A call runs on
-              as many threads as have `GRAIN` of it each
+              as many threads as have a grain of it each
     """
     return _Threaded(made, isa, families, work, chains, threads, seconds).lowered()
 
@@ -91,7 +90,9 @@ class _Threaded(Lowering):
             "void @offcut_body(ptr %context, i32 %thread.number, i32 %thread.count, ptr %barrier)"
         )
         body = f"define internal {head} noinline nounwind {{\n{self.with_scratch()}\n}}"
-        return "\n\n".join([_ENTRY, body, self.predicted(), self.counted()])
+        return "\n\n".join(
+            [_entry(self.isa.machine.threads.short_seconds), body, self.predicted(), self.counted()]
+        )
 
     def predicted(self) -> str:
         """Seconds of a call on one thread."""
@@ -108,7 +109,7 @@ class _Threaded(Lowering):
             self.f.declares.add(f"declare double @llvm.{name}.f64(double, double)")
         return f"""\
 define internal i64 @offcut_threads(double %seconds) nounwind {{
-  %grains = fmul double %seconds, {_double(1 / GRAIN)}
+  %grains = fmul double %seconds, {_double(1 / self.isa.machine.threads.grain_seconds)}
   %bounded = call double @llvm.minnum.f64(double %grains, double {_double(self.most)})
   %some = call double @llvm.maxnum.f64(double %bounded, double {_double(1)})
   %count = fptosi double %some to i64
@@ -317,7 +318,10 @@ _CONTEXT = """\
   %thread = zext i32 %thread.number to i64
   %threads = zext i32 %thread.count to i64"""
 
-_ENTRY = f"""\
+
+def _entry(short: float) -> str:
+    """The entry: how many threads the call takes; one that is shorter than `short` waits for none."""
+    return f"""\
 define i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace) nounwind {{
 entry:
   %context = alloca [5 x ptr], align 64
@@ -336,7 +340,7 @@ entry:
   %several = icmp sgt i32 %count, 1
   br i1 %several, label %together, label %alone
 together:
-  %short = fcmp olt double %seconds, {_double(SHORT)}
+  %short = fcmp olt double %seconds, {_double(short)}
   %ran = call i32 @{RUN}(ptr @offcut_body, ptr %context, i32 %count, i1 %short)
   br label %done
 alone:

@@ -17,18 +17,13 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, variables
 from offcut.costmodel import (
     Blocks,
-    Hardware,
+    Machine,
     Work,
     pack_seconds,
     rows_seconds,
     unpacked_factor,
 )
 from offcut.partition import LADDER, AxisCut, Match, Strategy, runs
-
-GROUPS = (96, 48, 24, 12, 6, 4, 3, 2, 1)  # panels: multiples of many widths
-GROUP_SHARE = 0.75  # of the nearest cache; rows of A and of the result pass through the rest
-SHARED_PANELS = 6  # panels that a thread has at least, where threads share columns and not rows
-WIDE_PANELS = 4  # panels that a group of a family without fixed widths is a multiple of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class Tiles:
 
     computation: Computation
     families: Mapping[str, Family]
-    hardware: Hardware
+    machine: Machine
     threads: int
 
     def tallest(self, found: Match) -> int:
@@ -58,7 +53,7 @@ class Tiles:
         for extent in shape[on_rows[0] + 1 :]:
             row *= ix.literal(extent) or 0
         step = row * ITEM_BYTES[a.dtype]
-        return min(tall, self.hardware.rows_in_l1(step)) if step else tall
+        return min(tall, self.machine.rows_in_l1(step)) if step else tall
 
     def columns(self, lead: Stage, found: Match) -> AxisCut:
         """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
@@ -85,29 +80,33 @@ class Tiles:
         return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
 
     def group_size(self, lead: Stage, found: Match) -> int:
-        """Columns of B that a cache group holds: of `GROUPS` panels, what fits the nearest cache,
+        """Columns of B that a cache group holds: of the panels that the policy has, what fits the nearest cache,
         and leaves no thread without a group; of a family without fixed widths, no more than it takes.
         """
-        kernel = found.microkernel
+        kernel, policy = found.microkernel, self.machine.policy
         extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
-        depth = ix.literal(extent) or 1024
+        depth = ix.literal(extent) or policy.group_terms
         for axis in lead.reduce_axes:
             if axis.name != found.depth:
                 depth *= ix.literal(axis.extent) or 1
         panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
-        room = GROUP_SHARE * self.hardware.nearest_bytes
+        room = policy.group_share * self.machine.nearest.bytes
         widths = self.families[kernel.name].widths
         tallest = self.tallest(found) if found.rows is not None else 1
-        most = GROUPS[0]
-        width = widths[tallest][0] if widths else WIDE_PANELS
+        most = policy.group_panels[0]
+        width = widths[tallest][0] if widths else policy.wide_panels
         if not widths and not kernel.repeats:
             most = kernel.columns_for(tallest) // kernel.panel
             width = min(width, most)
         columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
         if self.threads > 1 and columns is not None:
             each = columns // (self.threads * kernel.panel)
-            most = min(most, each) if each >= SHARED_PANELS else most
-        fitting = (n for n in GROUPS if n * panel_bytes <= room and n % width == 0 and n <= most)
+            most = min(most, each) if each >= self.machine.threads.panels else most
+        fitting = (
+            n
+            for n in policy.group_panels
+            if n * panel_bytes <= room and n % width == 0 and n <= most
+        )
         return next(fitting, width) * kernel.panel
 
     def seconds(self, lead: Stage, operand: Operand, strategy: Strategy | None) -> Expr:
@@ -125,27 +124,27 @@ class Tiles:
             repeats=repeats,
             item=ITEM_BYTES[found.by_columns.dtype],
         )
-        blocks = _blocks(found, self.hardware)
+        blocks = _blocks(found, self.machine)
         once = ((ix.const(1), ix.const(1)),)
         tallest = self.tallest(found)
         tiles = once if strategy is None else runs(strategy, work.rows, tallest)
-        total = rows_seconds(work, blocks, tiles, self.hardware)
+        total = rows_seconds(work, blocks, tiles, self.machine)
         if operand.how == "packed":
-            return Binary("+", total, pack_seconds(work, self.hardware))
+            return Binary("+", total, pack_seconds(work, self.machine))
         if (
             operand.how == "direct"
             and found.microkernel.packed
-            and not is_narrow(self.computation, found)
+            and not is_narrow(self.computation, found, self.machine)
         ):
-            return Binary("*", unpacked_factor(work, self.hardware), total)
+            return Binary("*", unpacked_factor(work, self.machine), total)
         return total
 
 
-def _blocks(found: Match, hardware: Hardware) -> Blocks:
+def _blocks(found: Match, machine: Machine) -> Blocks:
     """Cycles per term and column by height, of the tile that the column cut takes."""
     kernel = found.microkernel
     step, startup = [0.0], [0.0]
-    near = ITEM_BYTES[found.by_columns.dtype] / hardware.near_bytes_per_cycle
+    near = ITEM_BYTES[found.by_columns.dtype] / machine.nearest.bytes_per_cycle
     for rows in range(1, kernel.max_rows + 1):
         shape = kernel.tile(rows, kernel.columns_for(rows))
         step.append(max(shape.cycles / shape.columns, near))

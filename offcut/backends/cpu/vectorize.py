@@ -63,6 +63,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.walking import taken, with_buffer_renamed
+from offcut.costmodel import Loops, Machine
 from offcut.polyhedral import (
     Dependence,
     answered,
@@ -70,14 +71,7 @@ from offcut.polyhedral import (
     coefficient,
 )
 
-TRIPS = 64  # iterations, of a loop whose extent depends on sizes
-LATENCY = 4.0  # cycles from one term of a sum to the next
-ACROSS = 25.0  # cycles to reduce the lanes of a vector, and to start
 MOST_STORES = 32  # in a nest whose dependences are worth finding: their pairs are asked of isl
-
-# Predicted cycles of one operation, for one instance and for a vector of them.
-_SCALAR = {"/": 4.0, "//": 20.0, "%": 20.0, "sqrt": 5.0, "exp": 20.0, "tanh": 20.0, "erf": 20.0}
-_VECTOR = {"/": 12.0, "sqrt": 15.0, "exp": 20.0, "tanh": 25.0, "erf": 25.0}
 
 Path = tuple[int, ...]
 
@@ -219,6 +213,16 @@ class _Nest:
         """Lanes of a vector."""
         return self.isa.lanes("float32")
 
+    @property
+    def loops(self) -> Loops:
+        """What loops cost here."""
+        return self.isa.machine.loops
+
+    @property
+    def prices(self) -> _Prices:
+        """What statements cost here."""
+        return _Prices(self.isa.machine, self.width)
+
     def reduces(self, stmt: Stmt) -> bool:
         """Whether a statement is a loop that runs as lanes of its own reductions."""
         return isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
@@ -239,15 +243,16 @@ class _Nest:
             case For():
                 return self.loop(stmt, path)
             case Store():
-                return _store_cost(stmt, None, 1, ""), stmt
+                return self.prices.store(stmt, None, ""), stmt
             case If(condition, then, other):
                 yes, then = self.block(then, (*path, 0))
                 no, other = self.block(other, (*path, 1))
                 made = If(condition, then, other)
-                return _cost(condition, None, 1) + 1 + (yes + no) * 0.75, made
+                sides = (yes + no) * self.loops.branch_share
+                return self.prices.branch(condition, None) + sides, made
             case Let() | Alloc():
                 cycles, body = self.block(stmt.body, path)
-                return cycles + 1, replace(stmt, body=body)
+                return cycles + self.loops.bind_cycles, replace(stmt, body=body)
             case Tile() | Choose():
                 return 0.0, stmt
             case _:
@@ -264,13 +269,15 @@ class _Nest:
         carried = self.carried.get(path)
         self.around.append(loop)
         inner, body = self.block(loop.body, path)
-        chain = _chain(loop, 1)
-        as_lanes = 4 + ceil(trips / self.width) * self.lane_block(loop.body, loop.iter, "")
+        chain = self.prices.chain(loop)
+        each = self.lane_block(loop.body, loop.iter, "")
+        as_lanes = self.loops.enter_cycles + ceil(trips / self.width) * each
         self.around.pop()
         if self.reduces(loop):
             self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
-            return as_lanes + ACROSS, loop
-        cycles, made = trips * (1 + max(inner, chain)), replace(loop, body=body)
+            return as_lanes + self.loops.reduce_cycles, loop
+        step = self.loops.iterate_cycles + max(inner, chain)
+        cycles, made = trips * step, replace(loop, body=body)
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
             return cycles, made
@@ -291,7 +298,7 @@ class _Nest:
         return cycles, made
 
     def trips(self, loop: For) -> float:
-        """Iterations, where the text says how many at most, also by the loops around; else `TRIPS`."""
+        """Iterations, where the text says how many at most, also by the loops around; else the policy's."""
         extent = ix.sub(loop.hi, loop.lo)
         found = [at_most(extent)]
         for outer in reversed(self.around):
@@ -301,7 +308,7 @@ class _Nest:
                 extent = ix.simplify(substitute(extent, {outer.iter: end}))
                 found.append(at_most(extent))
         known = [value for value in found if value is not None]
-        return float(max(min(known), 0) if known else TRIPS)
+        return float(max(min(known), 0) if known else self.isa.machine.policy.trips)
 
     def inside(self, body: Sequence[Stmt], path: Path) -> None:
         """Say of the loops inside a loop of lanes that each lane runs them."""
@@ -337,15 +344,17 @@ class _Nest:
                     self.around.append(stmt)
                     cycles = self.lane_block(stmt.body, lane, stmt.iter)
                     self.around.pop()
-                    masked = 2.0 if lane in variables(stmt.lo) | variables(stmt.hi) else 0.0
-                    total += trips * (0.5 + masked + max(cycles, _chain(stmt, LATENCY)))
+                    masked = lane in variables(stmt.lo) | variables(stmt.hi)
+                    step = self.loops.lane_iterate_cycles + masked * self.loops.mask_cycles
+                    chain = self.prices.chain(stmt, side_by_side=True)
+                    total += trips * (step + max(cycles, chain))
                 case Store():
-                    total += _store_cost(stmt, lane, self.width, inner)
+                    total += self.prices.store(stmt, lane, inner)
                 case If(condition, then, other):
                     sides = self.lane_block(then, lane, inner) + self.lane_block(other, lane, inner)
-                    total += _cost(condition, lane, self.width) + 1 + sides
+                    total += self.prices.branch(condition, lane) + sides
                 case Let() | Alloc():
-                    total += 1 + self.lane_block(stmt.body, lane, inner)
+                    total += self.loops.bind_cycles + self.lane_block(stmt.body, lane, inner)
                 case Tile() | Choose():
                     pass
                 case _:
@@ -367,60 +376,85 @@ def _takes_lanes(loop: For) -> bool:
     return not any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
 
 
-def _chain(loop: For, share: float) -> float:
-    """Cycles from one iteration to the next where the loop adds up one element."""
-    adds = any(
-        isinstance(stmt, Store)
-        and stmt.reduce is not None
-        and not any(loop.iter in variables(part) for part in stmt.index)
-        for stmt in loop.body
-    )
-    return LATENCY / share if adds else 0.0
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """Predicted cycles of statements and expressions, for one instance or for a vector of them.
 
+    width  lanes of a vector
+    """
 
-def _store_cost(store: Store, lane: str | None, width: int, inner: str) -> float:
-    value = _cost(store.value, lane, width)
-    held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
-    if held and inner:
-        return value + 0.5
-    times = 2.0 if store.reduce is not None else 1.0
-    return value + times * _access(store.index, lane, width, 1.5)
+    machine: Machine
+    width: int
 
+    def chain(self, loop: For, side_by_side: bool = False) -> float:
+        """Cycles from one iteration to the next where the loop adds up one element.
 
-def _access(index: Sequence[Expr], lane: str | None, width: int, apart: float) -> float:
-    if lane is None:
-        return 0.5
-    steps = [coefficient(part, lane) for part in index]
-    if all(step == 0 for step in steps):
-        return 0.5
-    if steps[-1] == 1 and not any(steps[:-1]):
-        return 1.0
-    return apart * width
-
-
-def _cost(expr: Expr, lane: str | None, width: int) -> float:
-    """Predicted cycles of an expression, for one instance or for a vector along `lane`."""
-    if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
-        return 0.2 * sum(isinstance(node, Binary) for node in walk(expr))
-    match expr:
-        case Const() | Var():
+        side_by_side  whether as many are added up at once as an addition takes cycles
+        """
+        adds = any(
+            isinstance(stmt, Store)
+            and stmt.reduce is not None
+            and not any(loop.iter in variables(part) for part in stmt.index)
+            for stmt in loop.body
+        )
+        if not adds:
             return 0.0
-        case Load(_, index, _):
-            return _access(index, lane, width, 1.0)
-        case Binary(op, a, b):
-            below = _cost(a, lane, width) + _cost(b, lane, width)
-            if lane is not None and op in ("//", "%"):
-                return below + _SCALAR[op] * width
-            return below + (_SCALAR if lane is None else _VECTOR).get(op, 0.5)
-        case Unary(op, a):
-            if op == "log":
-                return _cost(a, lane, width) + 20.0 * width
-            return _cost(a, lane, width) + (_SCALAR if lane is None else _VECTOR).get(op, 0.5)
-        case Select(condition, then, other):
-            return 1 + sum(_cost(part, lane, width) for part in (condition, then, other))
-        case Logic(_, args):
-            return sum(_cost(arg, lane, width) for arg in args) + 0.5
-        case Cast(a, _):
-            return _cost(a, lane, width) + 1
-        case _:
-            return 1 + sum(_cost(part, lane, width) for part in children(expr))
+        return 1.0 if side_by_side else self.machine.core.latency_cycles
+
+    def store(self, store: Store, lane: str | None, inner: str) -> float:
+        """Of a store, in the loop `inner`, "" for none."""
+        value = self.value(store.value, lane)
+        held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
+        if held and inner:
+            return value + self.machine.loops.access_cycles
+        times = 2.0 if store.reduce is not None else 1.0
+        return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
+
+    def access(self, index: Sequence[Expr], lane: str | None, apart: float) -> float:
+        """Of a read or a write; `apart` of each lane where they lie apart."""
+        loops = self.machine.loops
+        if lane is None:
+            return loops.access_cycles
+        steps = [coefficient(part, lane) for part in index]
+        if all(step == 0 for step in steps):
+            return loops.access_cycles
+        if steps[-1] == 1 and not any(steps[:-1]):
+            return loops.vector_cycles
+        return apart * self.width
+
+    def operation(self, op: str, lane: str | None) -> float:
+        """Of an operator or a function."""
+        cycles = (self.machine.scalar if lane is None else self.machine.vector).of(op)
+        if cycles is not None:
+            return cycles
+        return (self.machine.scalar.of(op) or 0.0) * self.width
+
+    def branch(self, condition: Expr, lane: str | None) -> float:
+        """Of asking a condition."""
+        return self.value(condition, lane) + self.machine.loops.bind_cycles
+
+    def value(self, expr: Expr, lane: str | None) -> float:
+        """Of an expression."""
+        if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
+            return self.machine.loops.index_cycles * sum(isinstance(n, Binary) for n in walk(expr))
+        match expr:
+            case Const() | Var():
+                return 0.0
+            case Load(_, index, _):
+                return self.access(index, lane, self.machine.loops.gather_cycles)
+            case Binary(op, a, b):
+                return self.value(a, lane) + self.value(b, lane) + self.operation(op, lane)
+            case Unary(op, a):
+                return self.value(a, lane) + self.operation(op, lane)
+            case Select(condition, then, other):
+                return self.several((condition, then, other), lane)
+            case Logic(_, args):
+                return sum(self.value(arg, lane) for arg in args) + self.operation("and", lane)
+            case Cast(a, _):
+                return self.several((a,), lane)
+            case _:
+                return self.several(children(expr), lane)
+
+    def several(self, parts: Sequence[Expr], lane: str | None) -> float:
+        """Of a selection or a conversion of these parts."""
+        return self.machine.loops.select_cycles + sum(self.value(part, lane) for part in parts)

@@ -28,7 +28,6 @@ from offcut.core.program import walk as statements
 from offcut.polyhedral import coefficient
 
 TILE_SCRATCH = "%tile_scratch"
-AHEAD = 1024  # bytes; of 128 to 2048 the fastest on rows of 1 KiB, which lie in L2
 
 
 class Vectors(Instances):
@@ -126,7 +125,7 @@ class Vectors(Instances):
             self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
 
     def fetched_ahead(self, body: Sequence[Stmt], lanes: Lanes) -> None:
-        """Ask for what `body` will stream through, `AHEAD` bytes from here, unless it loops inside.
+        """Ask for what `body` will stream through, some bytes from here, unless it loops inside.
 
         Rows that start inside a cache line touch two lines with every vector, and what the processor
         fetches by itself then comes late.
@@ -138,7 +137,9 @@ class Vectors(Instances):
             if not names <= self.values.keys() or self.along(memory, index, lanes) != "next":
                 continue
             address = self.address(memory, index)
-            ahead = self.f.let(f"getelementptr i8, ptr {address}, i64 {AHEAD}")
+            ahead = self.f.let(
+                f"getelementptr i8, ptr {address}, i64 {self.isa.machine.loops.ahead_bytes}"
+            )
             self.f.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             self.f.do(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
 

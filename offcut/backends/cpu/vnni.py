@@ -20,14 +20,14 @@ from functools import partial
 
 from offcut.backends.cpu import fma
 from offcut.backends.cpu.family import Family, Shapes, Variant
-from offcut.backends.cpu.isa import AVX512, Host, Isa
+from offcut.backends.cpu.isa import AVX512_FEATURES, Host, Isa
 from offcut.core.layout import panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
 from offcut.core.tensor import cast, compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
 
-FEATURES = AVX512.features | {"avx512vnni"}
+FEATURES = AVX512_FEATURES | {"avx512vnni"}
 """What the host must have, in LLVM's names."""
 
 TERMS = 4  # of an element in a step; rows of a panel of B that lie side by side
@@ -54,7 +54,7 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
 
     ``C[i, j] = sum over p of int32(A[i, p]) * int32(B[p, j])``. Cost facts: a step of four terms
     takes the cycles of a step of `fma`, and with a signed A those of one more row; each row of a
-    tile with a signed A takes 10 cycles to start besides.
+    tile with a signed A is summed besides.
     """
     shapes, lanes = fma.widths(isa), isa.lanes("int32")
     m = dim("m", min=1, max=max(shapes))
@@ -68,7 +68,7 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
             rows,
             width * lanes,
             fma.step_cycles(isa, rows + signed, width) / TERMS,
-            20.0 + 2.0 * rows * width + 10.0 * rows * signed,
+            fma.startup_cycles(isa, rows, width) + isa.machine.tiles.sum_cycles * rows * signed,
         )
         for rows, options in shapes.items()
         for width in options

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.base import Argument, Extent, Signature
-from offcut.backends.cpu import arrays
+from offcut.backends.host import arrays
 from offcut.core.dtypes import numpy_dtype
 
 RELEASE_ABOVE = 200_000

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Extent, Relation, Signature
-from offcut.backends.cpu import arrays, entry
-from offcut.backends.cpu.arrays import View
+from offcut.backends.host import arrays, entry
+from offcut.backends.host.arrays import Array, View
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.errors import CallError, InternalError
 
@@ -41,21 +41,16 @@ class Call:
     outs: tuple[View, ...]
 
 
+Runs = Callable[[Sequence[View], Mapping[str, int], Sequence[View]], None]
+"""What computes: the inputs, the sizes by name, and the results to fill. All lie as code reads them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlowPath:
-    """A compiled kernel as a Python callable, by its C entry points.
-
-    entry       address of `offcut_entry`
-    workspace   address of `offcut_workspace`
-    constants   addresses of the packed constants
-    owners      what keeps the code and the constants alive
-    """
+    """A kernel as a Python callable: every check, then `run`."""
 
     signature: Signature
-    entry: int
-    workspace: int
-    constants: tuple[int, ...] = ()
-    owners: tuple[object, ...] = ()
+    run: Runs
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Check the arguments, run the kernel, return the result: `out` where it is given."""
@@ -70,7 +65,7 @@ class SlowPath:
                 arrays.writable(view, label, op=name)
                 for view, label in zip(call.outs, _out_names(signature), strict=True)
             ]
-            self._run(inputs, call.sizes, outs)
+            self.run(inputs, call.sizes, outs)
             for target, out in zip(call.outs, outs, strict=True):
                 if out is not target:
                     arrays.window(target)[...] = arrays.window(out)
@@ -84,7 +79,7 @@ class SlowPath:
             arrays.view(result, label, op=name)
             for result, label in zip(results, _out_names(signature), strict=True)
         ]
-        self._run(inputs, call.sizes, views)
+        self.run(inputs, call.sizes, views)
         given = tuple(arrays.as_kind(like, args[0] if args else None, each) for each in results)
         return given if len(given) > 1 else given[0]
 
@@ -98,7 +93,27 @@ class SlowPath:
                 because=f"it takes {math.prod(shape) * ITEM_BYTES[dtype]:,} bytes",
             ) from error
 
-    def _run(self, inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Machine code by its C entry points.
+
+    entry       address of `offcut_entry`
+    workspace   address of `offcut_workspace`
+    constants   addresses of the packed constants
+    owners      what keeps the code and the constants alive
+    """
+
+    signature: Signature
+    entry: int
+    workspace: int
+    constants: tuple[int, ...] = ()
+    owners: tuple[object, ...] = ()
+
+    def __call__(
+        self, inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]
+    ) -> None:
+        """Run it, with scratch of its own."""
         views = (*inputs, *outs)
         addresses = [*(view.address for view in views), *self.constants]
         steps = [step for view in views for step in view.strides]
@@ -150,11 +165,32 @@ def make_callable(
     """
     addresses = tuple(address for address, _ in constants)
     owners = (owner, *(held for _, held in constants))
-    slow = SlowPath(signature, entry_address, workspace_address, addresses, owners)
+    native = Native(signature, entry_address, workspace_address, addresses, owners)
+    slow = SlowPath(signature, native)
     if fastcall_address is None:
         return slow
     fast = entry.fast_callable(signature, fastcall_address, slow, addresses, owners)
     return fast or slow
+
+
+def python_callable(
+    signature: Signature,
+    function: Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]],
+) -> Callable[..., Any]:
+    """What `kernel(*arrays, out=..., size=...)` calls where a Python function computes.
+
+    function   from the inputs, read-only numpy arrays in the order of the signature, and the sizes by
+               name, to the results in order
+    """
+
+    def run(inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]) -> None:
+        given = [arrays.window(view).view() for view in inputs]
+        for array in given:
+            array.flags.writeable = False
+        for target, result in zip(outs, function(given, sizes), strict=True):
+            arrays.window(target)[...] = result
+
+    return SlowPath(signature, run)
 
 
 def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, object]) -> Call:

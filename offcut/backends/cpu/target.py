@@ -1,0 +1,167 @@
+"""The target ``cpu``: what the processor has for the protocol of targets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from offcut.backends.base import Exported, Signature
+from offcut.backends.cpu import amx, build, isa, jit, planning, pool
+from offcut.backends.cpu.claims import covers_of, foreign_in
+from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu.export import check_name, export
+from offcut.backends.cpu.external import checked, measured
+from offcut.backends.cpu.kernels import families
+from offcut.backends.cpu.seconds import threads_note
+from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.microkernel import Microkernel
+from offcut.core.program import Program
+from offcut.core.request import Array
+from offcut.costmodel import Machine
+from offcut.errors import TargetError
+from offcut.partition import Users
+from offcut.schedule import Schedule
+
+
+@dataclass(frozen=True, repr=False)
+class Cpu(Target):
+    """A processor that LLVM makes code for.
+
+    described  the machine to plan for; None: the one that this process runs on
+    """
+
+    described: Machine | None = None
+    name = "cpu"
+    forms = ("llvm", "asm")
+
+    def host(self, options: Options | None = None) -> isa.Host:
+        """The machine as a kernel may use it."""
+        given, host = Options() if options is None else options, self._found
+        external = tuple(kernel for kernel in given.microkernels if kernel.unit == "core")
+        return replace(host, external=external, threads=given.threads)
+
+    @cached_property
+    def _found(self) -> isa.Host:
+        """The machine as it was when it was first asked for: a kernel stays what it was made for."""
+        return isa.host() if self.described is None else isa.described(self.described)
+
+    def __reduce__(self) -> tuple[type[Cpu], tuple[Machine | None]]:
+        return Cpu, (self.described,)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that it plans for."""
+        return self.host().machine
+
+    def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
+        """The processor's own, and those that are lent."""
+        return tuple(family.microkernel for family in families(self.host(options)))
+
+    def options(
+        self,
+        op: str,
+        strategy: Strategies = "auto",
+        reassociate: bool = True,
+        microkernels: Sequence[Microkernel] = (),
+        threads: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Options:
+        """What a call asks for: external microkernels, and threads as the environment says them."""
+        most = pool.threads_of(threads)
+        lent = checked(microkernels, self.microkernels(), op, declared=op == "partition")
+        called = tuple(kernel for kernel in lent if kernel.unit == "core")
+        if called and not reassociate:
+            raise TargetError(
+                op,
+                "cannot take microkernels= with reassociate=False",
+                because="in which order an external function adds is not known",
+                help=("microkernels=() leaves sums to functions that add in ascending order",),
+            )
+        rest = tuple(kernel for kernel in lent if kernel.unit != "core")
+        lent = (*measured(called, self.host()), *rest)
+        return Options(strategy, reassociate, lent, most, schedule)
+
+    def facts(self, options: Options) -> tuple[str, ...]:
+        """The host's, and what is asked of the plan."""
+        return (*self.host(options).facts, repr(replace(options, microkernels=())))
+
+    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+        """The cut of a computation by its microkernels, or the loops of a program as vectors."""
+        yield planning.plan(program, users, self.host(options), options)
+
+    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+        """Object files, and how the constants lie."""
+        return build.compiled(_own(planned), signature, self.host(options))
+
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        """Machine code in this process."""
+        host = self.host(options)
+        lacking = host.lacking
+        if not host.here and "amx-tile" in host.features and not amx.permitted():
+            lacking = (*lacking, "the permission to use tile registers")
+        if lacking:
+            raise TargetError(
+                "compile",
+                f"cannot run code for {host.machine.name} here",
+                because=f"this machine lacks {', '.join(lacking)}",
+                help=('oc.target("cpu", machine=…).plan(…) plans for it',),
+            )
+        return build.loaded(lowered, signature, host)
+
+    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+        """What the lowering finds of the tiles that name a microkernel."""
+        return covers_of(program, self.host(options), options.reassociate).refused
+
+    def called(self, planned: Planned, signature: Signature, options: Options) -> frozenset[str]:
+        """The microkernels whose functions the entry calls."""
+        low = build.lowered(_own(planned), signature, self.host(options))
+        return frozenset(name for name, _, _ in low.tiles)
+
+    def notes(
+        self, planned: Planned, sizes: Mapping[str, int], options: Options
+    ) -> tuple[str, ...]:
+        """How many threads a call takes, and what they share."""
+        made, host = _own(planned), self.host(options)
+        shares, foreign = planning.shared(made.program, host), foreign_in(made.program, host)
+        return threads_note(made.seconds, shares, host.threads, sizes, host.machine, foreign)
+
+    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+        """LLVM IR (``llvm``) or assembly (``asm``)."""
+        made, host = _own(planned), self.host(options)
+        low = build.lowered(made, signature, host)
+        tiles = build.tile_modules(low, host)
+        if form == "llvm":
+            return "\n\n".join([low.text, *tiles])
+        entry = jit.assembly(low.text, host, passes=True, loops=made.has_loops)
+        return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
+
+    def code_bytes(self, program: Program) -> int:
+        """Bytes of the instructions of a cut program, microkernels not counted."""
+        return build.code_bytes(program, self.host())
+
+    def export(
+        self,
+        planned: Planned,
+        signature: Signature,
+        constants: Mapping[str, Array],
+        options: Options,
+        folder: str | os.PathLike[str],
+        name: str,
+    ) -> Exported:
+        """An object file and a C header; a call runs on the thread that makes it."""
+        check_name(name)
+        made, host = _own(planned), self.host(options)
+        low = build.lowered(made, signature, replace(host, threads=1))
+        entry = jit.optimized(low.text, host, passes=True, loops=made.has_loops)
+        packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
+        tiles = build.tile_modules(low, host)
+        data = (bytes(one.owner) for one in packed)
+        return export(signature, entry, tiles, data, host, folder, name)
+
+
+def _own(planned: Planned) -> planning.Planned:
+    """A plan of this target's space."""
+    assert isinstance(planned, planning.Planned)
+    return planned

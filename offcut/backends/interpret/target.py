@@ -1,0 +1,94 @@
+"""The target ``interpret``: a program runs as it stands, by the reference interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from offcut.backends.base import Signature
+from offcut.backends.host.call import python_callable
+from offcut.backends.signature import crossing
+from offcut.backends.target import Loaded, Options, Planned, Target
+from offcut.core.interpreter import Fault, run
+from offcut.core.parser import parse
+from offcut.core.program import Program
+from offcut.core.request import Array
+from offcut.costmodel import Machine, load
+from offcut.errors import CallError, TargetError
+from offcut.partition import Users
+
+
+@dataclass(frozen=True, repr=False)
+class Interpret(Target):
+    """Runs what it is given, tiles and their microkernels by their meaning."""
+
+    name = "interpret"
+    any_cover = True
+
+    @property
+    def machine(self) -> Machine:
+        """What cuts are priced by; nothing that runs depends on it."""
+        return _described()
+
+    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+        """The program as it stands."""
+        yield Planned(program, notes=("statement by statement, in the order of the text",))
+
+    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+        """The program's text."""
+        return str(planned.program).encode()
+
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        """The program, to be run on arrays."""
+        program = parse(lowered.decode())
+
+        def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
+            return python_callable(signature, _Run(program, constants))
+
+        return bound
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A program with its constants, from inputs and sizes to results."""
+
+    program: Program
+    constants: Mapping[str, Array]
+
+    def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
+        taken, given = crossing(self.program.buffers)
+        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
+        values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
+        try:
+            results = run(self.program, {**arrays, **self.constants}, values)
+        except Fault as fault:
+            raise CallError(
+                self.program.name,
+                "cannot run on these arrays",
+                at=fault.at,
+                because=f"{fault.what}: {fault.because}",
+            ) from fault
+        return [results[buffer.name] for buffer in given]
+
+
+@cache
+def _described() -> Machine:
+    return load(Path(__file__).with_name("machine.toml"))
+
+
+def target(machine: Machine | None) -> Interpret:
+    """The interpreter; it runs on any machine, and is none.
+
+    Raises TargetError where it is asked to plan for one.
+    """
+    if machine is not None:
+        raise TargetError(
+            "target",
+            f"cannot interpret for machine={machine.name!r}",
+            because="the interpreter runs programs as they stand, on any machine",
+            help=('oc.target("cpu", machine=…)',),
+        )
+    return Interpret()

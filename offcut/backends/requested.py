@@ -1,0 +1,102 @@
+"""What a user asks for, as a loop program whose constants are bound: whatever it was described as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.core import index as ix
+from offcut.core.binding import bind_constants
+from offcut.core.computation import computation
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.program import Program, canonical
+from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
+from offcut.core.source import source
+from offcut.core.tensor import Tensor
+from offcut.errors import DescribeError
+from offcut.partition import Users, users_of
+from offcut.polyhedral import bounded, check_divisors, check_program_fits
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program that is to run.
+
+    users   what the user calls what is in it
+    arrays  the constants, by the program's names
+    """
+
+    program: Program
+    users: Users
+    arrays: Mapping[str, Array]
+
+    @property
+    def named(self) -> tuple[Program, Users]:
+        """The program, and what the user calls what is in it."""
+        return self.program, self.users
+
+
+def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
+    """`output`, tensors or a program, with its constants bound, checked for `op`.
+
+    Raises DescribeError for what cannot be described so.
+    """
+    if isinstance(output, Program):
+        if inputs is not None:
+            raise DescribeError(
+                op,
+                "cannot take inputs= with a program",
+                because="a program declares its inputs, in call order",
+            )
+        program, arrays = bind_constants(output, constants, op)
+        users = Users.of(program)
+    else:
+        outputs = outputs_of(output, op)
+        given = inputs_of(inputs, outputs, op)
+        named = constants_of(given, constants, op)
+        described = computation(outputs, given, named, sizes_fixed_by(given, named, op))
+        users, program = users_of(described), source(described)
+        names = dict(users.buffers)
+        arrays = {names[label]: array for label, array in named.items()}
+    with bounded("compile", f"cannot compile {program.name}"):
+        check_divisors(program, "compile")
+    bound = canonical(program)
+    check_program_fits(bound)
+    return Request(bound, users, arrays)
+
+
+def stand_ins(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]:
+    """Zeros for constants of which nothing but the name is given.
+
+    Raises DescribeError for a name that is no input, or a shape that depends on sizes.
+    """
+    if isinstance(output, Program):
+        known = {b.name: (b.dtype, tuple(map(ix.literal, b.shape))) for b in output.buffers}
+    else:
+        given = inputs_of(inputs, outputs_of(output, op), op)
+        known = {tensor.name: (tensor.dtype, _literals(tensor)) for tensor in given}
+    arrays = {}
+    for name in names:
+        if name not in known:
+            raise DescribeError(
+                op,
+                f"cannot take a constant for {name!r}",
+                because=f"the inputs are {', '.join(known) or 'none'}",
+            )
+        dtype, shape = known[name]
+        if None in shape:
+            raise DescribeError(
+                op,
+                f"cannot take {name} as a constant by its name",
+                because="its shape depends on sizes",
+                help=(f'constants={{"{name}": an array}}',),
+            )
+        arrays[name] = np.zeros([extent or 0 for extent in shape], numpy_dtype(dtype))
+    return arrays
+
+
+def _literals(tensor: Tensor) -> tuple[int | None, ...]:
+    return tuple(int(extent) if extent.is_Integer else None for extent in tensor.shape)

@@ -1,0 +1,345 @@
+"""What a target is: a machine, microkernels, a space of plans, a lowering and a loader; and which there are.
+
+`offcut.compile` asks a target, in this order::
+
+    options -> space, whose first plan is its default policy -> lower -> load -> a call
+
+and keeps what `lower` gives in the cache. A plug-in names its targets as entry points of the group
+``offcut.targets``; each is called as ``factory(machine)``, with a description or None for its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from offcut.backends.base import Exported, Signature
+from offcut.backends.host.call import python_callable
+from offcut.backends.plan import Plan, plan_at
+from offcut.backends.requested import Request, requested, stand_ins
+from offcut.backends.signature import signature_of
+from offcut.core.microkernel import Microkernel
+from offcut.core.program import Program
+from offcut.core.request import Array
+from offcut.core.tensor import Tensor
+from offcut.costmodel import Machine
+from offcut.errors import DescribeError, TargetError
+from offcut.partition import Strategy, Users
+from offcut.schedule import Applied, Schedule
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "offcut.targets"
+# For all axes of rows, or by axis.
+Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
+Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
+"""From the constants, by the program's names, to what a user calls."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a kernel is asked for; `offcut.compile` says what the fields mean.
+
+    schedule  what is decided already; None: the policy decides
+    """
+
+    strategy: Strategies = "auto"
+    reassociate: bool = True
+    microkernels: tuple[Microkernel, ...] = ()
+    threads: int = 1
+    schedule: Schedule | None = None
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program as a target runs it.
+
+    program   what is lowered, proved equal to what was asked for
+    schedule  every decision that made it; None where the target decides by other means
+    applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
+    notes     what became of its loops and tiles, and why
+    """
+
+    program: Program
+    schedule: Schedule | None = None
+    applied: Applied | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Target(ABC):
+    """A kind of hardware that programs are compiled for; a plug-in derives its own from it.
+
+    name       as ``target=`` takes it
+    forms      what `show` can show of a plan, beside its loops
+    any_cover  whether tiles may name microkernels that it has not, since it runs them by their meaning
+    """
+
+    name: str
+    forms: tuple[str, ...] = ()
+    any_cover: bool = False
+
+    @property
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The machine that it plans for."""
+
+    def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
+        """Those that may cover tiles, the one that prices tiles first."""
+        return ()
+
+    @abstractmethod
+    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+        """The plans of a program; the first is the default policy.
+
+        users  what the user calls what is in `program`
+
+        Raises PartitionError where an option is not legal for it.
+        """
+
+    @abstractmethod
+    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+        """Code of a plan: what `load` takes, in this process or a later one."""
+
+    @abstractmethod
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        """Code that can be called.
+
+        Raises TargetError where this machine cannot run it.
+        """
+
+    def options(
+        self,
+        op: str,
+        strategy: Strategies = "auto",
+        reassociate: bool = True,
+        microkernels: Sequence[Microkernel] = (),
+        threads: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Options:
+        """What a call of `op` asks for, checked; a target that says nothing else has one thread.
+
+        Raises TargetError for what the target does not do.
+        """
+        asked_for = {
+            "strategy": strategy != "auto",
+            "microkernels": microkernels,
+            "schedule": schedule is not None,
+        }
+        for option, given in asked_for.items():
+            if given:
+                raise TargetError(
+                    op,
+                    f"cannot take {option}= for target={self.name!r}",
+                    because="it has one way to run a program",
+                )
+        return Options(reassociate=reassociate)
+
+    def facts(self, options: Options) -> tuple[str, ...]:
+        """All that code depends on beside the program and its signature: what the cache knows it by."""
+        return _text_of(type(self)), repr(self.machine), repr(options)
+
+    def __repr__(self) -> str:
+        return f"<target {self.name} for {self.machine.name}>"
+
+    def plan(
+        self,
+        output: Any,
+        inputs: Sequence[Tensor] | None = None,
+        constants: Sequence[str] | Mapping[str, Any] = (),
+        options: Options | None = None,
+        **sizes: int,
+    ) -> Plan:
+        """What a call of these sizes would run, and why; nothing is lowered, nothing has to run here.
+
+        output, inputs  as `offcut.compile` takes them
+        constants       the names of inputs that are known before any call, or arrays by name
+        options         what `options` gives; None: what `offcut.compile` takes where nothing is said
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        request, planned = self._planned(output, inputs, constants, options or DEFAULT)
+        return self.plan_of(planned, request, options or DEFAULT, sizes)
+
+    def source(
+        self,
+        output: Any,
+        inputs: Sequence[Tensor] | None = None,
+        constants: Sequence[str] | Mapping[str, Any] = (),
+        options: Options | None = None,
+        form: str = "loops",
+    ) -> str:
+        """What a kernel would run: its loop program (``loops``), or one of `forms`."""
+        request, planned = self._planned(output, inputs, constants, options or DEFAULT)
+        return self.shown(planned, signature_of(*request.named), options or DEFAULT, form)
+
+    def _planned(
+        self, output: Any, inputs: Any, constants: Any, options: Options
+    ) -> tuple[Request, Planned]:
+        known = constants
+        if not isinstance(constants, Mapping):
+            known = stand_ins(constants, output, inputs, "plan")
+        request = requested(output, inputs, known, "plan")
+        return request, self.policy(request, options)
+
+    def policy(self, request: Request, options: Options) -> Planned:
+        """The first plan of the space."""
+        found = next(iter(self.space(request.program, request.users, options)), None)
+        if found is None:
+            raise TargetError(
+                "compile",
+                f"cannot plan {request.program.name} for target={self.name!r}",
+                because="the target's space holds no plan of it",
+            )
+        return found
+
+    def plan_of(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> Plan:
+        """What is to be said of a plan at these sizes, by the users' names."""
+        made = plan_at(planned.applied, signature_of(*request.named), sizes)
+        names = dict(request.users.sizes)
+        notes = self.notes(planned, {names[user]: n for user, n in sizes.items()}, options)
+        return replace(made, notes=(*made.notes, *planned.notes, *notes))
+
+    def shown(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+        """A plan as its loop program (``loops``), or in one of `forms`."""
+        if form == "loops":
+            return str(planned.program)
+        if form not in self.forms:
+            raise DescribeError(
+                "source",
+                f"cannot show {form!r}",
+                because="there is no such form",
+                help=tuple(f'"{one}"' for one in ("loops", *self.forms)),
+            )
+        return self.show(planned, signature, options, form)
+
+    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+        """Why tiles run without the microkernel that they name, by position, parents first."""
+        return {}
+
+    def called(
+        self, planned: Planned, signature: Signature, options: Options
+    ) -> frozenset[str] | None:
+        """The microkernels that the code of a plan calls; None where it cannot say."""
+        return None
+
+    def notes(
+        self, planned: Planned, sizes: Mapping[str, int], options: Options
+    ) -> tuple[str, ...]:
+        """What is to be said of a call at these sizes, by the program's names."""
+        return ()
+
+    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+        """A plan in one of `forms`."""
+        raise NotImplementedError(form)
+
+    def code_bytes(self, program: Program) -> int | None:
+        """Bytes of the instructions of a cut program; None where it does not know."""
+        return None
+
+    def export(
+        self,
+        planned: Planned,
+        signature: Signature,
+        constants: Mapping[str, Array],
+        options: Options,
+        folder: str | os.PathLike[str],
+        name: str,
+    ) -> Exported:
+        """Code for programs without Python.
+
+        Raises TargetError where the target has none.
+        """
+        raise TargetError(
+            "export",
+            f"cannot export for target={self.name!r}",
+            because="it makes no code that runs without Python",
+        )
+
+
+def _text_of(kind: type) -> str:
+    """The module that a class is from, as text; of one that has none, what no other process has."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if file is None:
+        return f"{os.getpid()} {id(kind)}"
+    return Path(file).read_text(encoding="utf-8")
+
+
+Factory = Callable[[Machine | None], Target]
+_BUILT_IN: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Make a target known in this process, without an entry point."""
+    _BUILT_IN[name] = factory
+
+
+def targets() -> tuple[str, ...]:
+    """The names of the targets that there are."""
+    return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
+
+
+def named(name: str, machine: Machine | None, op: str) -> Target:
+    """The target of that name, for a machine or its own.
+
+    Raises TargetError where there is none, or a plug-in cannot be loaded.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](machine)
+    for point in (point for point in _plugged() if point.name == name):
+        try:
+            made = point.load()(machine)
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                op,
+                f"cannot load target={name!r}",
+                at=f"{point.value}, an entry point of {GROUP}",
+                because=f"{type(error).__name__}: {error}",
+            ) from error
+        if isinstance(made, Target):
+            return made
+        raise TargetError(
+            op,
+            f"cannot load target={name!r}",
+            at=f"{point.value}, an entry point of {GROUP}",
+            because=f"it gives a {type(made).__name__}, no offcut.backends.target.Target",
+        )
+    raise TargetError(
+        op,
+        f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}",
+        because="there is no such target",
+        help=tuple(f'target="{known}"' for known in targets()),
+    )
+
+
+def _plugged() -> Iterator[EntryPoint]:
+    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
+
+    yield from entry_points(group=GROUP)
+
+
+__all__ = [
+    "DEFAULT",
+    "GROUP",
+    "Loaded",
+    "Options",
+    "Planned",
+    "Strategies",
+    "Target",
+    "named",
+    "python_callable",
+    "register",
+    "targets",
+]

@@ -1,0 +1,312 @@
+"""The schema of machine descriptions: what a cost model and a planner need to know of a machine.
+
+A number's unit is in its name, or in what is said of it here; `source` says where a table's are from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A level of memory, as one core sees it.
+
+    bytes            capacity
+    ways             associativity
+    bytes_per_cycle  what the core streams from it, in bytes per cycle
+    """
+
+    name: str
+    bytes: int
+    ways: int
+    bytes_per_cycle: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What computes.
+
+    hertz           cycles per second, sustained while multiplying
+    multiply_adds   of a vector each, that start in a cycle
+    loads           of a vector each, that start in a cycle
+    latency_cycles  from a multiply–add to one that needs its result
+    code_bytes      capacity of the instruction cache
+    """
+
+    hertz: float
+    multiply_adds: float
+    loads: float
+    latency_cycles: float
+    code_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTiles:
+    """Row-block microkernels: rows by vectors of accumulators in registers.
+
+    vectors_32          by rows, from 1 on: the widest tile in vectors, where there are 32 registers
+    vectors_16          where there are fewer
+    startup_cycles      of a tile: the call, the first loads
+    accumulator_cycles  of each vector of accumulators: to begin and to store it
+    widen_cycles        to widen a vector of bfloat16, for each term
+    sum_cycles          to sum a row of signed bytes beforehand
+    unroll              terms in the loop of a small tile; half as many in a large one
+    prefetch_bytes      how far ahead a panel is asked for
+    """
+
+    vectors_32: tuple[int, ...]
+    vectors_16: tuple[int, ...]
+    startup_cycles: float
+    accumulator_cycles: float
+    widen_cycles: float
+    sum_cycles: float
+    unroll: int
+    prefetch_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TileUnit:
+    """A unit that multiplies tiles of 16 rows by 64 bytes, where the features have one.
+
+    multiply_cycles  of a multiplication at 16 rows, and of a tile that is streamed
+    least_cycles     that a multiplication takes at any height
+    row_cycles       to load a row of a tile from the nearest cache
+    startup_cycles   of a block of tiles
+    """
+
+    multiply_cycles: float
+    least_cycles: float
+    row_cycles: float
+    startup_cycles: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What it costs how operands lie.
+
+    pack_bytes_per_cycle  what a core reads while packing an operand
+    unpacked_near         time on an operand whose rows lie apart over time on panels, near
+    unpacked_far          and where it comes from behind the nearest cache
+    strided               time on rows whose terms lie apart over rows whose terms lie side by side
+    narrow_bytes          of a row, below which the rows next to it are read as fast as a panel's
+    overlap_loss          of the shorter of computing and streaming, the share that is not hidden
+    convert_share         of a product's time that converting an operand in each term may take
+    accumulate_terms      that reading and writing accumulators costs, where loops add to them
+    copy_cycles           to copy an element of a result into the order of its axes
+    """
+
+    pack_bytes_per_cycle: float
+    unpacked_near: float
+    unpacked_far: float
+    strided: float
+    narrow_bytes: int
+    overlap_loss: float
+    convert_share: float
+    accumulate_terms: float
+    copy_cycles: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Cycles of operations by what they are; None: one lane after the other.
+
+    other   of every operation that has no entry
+    """
+
+    other: float
+    divide: float
+    sqrt: float
+    exp: float
+    tanh: float
+    erf: float
+    floor_divide: float | None
+    remainder: float | None
+    log: float | None
+    source: str
+
+    def of(self, op: str) -> float | None:
+        """The cycles of an operator or function of expressions."""
+        cycles: float | None = getattr(self, _OPERATIONS.get(op, "other"))
+        return cycles
+
+
+_OPERATIONS = {
+    "/": "divide",
+    "//": "floor_divide",
+    "%": "remainder",
+    **{name: name for name in ("sqrt", "exp", "tanh", "erf", "log")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Statements without a microkernel.
+
+    lane_seconds     of a statement's instance in a lane: right to some factor, as instances vary
+    single_seconds   of one that runs alone
+    covered_seconds  of one in a microkernel
+    reduce_cycles    to reduce the lanes of a vector, and to start
+    enter_cycles     to start a loop of vectors
+    iterate_cycles, lane_iterate_cycles  of an iteration, of one instance and of a vector of them
+    bind_cycles      to ask a condition, to bind a value, or to open a window
+    branch_share     of both sides of a condition, what one instance runs
+    mask_cycles      to mask an iteration
+    access_cycles    to read or write one element, or to read one for all lanes
+    vector_cycles    to read or write elements that lie side by side
+    gather_cycles, scatter_cycles  of each lane, to read and to write elements that lie apart
+    select_cycles    to select, or to convert
+    index_cycles     of an operation of an index that is the same for all lanes
+    chains           vectors of sums that are computed side by side
+    ahead_bytes      how far ahead rows are asked for
+    """
+
+    lane_seconds: float
+    single_seconds: float
+    covered_seconds: float
+    reduce_cycles: float
+    enter_cycles: float
+    iterate_cycles: float
+    lane_iterate_cycles: float
+    bind_cycles: float
+    branch_share: float
+    mask_cycles: float
+    access_cycles: float
+    vector_cycles: float
+    gather_cycles: float
+    scatter_cycles: float
+    select_cycles: float
+    index_cycles: float
+    chains: int
+    ahead_bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Several threads on one call.
+
+    grain_seconds  of work that a further thread is worth
+    short_seconds  a call that is shorter does not wait for threads that sleep
+    chunk          instances of a tile that stands alone, in each of the tiles it becomes
+    panels         that a thread has at least, where threads share columns and not rows
+    spin_cycles    of the time stamp counter, that a waiting thread looks again before it sleeps
+    recent_cycles  likewise, between jobs, in which workers stay awake
+    """
+
+    grain_seconds: float
+    short_seconds: float
+    chunk: int
+    panels: int
+    spin_cycles: int
+    recent_cycles: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the default policy takes where neither the user nor a cost says it.
+
+    group_panels   the sizes of a cache group that there are, largest first
+    group_share    of the nearest cache that a group takes; the rest is for what passes through
+    group_terms    of a sum of which nothing says how long it is, where a group is to fit
+    wide_panels    that a group of a family without fixed widths is a multiple of
+    loop_vectors   in a tile of plain loops
+    axis_tile      iterations of a tile of any other axis
+    reduce_tile    of a tile of a reduction axis
+    residue_tile   of a tile with code of its own for each height that can be left
+    copies         of a statement, at most, to move conditions out of loops
+    trips          of a loop of which nothing says how often it runs
+    terms          of a sum of which nothing says how long it is
+    """
+
+    group_panels: tuple[int, ...]
+    group_share: float
+    group_terms: int
+    wide_panels: int
+    loop_vectors: int
+    axis_tile: int
+    reduce_tile: int
+    residue_tile: int
+    copies: int
+    trips: int
+    terms: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """What code costs.
+
+    statement_bytes    of object code that a statement takes, with the loop around it
+    statement_seconds  that it takes to compile
+    budget_seconds     that separating the conditions of a program may take
+    """
+
+    statement_bytes: int
+    statement_seconds: float
+    budget_seconds: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One core of a machine, its memories, and the numbers that were tuned on it.
+
+    name          as `oc.target(machine=…)` takes it
+    title         what it is, in words
+    architecture  as LLVM names it: ``x86_64``, ``aarch64``
+    features      as Linux names them in /proc/cpuinfo
+    memory        from the core outwards, three levels at least; packed operands are blocked for the
+                  second, and stream from the third
+    """
+
+    name: str
+    title: str
+    architecture: str
+    features: tuple[str, ...]
+    memory: tuple[Memory, ...]
+    core: Core
+    tiles: RegisterTiles
+    tile_unit: TileUnit
+    traffic: Traffic
+    loops: Loops
+    scalar: Operations
+    vector: Operations
+    threads: Threads
+    policy: Policy
+    compiling: Compiling
+
+    @property
+    def nearest(self) -> Memory:
+        """The memory that packed operands are blocked for."""
+        return self.memory[1]
+
+    @property
+    def farther(self) -> Memory:
+        """The memory behind it, which they stream from."""
+        return self.memory[2]
+
+    def rows_in_l1(self, row_bytes: int) -> int:
+        """Rows of this length whose current lines an L1 set can hold, one way left for the rest.
+
+        Lines at one offset of rows ``row_bytes`` apart fall into ``way / gcd(row_bytes, way)`` sets
+        (way = capacity over associativity): rows of 4096 bytes all into one.
+        """
+        first = self.memory[0]
+        way = first.bytes // first.ways
+        return (first.ways - 1) * (way // gcd(row_bytes, way))
+
+    def with_memory(self, level: int, bytes: int | None, ways: int | None) -> Machine:
+        """The machine with what was found of a level, counted from 0; None: as described."""
+        memory = list(self.memory)
+        if level < len(memory):
+            old = memory[level]
+            memory[level] = replace(old, bytes=bytes or old.bytes, ways=ways or old.ways)
+        return replace(self, memory=tuple(memory))

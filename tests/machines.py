@@ -1,0 +1,30 @@
+"""The host with other numbers in its description, for tests of what depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from offcut.backends.cpu import isa
+from offcut.costmodel import Machine
+
+EAGER = {"grain_seconds": 1e-15, "short_seconds": 1e-300}
+"""Threads that take the smallest call, and do not wait for those that sleep."""
+
+
+@contextmanager
+def host_threads(**changes: Any) -> Iterator[None]:
+    """Kernels that are compiled inside are for a host whose threads are so described."""
+    before = isa.own_machine
+
+    def changed(architecture: str, features: frozenset[str]) -> Machine:
+        machine = before(architecture, features)
+        return replace(machine, threads=replace(machine.threads, **changes))
+
+    isa.own_machine = changed  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        isa.own_machine = before

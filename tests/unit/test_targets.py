@@ -1,0 +1,169 @@
+"""Targets as a user meets them: names, plug-ins, machines that are not here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.cpu import amx, isa
+from offcut.costmodel import Machine, load
+from offcut.costmodel import machine as schema
+
+n = oc.dim("n", min=1, max=4096)
+A, W = oc.placeholder((n, 96), name="A"), oc.placeholder((96, 80), name="W")
+k = oc.reduce_axis(96, name="k")
+C = oc.compute((n, 80), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
+MACHINES = ("cascade-lake", "sapphire-rapids", "zen4", "neoverse-n1")
+
+
+def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """A plug-in whose module has this text, and whose entry point is its `target`."""
+    (tmp_path / f"{name}_plugin.py").write_text(text)
+    metadata = tmp_path / f"offcut_{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: offcut-{name}\nVersion: 1.0\n"
+    )
+    (metadata / "entry_points.txt").write_text(f"[offcut.targets]\n{name} = {name}_plugin:target\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_a_plug_in_is_listed_and_gets_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "import offcut as oc\ndef target(machine):\n    return oc.target('cpu', machine=machine)\n"
+    )
+    plugged(tmp_path, monkeypatch, "another", text)
+    assert oc.targets() == ("another", "cpu", "interpret")
+    assert oc.target("another", machine="zen4").machine == load("zen4")
+    assert oc.target("another").machine == oc.target("cpu").machine
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("import a_module_that_is_not_there\n", "ModuleNotFoundError: No module named"),
+        ("target = 3\n", "TypeError: 'int' object is not callable"),
+        ("target = str\n", "it gives a str, no offcut.backends.target.Target"),
+    ],
+)
+def test_a_plug_in_that_cannot_be_loaded_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, because: str
+) -> None:
+    name = f"broken{len(text)}"
+    plugged(tmp_path, monkeypatch, name, text)
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(C, target=name)
+    first, at, reason, *_ = str(refused.value).splitlines()
+    assert first == f"compile: cannot load target='{name}'"
+    assert at == f"  at       {name}_plugin:target, an entry point of offcut.targets"
+    assert reason.startswith(f"  because  {because}")
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_plan_is_made_for_a_machine_that_is_not_here(name: str) -> None:
+    there = oc.target("cpu", machine=name)
+    plan = there.plan(C, inputs=[A, W], constants=["W"], n=77)
+    kernels = {kernel.name for kernel in there.microkernels()}
+    assert plan.pieces
+    assert {piece.microkernel for piece in plan.pieces} <= kernels
+    cut = oc.partition(C, tile={"i": 8, "j": 8}, tail="ladder", target=there)
+    assert {piece.microkernel for piece in cut.pieces} <= kernels
+    cut.prove()
+
+
+def test_a_plan_for_neoverse_n1_is_in_its_four_lanes() -> None:
+    there = oc.target("cpu", machine="neoverse-n1")
+    plan = there.plan(C, inputs=[A, W], constants=["W"], n=77)
+    assert {piece.microkernel for piece in plan.pieces} == {"fma_float32_neon"}
+    assert all(piece.tile["j"] % 4 == 0 for piece in plan.pieces)
+    assembly = there.source(C, inputs=[A, W], constants=["W"], form="asm")
+    assert "fmla\tv" in assembly
+    assert not re.search(r"%[xyz]mm", assembly)
+
+
+def test_a_plan_takes_constants_by_name_or_as_arrays() -> None:
+    there = oc.target("cpu", machine="zen4")
+    named = there.plan(C, inputs=[A, W], constants=["W"], n=9)
+    given = there.plan(C, inputs=[A, W], constants={"W": np.ones((96, 80), "float32")}, n=9)
+    assert str(named) == str(given)
+    text = oc.parse(str(oc.partition(C).source))
+    assert [p.tile for p in there.plan(text, constants=["W"], n=9).pieces] == [
+        p.tile for p in named.pieces
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "A",
+            "plan: cannot take A as a constant by its name\n"
+            "  because  its shape depends on sizes\n"
+            '  help     constants={"A": an array}',
+        ),
+        ("Q", "plan: cannot take a constant for 'Q'\n  because  the inputs are A, W"),
+    ],
+)
+def test_a_constant_of_which_a_name_says_too_little_is_refused(name: str, text: str) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.target("cpu").plan(C, inputs=[A, W], constants=[name], n=3)
+    assert str(refused.value) == text
+
+
+def test_a_machine_whose_features_are_here_runs_its_code() -> None:
+    runs = [name for name in MACHINES if not isa.described(load(name)).lacking]
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s, dtype=np.float32) for s in ((45, 96), (96, 80)))
+    for name in runs:
+        if "amx_tile" in load(name).features and not amx.permitted():
+            continue
+        kernel = oc.compile(C, inputs=[A, W], target=oc.target("cpu", machine=name))
+        np.testing.assert_allclose(kernel(x, w), x.astype("f8") @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_code_for_features_that_are_not_here_is_refused_when_it_is_loaded(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f'name = "mine"\nlike = "cascade-lake"\narchitecture = "{isa.host().machine.architecture}"\n'
+        'features = ["feature_of_2040"]\n'
+    )
+    mine = oc.target("cpu", machine=path)
+    assert str(mine.plan(C, n=3))
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(C, target=mine)
+    assert str(refused.value) == (
+        "compile: cannot run code for mine here\n"
+        "  because  this machine lacks feature_of_2040\n"
+        '  help     oc.target("cpu", machine=…).plan(…) plans for it'
+    )
+
+
+def test_code_for_an_architecture_that_llvm_has_not_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\nlike = "cascade-lake"\narchitecture = "pdp11"\nfeatures = []\n')
+    mine = oc.target("cpu", machine=path)
+    assert str(mine.plan(C, n=3))
+    with pytest.raises(oc.TargetError) as refused:
+        mine.source(C, form="asm")
+    assert str(refused.value) == (
+        "compile: cannot make code for mine\n  because  this LLVM has no architecture pdp11"
+    )
+
+
+def test_the_page_on_machines_names_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs/doors/machine.md").read_text(encoding="utf-8")
+    table = page[page.index("| table |") :]
+    records = [value for value in vars(schema).values() if hasattr(value, "__dataclass_fields__")]
+    assert Machine in records
+    for record in records:
+        for field in fields(record):
+            assert f"`{field.name}`" in page or f"[{field.name}]" in table, field.name
