@@ -42,6 +42,7 @@ from offcut.polyhedral import (
     answered,
     bounded,
     bounds,
+    coordinates,
     in_pass,
     smallest,
     statements,
@@ -114,6 +115,37 @@ def _questions(
         if unproved:
             asked[statement.path] = _question(program, unproved)
     return asked
+
+
+def check_asked(program: Program) -> None:
+    """Refuse a program in which an access that sets do not decide is not asked before it is made."""
+    space = Space(program.sizes, program.assumptions)
+    for statement in statements(program):
+        for position, condition in enumerate(statement.conditions):
+            before = replace(statement, conditions=statement.conditions[:position])
+            for load, path in loads(condition):
+                _check_asked(space, program, before, _Access(load.buffer, load.index, path))
+        for access in _accesses(statement):
+            _check_asked(space, program, statement, access)
+
+
+def _check_asked(space: Space, program: Program, statement: Statement, access: _Access) -> None:
+    at = coordinates(statement.iterators)
+    if all(space.expr(part, at) is not None for part in access.index):
+        return
+    known = {part for one in statement.conditions for part in conjuncts(one)}
+    open_ = [
+        part
+        for part in conjuncts(_question(program, [access]))
+        if part not in known and space.condition(part, at) is None
+    ]
+    if open_ and not _known_inside(space, program, statement, access):
+        raise PartitionError(
+            "prove",
+            f"cannot run {program.name}: it may leave an array",
+            at=format_stmt(statement.store),
+            because=f"nothing asks before it whether {format_expr(all_of(open_))}",
+        )
 
 
 def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:

@@ -19,7 +19,7 @@ from offcut.partition.cut import (
     prove,
     users_of,
 )
-from offcut.partition.equivalence import check_equal
+from offcut.partition.equivalence import NOT_TOLD, check_equal
 from offcut.partition.fusion import (
     Shared,
     check_shared,
@@ -46,6 +46,7 @@ from offcut.partition.prove import (
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
 from offcut.partition.staging import turned, with_scratch
+from offcut.partition.starts import with_floats
 from offcut.partition.strategies import (
     BALANCE,
     CUT,
@@ -64,6 +65,7 @@ from offcut.partition.strategies import (
     strategy,
     strategy_named,
 )
+from offcut.partition.structure import bare
 from offcut.partition.tiled_axis import Take, TiledAxis
 from offcut.partition.verify import check_program
 
@@ -76,6 +78,7 @@ __all__ = [
     "LADDER",
     "MASK",
     "MIX",
+    "NOT_TOLD",
     "PAD",
     "RESIDUE",
     "STRATEGIES",
@@ -99,6 +102,7 @@ __all__ = [
     "Users",
     "all_matches",
     "axis_named",
+    "bare",
     "check_axis",
     "check_divides",
     "check_equal",
@@ -135,6 +139,7 @@ __all__ = [
     "users_of",
     "window",
     "windowed",
+    "with_floats",
     "with_scratch",
     "with_shared",
     "without_covers",

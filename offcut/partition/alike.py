@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.dtypes import is_identity
+from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
     Binary,
+    Cast,
     Compare,
     Const,
     Expr,
     Load,
     Logic,
     Select,
+    Unary,
     Var,
     children,
     dtype_of,
@@ -23,6 +25,8 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, If, Stmt, Store
 from offcut.polyhedral import Facts
+
+_SMALL = 127  # numbers up to this one are exact in every type
 
 Starts = Mapping[str, set[Expr]]
 """The values that are assigned to each buffer; see `starts_of`."""
@@ -41,6 +45,9 @@ def alike(a: Expr, b: Expr, at: Facts) -> bool:
     if a == b:
         return True
     a, b = settled(a, at), settled(b, at)
+    (minus, one), (negative, other) = _signed(a), _signed(b)
+    if (one, other) != (a, b):
+        return minus == negative and alike(one, other, at)
     for one, other, swap in ((a, b, False), (b, a, True)):
         cases = _cases(one)
         if cases and all(at.expresses(condition) for condition, _ in cases):
@@ -64,11 +71,17 @@ def alike(a: Expr, b: Expr, at: Facts) -> bool:
 
 
 def settled(expr: Expr, at: Facts) -> Expr:
-    """`expr`, a condition or a choice by one, without the comparisons that `at` decides."""
+    """`expr`, a condition or a choice by one, without the comparisons that `at` decides.
+
+    So is what is converted; a small number is converted at once, for it is the same in every type.
+    """
     match expr:
         case Compare() if at.expresses(expr):
             answer = at.decide(expr)
             return expr if answer is None else Const(int(answer), "bool")
+        case Compare(op, a, b) if dtype_of(a) == "index":
+            known = Compare(op, _extremes(a, at), _extremes(b, at))
+            return settled(known, at) if at.expresses(known) else expr
         case Logic("not", (arg,)):
             inner = settled(arg, at)
             if isinstance(inner, Const):
@@ -89,9 +102,29 @@ def settled(expr: Expr, at: Facts) -> Expr:
             asked = settled(condition, at)
             if isinstance(asked, Const):
                 return settled(then if asked.value else other, at)
+            if at.expresses(asked) and at.holds(negated(asked)):
+                return settled(other, at)
             return Select(asked, then, other)
+        case Cast(arg, dtype):
+            arg = settled(arg, at)
+            if isinstance(arg, Const) and 0 <= arg.value <= _SMALL and arg.value % 1 == 0:
+                return Const(float(arg.value) if dtype in FLOATS else int(arg.value), dtype)
+            return Cast(arg, dtype)
         case _:
             return expr
+
+
+def _signed(expr: Expr) -> tuple[bool, Expr]:
+    """(whether it is negated, the rest) of a product: the sign of a factor is the sign of the product."""
+    match expr:
+        case Unary("neg", a):
+            minus, rest = _signed(a)
+            return not minus, rest
+        case Binary("*", a, b) if dtype_of(a) != "index":
+            (minus, one), (negative, other) = _signed(a), _signed(b)
+            return minus != negative, Binary("*", one, other)
+        case _:
+            return False, expr
 
 
 def idle(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, dtype_of, loads, substitute
+from offcut.core.expr import Const, Expr, Load, Var, dtype_of, loads, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Kind
 from offcut.partition.sides import (
@@ -142,8 +142,12 @@ class DataFlow:
         """No lane of a tile touches what another lane of it writes."""
         side, flows = self.all.emitted, self.flows
         tiled = [s for s in side.statements if any(isinstance(e, tuple) for e in s.time)]
+        read = {load.buffer for one in side.statements for load, _ in reads_of(one)}
+        read |= {one.store.buffer for one in side.statements if one.store.reduce is not None}
         for k, one in enumerate(tiled):
             for other in tiled[k:]:
+                if one.store.buffer not in read and _says_the_same(one, other):
+                    continue
                 shared = _shared_lanes(one, other)
                 if not shared or not _may_conflict(one, other, shared):
                     continue
@@ -537,6 +541,13 @@ class DataFlow:
                 who = f"what {self.run(read.part, sizes, at)} reads"
             update = self.described((term, point[rank:]), sizes)
             raise refused(self.all.of, f"{self.flows.given(sizes)}{who} {what} {update}")
+
+
+def _says_the_same(one: Statement, other: Statement) -> bool:
+    """Whether two statements store one number."""
+    first, second = one.store, other.store
+    same = (first.value, first.reduce) == (second.value, second.reduce) == (first.value, None)
+    return same and isinstance(first.value, Const) and first.buffer == second.buffer
 
 
 def _shared_lanes(one: Statement, other: Statement) -> tuple[str, ...]:

@@ -60,14 +60,16 @@ from offcut.partition.sides import (
     text_of,
     unprimed,
 )
+from offcut.partition.starts import given, started
 from offcut.partition.structure import NotStructural, check_structure
 from offcut.partition.terms import in_order_of
+from offcut.partition.turning import told_apart, turned_back, turned_like
 from offcut.partition.unify import Unified, solutions, unify
 from offcut.partition.windows import without_windows
 from offcut.polyhedral import Set, accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows, Statement, bounds_of
 
-_NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
+NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
 _MOST_ALTERNATIVES = 256
 _MOST_ATTEMPTS = 16
 _PROVED = (
@@ -113,7 +115,7 @@ def _proved(
     through: Program,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
-    with bounded("prove", _NOT_TOLD, at=emitted.name):
+    with bounded("prove", NOT_TOLD, at=emitted.name):
         return _theorems(source, emitted, reassociate, dict(names), through)
 
 
@@ -124,27 +126,34 @@ def _theorems(
     users: Mapping[str, str],
     through: Program,
 ) -> tuple[Theorem, ...]:
+    source = given(source, emitted)
+    if reassociate:
+        emitted = started(emitted, {buffer.name for buffer in source.buffers})
     _check_declarations(source, emitted)
+    way = [source]
+    if through != source and is_same_shape(source, through):
+        way.append(through)
+    if any(is_same_shape(step, emitted) for step in reversed(way)):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+    if _is_alike(source, emitted, reassociate):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _combinations(source.body) > 1:
         raise refused(source.name, "the source leaves a choice, and a proof is of one program")
     plain = replace(source, body=next(_options(source.body))[1])
-    way = [plain]
-    if through != source and is_same_shape(plain, through):
-        way.append(through)
-    theorems: list[Theorem] = []
     if _combinations(emitted.body) > _MOST_ALTERNATIVES:
         raise refused(
             emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options"
         )
+    theorems: list[Theorem] = []
     for label, body in _options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
-        theorems += [Theorem(name, statement, of) for name, statement in _PROVED]
+        theorems += [Theorem(*proved, of) for proved in _PROVED]
         whole = replace(emitted, body=body)
-        if any(is_same_shape(step, whole) for step in reversed(way)):
+        if label and any(is_same_shape(step, whole) for step in reversed(way)):
             continue
-        shaped = _shaped(plain, whole, reassociate)
-        if shaped != (plain, whole) and is_same_shape(*shaped) and not accesses_outside(whole):
+        if label and _is_alike(plain, whole, reassociate):
             continue
+        whole = told_apart(whole, plain)
         _check_conditions(plain, whole)
         flows = Flows(source.sizes, source.assumptions, users)
         pair = flows.prepared(plain), flows.prepared(whole)
@@ -152,6 +161,19 @@ def _theorems(
             _Comparison(case, *pair, reassociate, of).prove()
         _check_inside(whole, users)
     return tuple(theorems)
+
+
+def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Whether two programs have one shape when copies, windows, and orders that may differ are gone.
+
+    What an array that is gone held is read where it was read: inside of it, or nothing is known.
+    """
+    one, other = _shaped(source, emitted, reassociate)
+    if (one, other) == (source, emitted) or not is_same_shape(one, other):
+        return False
+    gone = frozenset(b.name for b in emitted.buffers) - {b.name for b in other.buffers}
+    inside = answered(lambda: not accesses_outside(emitted, gone), False)
+    return not gone or inside
 
 
 def _check_conditions(source: Program, emitted: Program) -> None:
@@ -198,7 +220,8 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     All that `emitted` accesses must lie inside: a copy that is gone is not asked for its accesses.
     """
     own = [buffer.name for buffer in source.buffers]
-    emitted = without_windows(answered(lambda: forwarded(emitted, own), emitted))
+    emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
+    emitted = without_windows(turned_like(emitted, source))
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
 
 
@@ -319,10 +342,11 @@ class _Comparison(Sides):
         for choice in product(values, *tests):
             found = sum(choice, Unified())
             equations = [(a, b) for a, b, _ in found.equal]
-            if not renamed:
+            if not renamed and len(theirs.index) == len(mine.index):
                 equations += zip(theirs.index, mine.index, strict=True)
             for pair in found.pairs:
-                if pair.source.buffer == pair.emitted.buffer:
+                same = pair.source.buffer == pair.emitted.buffer
+                if same and len(pair.source.index) == len(pair.emitted.index):
                     equations += zip(pair.source.index, pair.emitted.index, strict=True)
             for a, b, _ in found.alike:
                 for inner in islice(unify(a, b, self.same), 1):

@@ -27,6 +27,7 @@ from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, var
 from offcut.core.program import (
     Alloc,
     Buffer,
+    Choose,
     Execution,
     For,
     If,
@@ -47,7 +48,7 @@ _MOST_NODES = 200  # of what an element is: copies of copies grow
 def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
     """`program` with the readers of each copy reading what was copied, and without the copies.
 
-    program   leaves no choice; all that it accesses lies inside of its buffers
+    program   all that it accesses lies inside of its buffers
     kept      arrays that stay, copies or not
 
     An array of which anything is left stays as it was; `program` itself comes back where all do.
@@ -61,6 +62,13 @@ def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
                 left = tuple(other for other in program.buffers if other != buffer)
                 program = replace(program, buffers=left, body=body)
     return program
+
+
+def copied_whole(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) -> Store | None:
+    """The store that makes each element of `buffer` what it is, where `nest` makes them all and does
+    no more; None where that is not told.
+    """
+    return _Copy(program, buffer).copied(nest, (), (None,) * len(buffer.shape))
 
 
 Held = tuple[Expr | None, ...]
@@ -115,6 +123,9 @@ class _Copy:
                 holds, fails = If(condition, ()), If(negated(condition), ())
                 then = self.without(then, (*around, holds), held)
                 return (If(condition, then, self.without(other, (*around, fails), held)),)
+            case Choose(options):
+                made = (replace(o, body=self.without(o.body, around, held)) for o in options)
+                return (Choose(tuple(made)),)
             case _:
                 return (stmt,)
 

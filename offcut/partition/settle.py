@@ -79,12 +79,12 @@ def _settled(piece: Piece | LoopPiece, by: Mapping[int, Stmt]) -> Piece | LoopPi
     match piece:
         case Piece():
             before = piece.tiles
-            tiles = tuple(tile for one in before if isinstance(tile := by[id(one)], Tile))
+            tiles = tuple(tile for one in before if isinstance(tile := by.get(id(one), one), Tile))
             piece = replace(piece, tiles=tiles)
         case LoopPiece():
             before = (*piece.path[:-1], *walk(piece.path[-1:]))
-            piece = replace(piece, path=tuple(by[id(stmt)] for stmt in piece.path))
-    lost = any(_name(by[id(stmt)]) != _name(stmt) for stmt in before)
+            piece = replace(piece, path=tuple(by.get(id(stmt), stmt) for stmt in piece.path))
+    lost = any(_name(by.get(id(stmt), stmt)) != _name(stmt) for stmt in before)
     return replace(piece, microkernel=None) if lost else piece
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import read
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import Const, Expr, Load, Logic, Select, loads, substitute
 from offcut.core.printer import ASSIGN, format_expr
@@ -82,7 +83,7 @@ class Sides:
 
     of            what is proved, for messages
     reassociate   whether the updates of a sum may run in any order
-    same          buffers of both programs: each stands for itself alone
+    same          buffers of both programs: each stands for itself alone, but for what was copied
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class Sides:
         self.source = self.side(source, "S")
         self.emitted = self.side(emitted, "E")
         used = {b.name for b in source.buffers if b.kind not in SCRATCH} | self.source.written
-        self.same = frozenset(used) & {b.name for b in emitted.buffers}
+        copied = {s.store.buffer for s in self.source.statements if s.name in self.source.copies}
+        self.same = frozenset(used - copied) & {b.name for b in emitted.buffers}
 
     def side(self, program: Program, letter: str) -> Side:
         """The statements of a program; those of the source with primed iterators."""
@@ -215,11 +217,14 @@ def timing(statement: Statement) -> tuple[tuple[int | str | tuple[str, ...], ...
 
 
 def _copies(statements: Sequence[Statement]) -> frozenset[str]:
-    """Statements that store what they read, and reads do not lead back to what they store."""
+    """Statements that store what they read, at an index that no array says, and reads do not lead back
+    to what they store.
+    """
     found = [
         (s, s.store.value)
         for s in statements
         if isinstance(s.store.value, Load) and s.store.reduce is None and not s.predicates
+        if not read(s.store.value.index)
     ]
     edges: dict[str, set[str]] = {}
     for statement, load in found:

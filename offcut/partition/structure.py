@@ -8,6 +8,7 @@ a loop        the emitted nests' coordinates are the loop's, each once, ascendin
               what they leave out does nothing; and each nest's inside is the loop's body there
 a band        loops that carry no dependence may run in any order: the tiles' coordinates on each
               axis are the loop's, each point in one tile (`check_axes`)
+a choice      each option runs what the loop program runs there
 a condition   it is there, or what is known decides it
 a statement   it is the same, with the conditions in its value decided by what is known
 
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
+from typing import assert_never
 
 from offcut.core import index as ix
 from offcut.core.computation import Stage, StageAxis
@@ -42,6 +44,7 @@ from offcut.core.expr import (
 )
 from offcut.core.printer import format_expr
 from offcut.core.program import (
+    Alloc,
     Choose,
     For,
     Form,
@@ -58,13 +61,14 @@ from offcut.core.program import (
     expressions,
     starts_of,
     substituted,
+    with_blocks,
 )
 from offcut.core.program import walk as statements
 from offcut.core.walking import around, bound, bound_in
 from offcut.partition.alike import alike, idle, reads_memory, same_store, settled
 from offcut.partition.line import NotSeparable, Strip, check_line
 from offcut.partition.product import Leaf, check_axes, product_of
-from offcut.polyhedral import INDEX_LIMIT, Facts, Space, accesses_outside, dependences
+from offcut.polyhedral import INDEX_LIMIT, Dependence, Facts, Space, accesses_outside, dependences
 from offcut.polyhedral.around import equal
 
 _MOST_STEPS = 8
@@ -76,25 +80,51 @@ class NotStructural(Exception):
 
 def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
-    source, emitted = canonical(source), canonical(emitted)
-    alike = (source.sizes, source.assumptions, source.buffers)
-    if alike != (emitted.sizes, emitted.assumptions, emitted.buffers):
+    given = source
+    source, emitted = (bare(canonical(program)) for program in (source, emitted))
+    if _declared(source) != _declared(emitted):
         raise NotStructural("other declarations")
-    if any(isinstance(stmt, Choose | Tile | Let) for stmt in statements(source.body)):
-        raise NotStructural("a source that is cut already")
-    space = Space(source.sizes, source.assumptions)
-    if any(one.sizes is not None for one in accesses_outside(source)):
+    if any(one.sizes is not None for one in accesses_outside(given)):
         raise NotStructural("accesses that may lie outside")
+    if source.body == emitted.body:
+        return
+    space = Space(source.sizes, source.assumptions)
     if _rebinds(emitted):
         raise NotStructural("a name that is bound twice")
     walker = _SideBySide(space, source)
     try:
-        for body in _options(emitted.body):
-            walker.block(source.body, body, Facts(space))
+        walker.block(source.body, emitted.body, Facts(space))
     except NotSeparable as reason:
         raise NotStructural(str(reason)) from None
     if walker.masked and any(one.sizes is not None for one in accesses_outside(emitted)):
         raise NotStructural("a masked instance that leaves an array")
+
+
+def bare(program: Program) -> Program:
+    """`program` without what does not say what it computes: roles, marks, and names of microkernels."""
+
+    def plain(stmt: Stmt) -> Stmt:
+        match stmt:
+            case For():
+                stmt = For(stmt.iter, stmt.lo, stmt.hi, stmt.body)
+            case Tile():
+                stmt = Tile(stmt.axes, stmt.body, stmt.where, stmt.form)
+            case _:
+                pass
+        return with_blocks(stmt, lambda body: tuple(map(plain, body)))
+
+    return replace(program, body=tuple(map(plain, program.body)))
+
+
+def _alone(stmt: Stmt) -> Stmt:
+    """A statement with nothing inside."""
+    return with_blocks(stmt, lambda _: ())
+
+
+def _declared(program: Program) -> tuple[object, ...]:
+    """What a program declares, but for the layout of what it alone sees."""
+    buffers = {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
+    return program.sizes, program.assumptions, buffers
 
 
 def _rebinds(program: Program) -> bool:
@@ -107,20 +137,18 @@ def _rebinds(program: Program) -> bool:
     return False
 
 
-def _options(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
-    """`body` once for every option of its outermost choices."""
-    for position, stmt in enumerate(body):
-        if isinstance(stmt, Choose):
-            for option in stmt.options:
-                yield from _options((*body[:position], *option.body, *body[position + 1 :]))
-            return
-    yield body
-
-
 @lru_cache(maxsize=64)
 def carried_names(source: Program) -> tuple[tuple[int, str], ...]:
     """(top-level statement, iterator) of the loops that carry a dependence."""
-    return tuple({(one.path[0], one.loop): None for one in dependences(source)})
+    found = (one for one in dependences(source) if not _says_the_same(one))
+    return tuple({(one.path[0], one.loop): None for one in found})
+
+
+def _says_the_same(one: Dependence) -> bool:
+    """Whether both ends store one number: in either order the element is that number."""
+    first, second = one.source.store, one.target.store
+    same = (first.value, first.reduce) == (second.value, second.reduce) == (first.value, None)
+    return one.kind == "output" and isinstance(first.value, Const) and same
 
 
 @dataclass(frozen=True)
@@ -146,6 +174,12 @@ class _Place:
         axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
         where = all_of(self.where) if self.where else None
         return Leaf(self.path, Tile(axes, self.body, where, self.form), ())
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The names that it binds, and those of the loops on the way."""
+        loops = (entry.iter for entry in self.path if isinstance(entry, For))
+        return frozenset((*loops, *(name for name, _, _ in self.axes)))
 
     def is_loop(self, loop: For) -> bool:
         """Whether it is `loop` itself, all that the bounds say."""
@@ -238,12 +272,17 @@ def _ranges(
 class _SideBySide:
     def __init__(self, space: Space, source: Program) -> None:
         self.space = space
-        self.sequential = set(carried_names(source))
+        self.source = source
         self.nest = -1
         self.masked = False  # whether instances run that are masked to nothing
         self.top = source.body
         self.starts = starts_of(source)
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
+
+    @cached_property
+    def sequential(self) -> set[tuple[int, str]]:
+        """(top-level statement, iterator) of the loops of the source that carry a dependence."""
+        return set(carried_names(self.source))
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
         """Whether `emitted` runs what `source` does, in its order."""
@@ -261,12 +300,23 @@ class _SideBySide:
         self, stmt: Stmt, after: Sequence[Stmt], left: list[Stmt], at: Facts
     ) -> list[Stmt]:
         """What is left of `left` when its first part has run `stmt`."""
+        if left and stmt == left[0]:
+            return left[1:]
+        if isinstance(stmt, Let | Tile | Alloc | Choose):
+            return self.around(stmt, left, at)
+        if left and isinstance(left[0], Choose):
+            return self.choice(stmt, after, left[0], left[1:], at)
         match stmt:
             case Store():
                 if left and isinstance(left[0], Store) and same_store(stmt, left[0], at):
                     return left[1:]
                 if idle((stmt,), at, self.starts):
                     return left
+                if left and isinstance(left[0], If):
+                    asked = settled(left[0].condition, at)
+                    if isinstance(asked, Const):
+                        branch = left[0].then if asked.value else left[0].other
+                        return self.statement(stmt, after, [*branch, *left[1:]], at)
                 raise NotStructural(f"no {stmt.buffer} here")
             case If(condition, then, other):
                 asked = settled(condition, at)
@@ -286,7 +336,38 @@ class _SideBySide:
             case For():
                 return self.loop(stmt, after, left, at)
             case _:
-                raise NotStructural(f"a {type(stmt).__name__} in the source")
+                assert_never(stmt)
+
+    def around(self, stmt: Let | Tile | Alloc | Choose, left: list[Stmt], at: Facts) -> list[Stmt]:
+        """What is left when `stmt` has run, which the source was cut into already: it must be there."""
+        first = left[0] if left else None
+        if first is None or _alone(stmt) != _alone(first):
+            raise NotStructural(f"a {type(stmt).__name__} of the source that is not here")
+        match stmt:
+            case Let(name, lo, hi):
+                at = at.loop(name, ix.const(lo), ix.const(hi))
+            case Tile(axes, _, where):
+                for axis in axes:
+                    at = at.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
+                at = at if where is None else at.where(where)
+            case _:
+                pass
+        for mine, theirs in zip(blocks(stmt), blocks(first), strict=True):
+            self.block(mine, theirs, at)
+        return left[1:]
+
+    def choice(
+        self, stmt: Stmt, after: Sequence[Stmt], first: Choose, rest: list[Stmt], at: Facts
+    ) -> list[Stmt]:
+        """What is left when `stmt` has run, whichever option runs: of the options, and then of `rest`."""
+        ends = [self.statement(stmt, after, [*o.body, *rest], at) for o in first.options]
+        kept = [len(end) - len(rest) for end in ends]
+        if max(kept) <= 0 and min(kept) == max(kept):
+            return ends[0]
+        if min(kept) < 0:
+            raise NotStructural("options that run different statements")
+        parts = zip(first.options, ends, kept, strict=True)
+        return [Choose(tuple(replace(o, body=tuple(end[:n])) for o, end, n in parts)), *rest]
 
     def inline(self, branch: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
         for position, stmt in enumerate(branch):
@@ -325,6 +406,8 @@ class _SideBySide:
         mine: list[Stmt] = []
         while len(mine) < len(left):
             one = left[len(mine)]
+            if isinstance(one, Choose):
+                break
             runs_it = stmt.iter in bound_in(one) or self.steps_in(one)
             if not (_written((one,)) <= written and runs_it):
                 break
@@ -352,17 +435,32 @@ class _SideBySide:
     def nests(self, stmt: For, mine: Sequence[Stmt], at: Facts) -> None:
         """Whether `mine` are a loop of the source."""
         chain = _chain(stmt)
+        try:
+            self.each(chain, list(self.places_of(mine, chain, at)), at)
+        except (NotStructural, NotSeparable):
+            free = {one.iter for one in chain if (self.nest, one.iter) not in self.sequential}
+            if len(free) < 2:
+                raise
+            self.each(chain, [p for one in mine for p in self.tiles(one, (), free)], at)
+
+    def places_of(self, mine: Sequence[Stmt], chain: Sequence[For], at: Facts) -> Iterator[_Place]:
+        """The nodes of `mine` that bind the first coordinate of a chain, or more of them."""
+        steps = _Steps(chain[0], mine, at)
         names = [one.iter for one in chain]
-        steps = _Steps(stmt, mine, at)
-        places = [place for one in mine for place in self.places(one, (), steps, names)]
-        bound = {frozenset(name for name, _, _ in place.axes) for place in places}
+        for one in mine:
+            yield from self.places(one, (), steps, names)
+
+    def each(self, chain: Sequence[For], places: Sequence[_Place], at: Facts) -> None:
+        """Whether places run the coordinates of the first loops of a chain, and inside what these do."""
+        names = [one.iter for one in chain]
+        bound = {place.bound & set(names) for place in places}
         if len(bound) != 1:
             raise NotStructural("nests over different coordinates")
         count = len(next(iter(bound)))
         if set(names[:count]) != next(iter(bound)):
             raise NotStructural("coordinates out of their order")
         if count == 1:
-            self.line(stmt, places, at)
+            self.line(chain[0], places, at)
         else:
             self.band(chain[:count], places, at)
 
@@ -395,11 +493,30 @@ class _SideBySide:
                         inner, (*path, *conjuncts(condition, False)), steps, names
                     )
             case Tile():
-                bounds = tuple((a.iter, a.start, ix.add(a.start, a.extent)) for a in stmt.axes)
-                where = () if stmt.where is None else conjuncts(stmt.where)
-                yield _Place(path, bounds, where, stmt.body, stmt.form, True)
+                yield _tile_at(stmt, path)
             case _:
                 raise NotStructural("a statement among the tiles of a loop")
+
+    def tiles(
+        self, stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]
+    ) -> Iterator[_Place]:
+        """The innermost nodes that bind any of `names`, with the loops over others of them around."""
+        match stmt:
+            case For() if stmt.iter in names and names.isdisjoint(bound_in(stmt) - {stmt.iter}):
+                axes = ((stmt.iter, stmt.lo, stmt.hi),)
+                yield _Place(path, axes, (), stmt.body, Form.FULL, False)
+            case For() | Let():
+                for inner in stmt.body:
+                    yield from self.tiles(inner, (*path, stmt), names)
+            case If(condition, then, other) if not reads_memory(condition):
+                for holds, block in ((True, then), (False, other)):
+                    for inner in block:
+                        way = (*path, *conjuncts(condition, holds))
+                        yield from self.tiles(inner, way, names)
+            case Tile():
+                yield _tile_at(stmt, path)
+            case _:
+                raise NotStructural("a statement among the tiles of a band")
 
     def steps_in(self, stmt: Stmt) -> bool:
         """Whether `stmt` holds a loop that the source has not."""
@@ -599,6 +716,13 @@ class _SideBySide:
         own = (store for store in stores if store.buffer not in absorbing)
         if any((store.buffer, store.index) not in assigned for store in own):
             raise NotStructural("a body that does not repeat")
+
+
+def _tile_at(tile: Tile, path: tuple[For | Let | Expr, ...]) -> _Place:
+    """A tile as a place."""
+    bounds = tuple((a.iter, a.start, ix.add(a.start, a.extent)) for a in tile.axes)
+    where = () if tile.where is None else conjuncts(tile.where)
+    return _Place(path, bounds, where, tile.body, tile.form, True)
 
 
 def _chain(loop: For) -> list[For]:

@@ -20,7 +20,7 @@ from offcut.core.walking import bound, bound_in
 def without_windows(program: Program) -> Program:
     """`program` without the blocks of those arrays that may as well be whole, and tiles of no axis.
 
-    program   leaves no choice; all that it accesses lies inside of its buffers
+    program   all that it accesses lies inside of its buffers
     """
     return replace(program, body=_without(program, program.body, frozenset()))
 

@@ -12,7 +12,7 @@ from offcut.polyhedral.access import (
     space_of,
     stage_sets,
 )
-from offcut.polyhedral.affine import Map, Set, Space
+from offcut.polyhedral.affine import Map, Set, Space, coordinates
 from offcut.polyhedral.bounds import (
     Outside,
     accesses_outside,
@@ -71,6 +71,7 @@ __all__ = [
     "check_parallel",
     "check_program_fits",
     "coefficient",
+    "coordinates",
     "dependences",
     "in_pass",
     "outside_window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -67,19 +67,25 @@ class Outside:
 
 
 @lru_cache(maxsize=64)
-def accesses_outside(program: Program) -> tuple[Outside, ...]:
+def accesses_outside(
+    program: Program, buffers: frozenset[str] | None = None
+) -> tuple[Outside, ...]:
     """The accesses of `program` that sets cannot show to lie inside their buffers, for all sizes.
+
+    buffers   those that are asked about; None: all
 
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
     """
     space = Space(program.sizes, program.assumptions)
-    open_ = _Seen(program).left(program.body, Around(space))
+    asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
+    open_ = _Seen(program, asked).left(program.body, Around(space))
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
         for one in statements(fixed)
         for buffer, index, path in _accesses(one)
+        if buffer in asked
     )
     return tuple(one for one in found if one is not None)
 
@@ -91,7 +97,7 @@ def windows_left(program: Program) -> tuple[str, ...]:
     windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
     found = {stmt.buffer for stmt in windows} - alone
     if alone:
-        seen = _Seen(program, windows=True)
+        seen = _Seen(program, alone, windows=True)
         open_ = seen.left(program.body, Around(Space(program.sizes, program.assumptions)))
         found |= touched(open_) & alone
     return tuple(sorted(found))
@@ -139,15 +145,17 @@ def _from_start(stmt: Stmt, name: str) -> Stmt:
 class _Seen:
     """The accesses that are seen to lie inside by what is around them.
 
-    windows   inside of the windows of arrays that have some, and of those alone
+    buffers   those that are asked about
+    windows   inside of their windows, where they stand in one
     """
 
-    def __init__(self, program: Program, windows: bool = False) -> None:
+    def __init__(self, program: Program, buffers: Collection[str], windows: bool = False) -> None:
         zero = ix.const(0)
-        self.windows = windows
+        self.buffers, self.windows = buffers, windows
         self.held: dict[str, tuple[tuple[Expr, Expr], ...]] = {}
         if not windows:
-            self.held = {b.name: tuple((zero, n) for n in b.shape) for b in program.buffers}
+            asked = (buffer for buffer in program.buffers if buffer.name in buffers)
+            self.held = {b.name: tuple((zero, n) for n in b.shape) for b in asked}
 
     def left(self, body: Sequence[Stmt], at: Around) -> tuple[Stmt, ...]:
         """`body` without the stores all of whose accesses are seen to lie inside."""
@@ -176,7 +184,8 @@ class _Seen:
                 body = self.left(stmt.body, at.inside(stmt))
             case Alloc(name, axes):
                 before = self.held
-                self.held = {**before, name: axes} if self.windows else before
+                if self.windows and name in self.buffers:
+                    self.held = {**before, name: axes}
                 body = self.left(stmt.body, at)
                 self.held = before
             case Choose(options):

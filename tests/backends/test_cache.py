@@ -16,7 +16,7 @@ from compiled import contraction, floats
 
 import offcut as oc
 from offcut.backends.cpu import build as building
-from offcut.backends.cpu import jit, planning
+from offcut.backends.cpu import jit, planning, proof
 from offcut.backends.host import cache
 from offcut.pipeline import Kernel
 
@@ -44,7 +44,6 @@ print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, read and written, with no code kept in this process."""
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OFFCUT_VERIFY", "0")  # which plans again whatever the cache holds
     building._tile_object.cache_clear()
     yield tmp_path / "cache"
     building._tile_object.cache_clear()
@@ -226,12 +225,11 @@ def test_constants_are_no_part_of_the_key(home: Path) -> None:
     np.testing.assert_allclose(second(x), x @ other, rtol=1e-4, atol=1e-5)
 
 
-def test_verifying_proves_again_whatever_the_cache_holds(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled()
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    plan, planned = planning.plan, []
-    monkeypatch.setattr(planning, "plan", lambda *asked: planned.append(asked) or plan(*asked))
-    assert not compiled()._code.fresh
-    assert len(planned) == 1
+    proofs: list[object] = []
+    monkeypatch.setattr(proof, "check_equal", lambda *asked, **_: proofs.append(asked))
+    planning._plan.cache_clear()
+    compiled().plan(m=1, k=1)
+    planning._plan.cache_clear()
+    assert proofs == []

@@ -123,7 +123,6 @@ def test_a_pool_of_processes_receives_kernels(packed: dict[str, Kernel], method:
 def test_a_pickled_kernel_comes_back_from_the_cache(
     packed: dict[str, Kernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OFFCUT_VERIFY", "0")  # which plans again whatever the cache holds
     monkeypatch.setattr(jit, "object_code", lambda *_, **__: pytest.fail("code was generated"))
     x = floats("x", 29, DEPTH)
     for kernel in packed.values():

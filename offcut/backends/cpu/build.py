@@ -17,6 +17,7 @@ from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.lower import Lowered, lower
 from offcut.backends.cpu.planning import Planned, shared
+from offcut.backends.cpu.proof import check_shared
 from offcut.backends.cpu.rows import marked
 from offcut.backends.cpu.threaded import lower_threaded
 from offcut.backends.cpu.vectorize import vectorized
@@ -63,6 +64,7 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
     work = ix.const(0) if made.work is None else made.work
     run, lent = shared(program, host), families(host)
     if run.loops:
+        check_shared(run, host.machine.threads.chunk)
         low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)
     else:
         low = lower(program, host.isa, lent, work, chains)

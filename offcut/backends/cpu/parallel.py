@@ -12,7 +12,7 @@ the block around them touch nothing of each other: no thread waits for another t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -55,12 +55,14 @@ class Parallel:
     own     buffers that every thread has for itself
     loops   the iterators of the outermost marked loops, in the order of the text
     open    what was not found out of loops that are not marked
+    meets   before which statements all threads meet: a block, and the position in it
     """
 
     program: Program
     own: frozenset[str]
     loops: tuple[str, ...]
     open: tuple[str, ...] = ()
+    meets: frozenset[tuple[tuple[Stmt, ...], int]] = frozenset()
 
 
 @lru_cache(maxsize=64)
@@ -112,6 +114,26 @@ class Meetings:
         return self.found[stmt]
 
 
+def _meets(program: Program, own: frozenset[str]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
+    """The statements that may not run before all threads are done with an earlier one of their block."""
+    meetings = Meetings(program, own | _statuses(program))
+
+    def among(body: tuple[Stmt, ...]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
+        since: list[Stmt] = []
+        for position, stmt in enumerate(body):
+            several = (one for one in since if has_parallel(stmt) or has_parallel(one))
+            if any(meetings.conflict(stmt, one) for one in several):
+                yield body, position
+                since = []
+            since.append(stmt)
+            in_step = not (isinstance(stmt, For) and stmt.execution is Execution.PARALLEL)
+            if in_step and has_parallel(stmt):
+                for block in blocks(stmt):
+                    yield from among(block)
+
+    yield from among(program.body)
+
+
 def tile_buffers(program: Program) -> frozenset[str]:
     """The private buffers that only tiles access: each tile has its own."""
     outside = set[str]()
@@ -128,16 +150,81 @@ def tile_buffers(program: Program) -> frozenset[str]:
     return frozenset(private - outside)
 
 
-class _Marker:
-    def __init__(self, program: Program, chunk: int) -> None:
-        self.program, self.chunk = program, chunk
+class Independence:
+    """Which loops of a program carry no dependence.
+
+    open   why that was not found out
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
         self.tiled = tile_buffers(program)
         self.meetings = Meetings(program, self.tiled | _statuses(program))
         self.footprints = self.meetings.footprints
         self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
+        self.open: dict[str, None] = {}
+
+    def of(self, loop: For, path: Path) -> bool:
+        """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
+        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
+        shared -= _statuses(self.program)
+        if not shared:
+            return True
+        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
+        for access in self.footprints.of(loop.body, loop.iter):
+            if access.buffer in shared:
+                by_buffer[access.buffer].add(access)
+        left = {
+            name
+            for name, accesses in by_buffer.items()
+            if not self.footprints.moves_on(tuple(accesses), loop.iter)
+        }
+        return not left or self.by_sets(left, path)
+
+    def entered(self, stmt: Let | Alloc) -> None:
+        """Inside a bounded value its range is known."""
+        if isinstance(stmt, Let) and stmt.lo >= 0:
+            self.footprints.least[stmt.name] = stmt.lo
+
+    def by_sets(self, buffers: set[str], path: Path) -> bool:
+        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
+        position = path[0]
+        if position not in self.carried:
+            alone = replace(self.program, body=(self.program.body[position],))
+            inside = list(statements(alone.body))
+            stores = sum(isinstance(stmt, Store) for stmt in inside)
+            cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
+            if stores > MOST_STORES:
+                self.open[f"{stores} statements are too many to compare in pairs"] = None
+            elif cut:
+                self.open["tiles of microkernels are not compared in pairs"] = None
+            else:
+                self.carried[position] = answered(lambda: carried_by(alone), None)
+                if self.carried[position] is None:
+                    self.open["comparing statements in pairs takes isl too long"] = None
+            self.carried.setdefault(position, None)
+        carried = self.carried[position]
+        if carried is None:
+            return False
+        return not any(_buffer(one) in buffers for one in carried.get((0, *path[1:]), ()))
+
+    def keeps(self, name: str, loop: For) -> bool:
+        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
+        buffer = self.program.buffer(name)
+        if name in self.tiled:
+            return True
+        if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
+            return name in owned(self.program.body)
+        scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
+        return scalar and _written_first(name, loop.body)
+
+
+class _Marker(Independence):
+    def __init__(self, program: Program, chunk: int) -> None:
+        super().__init__(program)
+        self.chunk = chunk
         self.own = set(self.tiled)
         self.loops: list[str] = []
-        self.open: dict[str, None] = {}
         taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
         for stmt in statements(program.body):
             taken += [stmt.iter] if isinstance(stmt, For) else []
@@ -156,7 +243,8 @@ class _Marker:
             text = f"threads that share a loop would share {both[0]}, of which each has its own"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
-        return Parallel(made, frozenset(self.own), loops, tuple(self.open))
+        own = frozenset(self.own)
+        return Parallel(made, own, loops, tuple(self.open), frozenset(_meets(made, own)))
 
     def unmarked(self) -> Program:
         """The program for one thread."""
@@ -229,11 +317,6 @@ class _Marker:
                     found += _unmarked((stmt,))
         return tuple(found)
 
-    def entered(self, stmt: Let | Alloc) -> None:
-        """Inside a bounded value its range is known."""
-        if isinstance(stmt, Let) and stmt.lo >= 0:
-            self.footprints.least[stmt.name] = stmt.lo
-
     def chunked(self, tile: Tile) -> Stmt:
         """A tile of one long axis, as a marked loop of tiles: its instances are independent."""
         if len(tile.axes) != 1 or tile.microkernel is not None:
@@ -255,55 +338,8 @@ class _Marker:
         return For(name, ix.const(0), count, body, execution=Execution.PARALLEL)
 
     def independent(self, loop: For, path: Path) -> bool:
-        """Whether iterations of `loop` touch nothing that another one writes."""
-        if loop.execution is Execution.PARALLEL:
-            return True
-        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
-        shared -= _statuses(self.program)
-        if not shared:
-            return True
-        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
-        for access in self.footprints.of(loop.body, loop.iter):
-            if access.buffer in shared:
-                by_buffer[access.buffer].add(access)
-        left = {
-            name
-            for name, accesses in by_buffer.items()
-            if not self.footprints.moves_on(tuple(accesses), loop.iter)
-        }
-        return not left or self.by_sets(left, path)
-
-    def by_sets(self, buffers: set[str], path: Path) -> bool:
-        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
-        position = path[0]
-        if position not in self.carried:
-            alone = replace(self.program, body=(self.program.body[position],))
-            inside = list(statements(alone.body))
-            stores = sum(isinstance(stmt, Store) for stmt in inside)
-            cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
-            if stores > MOST_STORES:
-                self.open[f"{stores} statements are too many to compare in pairs"] = None
-            elif cut:
-                self.open["tiles of microkernels are not compared in pairs"] = None
-            else:
-                self.carried[position] = answered(lambda: carried_by(alone), None)
-                if self.carried[position] is None:
-                    self.open["comparing statements in pairs takes isl too long"] = None
-            self.carried.setdefault(position, None)
-        carried = self.carried[position]
-        if carried is None:
-            return False
-        return not any(_buffer(one) in buffers for one in carried.get((0, *path[1:]), ()))
-
-    def keeps(self, name: str, loop: For) -> bool:
-        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
-        buffer = self.program.buffer(name)
-        if name in self.tiled:
-            return True
-        if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
-            return name in owned(self.program.body)
-        scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
-        return scalar and _written_first(name, loop.body)
+        """Whether `loop` is marked to be shared, or may be."""
+        return loop.execution is Execution.PARALLEL or self.of(loop, path)
 
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Whether a buffer that threads have for themselves is used where they run together."""

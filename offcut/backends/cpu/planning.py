@@ -1,7 +1,7 @@
 """A program as the CPU runs it: its computation cut, where it is one; else its own loops as vectors.
 
-    bind -> raise -> cut -> cover -> lanes of rows -> threads                 a computation
-    bind -> keep inside -> separate -> cover -> vectorize -> threads          any other program
+    bind -> raise -> cut -> cover -> lanes of rows -> threads -> prove        a computation
+    bind -> keep inside -> separate -> cover -> vectorize -> threads -> prove    any other program
 
 A computation is a sequence of whole arrays, each from those before. It runs in its own loops where
 that separates conditions that no microkernel leaves behind.
@@ -19,6 +19,7 @@ from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.kernels import families
 from offcut.backends.cpu.parallel import Parallel, parallel
 from offcut.backends.cpu.policy import policy, pricing
+from offcut.backends.cpu.proof import check_compiled, check_step
 from offcut.backends.cpu.rows import marked
 from offcut.backends.cpu.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.vectorize import privatized, vectorized
@@ -40,13 +41,14 @@ from offcut.core.program import (
     expressions,
     walk,
 )
+from offcut.core.source import source
 from offcut.costmodel import Machine, copies_worth, tile_price
 from offcut.errors import PartitionError
 from offcut.partition import (
+    NOT_TOLD,
     LoopCut,
     Users,
     check_marks,
-    check_program,
     check_tiles,
     check_windows,
     cut_program,
@@ -74,11 +76,13 @@ class Planned(target.Planned):
 
     seconds  predicted, of a call on one thread: an expression over the sizes
     work     instances of a call; None where nothing counts them
+    through  programs on the way to it: small steps are easier to prove
     """
 
     schedule: Schedule
     seconds: Expr
     work: Expr | None = None
+    through: tuple[Program, ...] = ()
 
     @property
     def has_loops(self) -> bool:
@@ -95,15 +99,31 @@ def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -
     Raises PartitionError where it leaves an array, a strategy or a decision is not legal, or isl does
     not say in bounded work.
     """
-    return _plan(program, users, host, asked, debug.verifies())
+    return _plan(program, users, host, asked)
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _plan(program: Program, users: Users, host: Host, asked: Options, verify: bool) -> Planned:
+def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
+    made = _made(program, users, host, asked)
+    try:
+        with debug.timed("prove"):
+            check_compiled((program, *made.through, made.program), asked.reassociate)
+    except PartitionError as refused:
+        if refused.refused != NOT_TOLD or made.applied is not None or asked.schedule is not None:
+            raise
+        made = _in_loops(program, host, asked, Schedule(program.name, ()), "")
+        check_compiled((program, *made.through, made.program), asked.reassociate)
+        note = "its loops stay as they are: isl takes too long to tell that they may run as lanes"
+        return replace(made, notes=(*made.notes, note))
+    return made
+
+
+def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
+    """`program` as the host runs it, not proved yet."""
     debug.passed("describe", program)
     if asked.schedule is not None:
-        return _scheduled(program, users, host, asked, asked.schedule, verify)
+        return _scheduled(program, users, host, asked, asked.schedule)
     computation, why = _raised(program, users, asked.reassociate)
     if asked.strategy != "auto" and computation is None:
         raise PartitionError(
@@ -114,23 +134,33 @@ def _plan(program: Program, users: Users, host: Host, asked: Options, verify: bo
         )
     if computation is not None:
         try:
-            made = _cut(computation, host, asked, _decided(computation, host, asked), verify)
+            made = _cut(computation, host, asked, _decided(computation, host, asked))
         except PartitionError as refused:  # a read that cannot be bounded, say
             if asked.strategy != "auto":
                 raise
             why = f"{refused.refused}: {refused.because}"
         else:
-            if asked.strategy != "auto" or _is_worth(made):
+            unseen = _unseen(program, computation, asked)
+            if asked.strategy != "auto" or (_is_worth(made) and not unseen):
                 return made
-            why = "its conditions are moved out of its loops"
+            why = unseen or "its conditions are moved out of its loops"
     schedule = Schedule(
         program.name, (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
     )
     return _in_loops(program, host, asked, _with_threads(schedule, host), why)
 
 
+def _unseen(program: Program, computation: Computation, asked: Options) -> str:
+    """In words, why it is not proved that `computation` is `program`; "" where it is."""
+    try:
+        check_step(program, source(computation), asked.reassociate)
+    except PartitionError as refused:
+        return f"{refused.refused}: {refused.because}"
+    return ""
+
+
 def _scheduled(
-    program: Program, users: Users, host: Host, asked: Options, schedule: Schedule, verify: bool
+    program: Program, users: Users, host: Host, asked: Options, schedule: Schedule
 ) -> Planned:
     """A program as a schedule says."""
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
@@ -144,7 +174,7 @@ def _scheduled(
             because=why,
             help=("cut, separate and mark are for loops as they stand",),
         )
-    return _cut(computation, host, asked, schedule, verify)
+    return _cut(computation, host, asked, schedule)
 
 
 def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
@@ -225,10 +255,8 @@ def _added_last(computation: Computation, program: Program) -> str | None:
     return None
 
 
-def _cut(
-    computation: Computation, host: Host, asked: Options, schedule: Schedule, verify: bool
-) -> Planned:
-    """A computation cut for the host; `verify` reads the loops back as well."""
+def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
+    """A computation cut for the host."""
     lent = families(host)
     kernels, price = [family.microkernel for family in lent], pricing(lent, host.machine)
     with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
@@ -237,18 +265,16 @@ def _cut(
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
-    if verify:
-        with debug.timed("verify"):
-            assert cut.computation is not None
-            check_program(cut.computation, loops)
     if computation.asks_memory:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
-    seconds = seconds_of_choices(applied)
-    work = computation.instances
-    return Planned(loops, schedule=schedule, applied=applied, seconds=seconds, work=work)
+    seconds, work = seconds_of_choices(applied), computation.instances
+    way = (source(computation),)
+    return Planned(
+        loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
+    )
 
 
 def _marked(
@@ -347,7 +373,8 @@ def _in_loops(
         run, said = _marked(settled.program, schedule, host, asked.reassociate)
         notes = (*notes, *said, *settled.notes, *plain)
         seconds = seconds_of_program(run, host.machine)
-        return Planned(run, schedule=schedule, notes=notes, seconds=seconds)
+        way = program, inside
+        return Planned(run, schedule=schedule, notes=notes, seconds=seconds, through=way)
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:

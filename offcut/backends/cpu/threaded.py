@@ -6,8 +6,8 @@ threads, each runs one and half of the tiles of the third. Which instances a thr
 result, since each instance is computed as it always is.
 
 Everything else runs on the last thread, which has the least to do in every share. The threads meet
-at a barrier before a statement that may touch what another thread wrote, or write what another may
-still read. Bounds and conditions on sizes are computed by every thread for itself.
+at a barrier where `Parallel` says so: before a statement that may touch what another thread wrote, or
+write what another may still read. Bounds and conditions on sizes are computed by every thread for itself.
 
 The scratch of a call is its threads' common part, then one part for each of them::
 
@@ -26,7 +26,7 @@ from offcut.backends.cpu.family import Family
 from offcut.backends.cpu.ir import Function
 from offcut.backends.cpu.isa import Isa
 from offcut.backends.cpu.lower import Lowered, Lowering, bytes_of
-from offcut.backends.cpu.parallel import Meetings, Parallel, has_parallel
+from offcut.backends.cpu.parallel import Parallel, has_parallel
 from offcut.backends.cpu.pool_ir import BARRIER, DECLARATIONS, RUN
 from offcut.backends.inside import STATUS
 from offcut.core.expr import Const, Expr
@@ -69,7 +69,7 @@ class _Threaded(Lowering):
     ) -> None:
         super().__init__(made.program, isa, families, work, chains)
         self.own, self.most, self.seconds = made.own, threads, seconds
-        self.meetings = Meetings(made.program, made.own | self.statuses())
+        self.meets = made.meets
         self.common: set[str] = set()
         self.team: tuple[str, str] | None = ("%thread", "%threads")
         self.steps = True
@@ -193,18 +193,10 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         if self.team is None:
             super().block(body)
             return
-        since: list[Stmt] = []
-        for stmt in body:
-            if self.steps and any(self.waits(stmt, earlier) for earlier in since):
+        for position, stmt in enumerate(body):
+            if self.steps and (tuple(body), position) in self.meets:
                 self.meet()
-                since = []
             self.together(stmt)
-            since.append(stmt)
-
-    def waits(self, stmt: Stmt, earlier: Stmt) -> bool:
-        """Whether a statement may not run before all threads are done with an earlier one."""
-        several = has_parallel(stmt) or has_parallel(earlier)
-        return several and self.meetings.conflict(stmt, earlier)
 
     def together(self, stmt: Stmt) -> None:
         """A statement that a team runs."""

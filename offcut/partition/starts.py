@@ -1,0 +1,139 @@
+"""Two forms of a sum that starts from a value, and of an array that is updated: one of each is compared.
+
+A sum may be made by itself and added to its start, or start from it; with its terms in any order that is
+the same sum::
+
+    P[i] = -0.0                                 D[i] = S[i]
+    for k in 0:n                                for k in 0:n
+      P[i] += A[i, k]               ->            D[i] += A[i, k]
+    D[i] = S[i] + P[i]
+
+And an array that a program updates is an input, copied to the result before all else, that it updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import indices, read
+from offcut.core.dtypes import FLOATS, is_identity
+from offcut.core.expr import Binary, Const, Expr, Load, Var, rewrite
+from offcut.core.program import (
+    For,
+    Kind,
+    Program,
+    Stmt,
+    Store,
+    expressions,
+    mapped,
+    walk,
+    with_blocks,
+)
+
+
+def started(program: Program, kept: Collection[str]) -> Program:
+    """`program` with its sums starting from what they are added to, where a local array held them.
+
+    kept   arrays that stay
+    """
+    for buffer in program.buffers:
+        if buffer.kind not in (Kind.PRIVATE, Kind.LOCAL) or buffer.name in kept:
+            continue
+        body = _started(program.body, buffer.name)
+        if not indices(body, buffer.name):
+            left = tuple(other for other in program.buffers if other != buffer)
+            program = replace(program, buffers=left, body=body)
+    return program
+
+
+def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
+    """`body` with the sums that it makes in the array of that name where they are added."""
+    made: list[Stmt] = []
+    position = 0
+    while position < len(body):
+        here = _sum(body[position : position + 3], name)
+        made += here or [with_blocks(body[position], lambda inner: _started(inner, name))]
+        position += 3 if here else 1
+    return tuple(made)
+
+
+def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:
+    """A start, the terms and what is added to, as a sum that starts from that; nothing where it is none."""
+    match body:
+        case (Store(first, at, Const(number, dtype), None), terms, Store(_, index, value, None)):
+            pass
+        case _:
+            return []
+    last = body[2]
+    assert isinstance(last, Store)
+    if first != name or not is_identity("sum", number, dtype) or not isinstance(value, Binary):
+        return []
+    whole = Load(name, at, dtype)
+    if value.op != "+" or whole not in (value.a, value.b):
+        return []
+    start = value.a if value.b == whole else value.b
+    inside = [stmt for stmt in walk((terms,)) if isinstance(stmt, Store)]
+    reads = read(expr for stmt in walk((terms,)) for expr in expressions(stmt))
+    mine = all((s.buffer, s.index, s.reduce) == (name, at, "sum") for s in inside)
+    if not mine or last.buffer in reads | {name} or name in reads | read((start, *index)):
+        return []
+
+    def added(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store):
+            return replace(stmt, buffer=last.buffer, index=index)
+        return with_blocks(stmt, lambda inner: tuple(map(added, inner)))
+
+    return [replace(last, value=start), added(terms)]
+
+
+def with_floats(program: Program) -> Program:
+    """`program` with each number of a float type as a float, and shapes in one form."""
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Const) or node.dtype not in FLOATS or isinstance(node.value, float):
+            return None
+        return Const(float(node.value), node.dtype)
+
+    body = tuple(mapped(stmt, lambda expr: rewrite(expr, rule)) for stmt in program.body)
+    shapes = (tuple(map(ix.simplify, buffer.shape)) for buffer in program.buffers)
+    pairs = zip(program.buffers, shapes, strict=True)
+    return replace(program, buffers=tuple(replace(b, shape=s) for b, s in pairs), body=body)
+
+
+def given(source: Program, emitted: Program) -> Program:
+    """`source` with what it updates as an input and a result, where `emitted` has these."""
+    for mine, theirs in zip(source.results, emitted.results, strict=False):
+        names = {b.name: b for b in emitted.buffers}
+        before = names.get(mine.name)
+        if mine.kind is not Kind.INOUT or theirs.name == mine.name:
+            continue
+        if before is None or before.kind is not Kind.INPUT or theirs.kind is not Kind.OUTPUT:
+            continue
+        source = _split(source, mine.name, theirs.name)
+    return source
+
+
+def _split(program: Program, name: str, result: str) -> Program:
+    """`program` with the array that it updates copied to `result` before all else."""
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer != name:
+            return None
+        return replace(node, buffer=result)
+
+    def moved(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store) and stmt.buffer == name:
+            return replace(stmt, buffer=result)
+        return with_blocks(stmt, lambda inner: tuple(map(moved, inner)))
+
+    whole = program.buffer(name)
+    point = tuple(Var(f"{name}_axis{k}") for k in range(len(whole.shape)))
+    copy: Stmt = Store(result, point, Load(name, point, whole.dtype))
+    for axis, extent in zip(reversed(point), reversed(whole.shape), strict=True):
+        copy = For(axis.name, ix.const(0), extent, (copy,))
+    body = tuple(moved(mapped(stmt, lambda expr: rewrite(expr, rule))) for stmt in program.body)
+    buffers = [replace(b, kind=Kind.INPUT) if b == whole else b for b in program.buffers]
+    buffers.append(replace(whole, name=result, kind=Kind.OUTPUT))
+    return replace(program, buffers=tuple(buffers), body=(copy, *body))

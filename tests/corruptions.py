@@ -1,0 +1,164 @@
+"""Programs with one thing wrong: every way to break a program a little, wherever it can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, rewrite
+from offcut.core.program import (
+    Choose,
+    Execution,
+    For,
+    If,
+    Option,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    blocks,
+    with_blocks,
+)
+
+Body = tuple[Stmt, ...]
+Broken = Callable[[Stmt], Iterator[Body]]
+
+
+def dropped(stmt: Stmt) -> Iterator[Body]:
+    """A store is gone."""
+    if isinstance(stmt, Store):
+        yield ()
+
+
+def repeated(stmt: Stmt) -> Iterator[Body]:
+    """A store runs twice."""
+    if isinstance(stmt, Store):
+        yield stmt, stmt
+
+
+def off_by_one(stmt: Stmt) -> Iterator[Body]:
+    """A loop or a tile ends, or starts, one too early or too late."""
+    match stmt:
+        case For():
+            yield (replace(stmt, hi=ix.sub(stmt.hi, 1)),)
+            yield (replace(stmt, hi=ix.add(stmt.hi, 1)),)
+            yield (replace(stmt, lo=ix.add(stmt.lo, 1)),)
+        case Tile():
+            for k, axis in enumerate(stmt.axes):
+                for made in (
+                    TileAxis(axis.iter, axis.start, ix.sub(axis.extent, 1)),
+                    TileAxis(axis.iter, axis.start, ix.add(axis.extent, 1)),
+                    TileAxis(axis.iter, ix.add(axis.start, 1), axis.extent),
+                ):
+                    yield (replace(stmt, axes=(*stmt.axes[:k], made, *stmt.axes[k + 1 :])),)
+        case _:
+            pass
+
+
+def swapped(stmt: Stmt) -> Iterator[Body]:
+    """Two statements in a block change places."""
+    for number, block in enumerate(blocks(stmt)):
+        for made in _swaps(block):
+            yield (_with_block(stmt, number, made),)
+
+
+def marked(stmt: Stmt) -> Iterator[Body]:
+    """A loop is marked to be shared by threads, or to run as lanes, whatever it carries."""
+    if isinstance(stmt, For):
+        for mark in (Execution.PARALLEL, Execution.VECTOR):
+            if stmt.execution is not mark:
+                yield (replace(stmt, execution=mark),)
+
+
+def as_lanes(stmt: Stmt) -> Iterator[Body]:
+    """A loop becomes a tile: its iterations run side by side."""
+    if isinstance(stmt, For):
+        axis = TileAxis(stmt.iter, stmt.lo, ix.sub(stmt.hi, stmt.lo))
+        yield (Tile((axis,), stmt.body),)
+
+
+def unguarded(stmt: Stmt) -> Iterator[Body]:
+    """A condition is gone, or its branches change places."""
+    if isinstance(stmt, If):
+        yield stmt.then
+        yield (If(stmt.condition, stmt.other, stmt.then),)
+    if isinstance(stmt, Tile) and stmt.where is not None:
+        yield (replace(stmt, where=None),)
+
+
+def misplaced(stmt: Stmt) -> Iterator[Body]:
+    """A store is one element off, or reads one element off."""
+    if not isinstance(stmt, Store):
+        return
+    for k, part in enumerate(stmt.index):
+        yield (replace(stmt, index=(*stmt.index[:k], ix.add(part, 1), *stmt.index[k + 1 :])),)
+
+    def off(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or not node.index:
+            return None
+        return replace(node, index=(*node.index[:-1], ix.sub(node.index[-1], 1)))
+
+    yield (replace(stmt, value=rewrite(stmt.value, off)),)
+
+
+def overwritten(stmt: Stmt) -> Iterator[Body]:
+    """An update stores its term alone."""
+    if isinstance(stmt, Store) and stmt.reduce is not None:
+        yield (replace(stmt, reduce=None),)
+
+
+KINDS: dict[str, Broken] = {
+    broken.__name__: broken
+    for broken in (
+        dropped,
+        repeated,
+        off_by_one,
+        swapped,
+        marked,
+        as_lanes,
+        unguarded,
+        misplaced,
+        overwritten,
+    )
+}
+
+
+def corrupted(program: Program, kind: str) -> Iterator[Program]:
+    """`program` broken in one place, in every place and way of this kind, in the order of the text."""
+    if kind == "swapped":
+        for body in _swaps(program.body):
+            yield replace(program, body=body)
+    for body in _in(program.body, KINDS[kind]):
+        yield replace(program, body=body)
+
+
+def _in(body: Body, broken: Broken) -> Iterator[Body]:
+    for position, stmt in enumerate(body):
+        before, after = body[:position], body[position + 1 :]
+        for made in broken(stmt):
+            yield (*before, *made, *after)
+        for number, block in enumerate(blocks(stmt)):
+            for inside in _in(block, broken):
+                yield (*before, _with_block(stmt, number, inside), *after)
+
+
+def _swaps(body: Body) -> Iterator[Body]:
+    for k in range(len(body) - 1):
+        yield (*body[:k], body[k + 1], body[k], *body[k + 2 :])
+
+
+def _with_block(stmt: Stmt, number: int, block: Body) -> Stmt:
+    """`stmt` with one of its blocks exchanged."""
+    match stmt:
+        case If(condition, then, other):
+            return If(condition, block, other) if number == 0 else If(condition, then, block)
+        case Choose(options):
+            made = [
+                Option(o.label, o.cost, block if k == number else o.body)
+                for k, o in enumerate(options)
+            ]
+            return Choose(tuple(made))
+        case _:
+            return with_blocks(stmt, lambda _: block)

@@ -1,0 +1,247 @@
+"""A fault in what any pass gives is refused, with a witness; or it changes nothing that can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from corruptions import KINDS, corrupted
+
+import offcut as oc
+from offcut.backends.cpu import planning, vnni
+from offcut.backends.cpu.isa import AVX512, Host
+from offcut.backends.cpu.parallel import parallel
+from offcut.backends.cpu.proof import check_shared
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.parser import parse
+from offcut.core.program import Execution, For, Kind, Program, canonical, walk
+from offcut.partition import CUT, Users
+from offcut.polyhedral import dependences
+
+HOST = Host("x86_64-proof", AVX512.features | vnni.FEATURES, AVX512)
+
+PRODUCT = """program product
+size n in 0:200
+input A: float32[n, 20]
+input B: float32[20, 40]
+output C: float32[n, 40]
+for i in 0:n
+  for j in 0:40
+    C[i, j] = 0.0
+    for k in 0:20
+      C[i, j] += A[i, k] * B[k, j]
+"""
+STENCIL = """program stencil
+size n in 0:200
+input X: float32[n]
+output Y: float32[n]
+for i in 0:n
+  Y[i] = X[i]
+  if i >= 1
+    Y[i] += X[i - 1]
+"""
+GATHER = """program gather
+size n in 1:200
+input P: int32[n]
+input X: float32[n]
+output Y: float32[n]
+output S: float32[1]
+S[0] = 0.0
+for i in 0:n
+  Y[i] = X[index(P[i])]
+for i in 0:n
+  S[0] += Y[i]
+"""
+PROGRAMS = {"product": PRODUCT, "stencil": STENCIL, "gather": GATHER}
+SIZES = [1, 2, 13, 14, 15, 42, 47]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of the planner.
+
+    name      of its function in `planning`
+    runs_in   a program that it changes
+    of, put   the loop program in its result, and the result with another one
+    """
+
+    name: str
+    runs_in: str
+    of: Callable[[Any], Program] = lambda made: made.program
+    put: Callable[[Any, Program], Any] = lambda made, program: replace(made, program=program)
+
+
+def itself(made: Any) -> Any:
+    return made
+
+
+def instead(_: Any, program: Program) -> Program:
+    return program
+
+
+def loops(made: Any) -> Program:
+    return made.partition.loops
+
+
+def with_loops(made: Any, program: Program) -> Any:
+    return replace(made, partition=replace(made.partition, loops=program))
+
+
+PASSES = {
+    "cut": Pass("apply", "product", loops, with_loops),
+    "lanes of rows": Pass("marked", "gather", itself, instead),
+    "keep inside": Pass("kept_inside", "gather", itself, instead),
+    "separate": Pass("separate", "stencil"),
+    "cover": Pass("without_covers", "stencil"),
+    "vectorize": Pass("vectorized", "stencil"),
+    "threads": Pass("shared", "stencil"),
+}
+
+
+def planned(text: str) -> Program:
+    program = canonical(parse(text))
+    planning._plan.cache_clear()
+    strategy = CUT if text is PRODUCT else "auto"  # one way, where several compete else
+    asked = planning.Asked(strategy)
+    return planning.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
+
+
+def sample(mutants: Iterator[Program]) -> list[Program]:
+    """A few of them: the first, the last, and two between."""
+    found = list(mutants)
+    step = max(1, len(found) // 3)
+    return [*found[::step][:3], *found[-1:]]
+
+
+@pytest.fixture(autouse=True)
+def without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+    yield
+    planning._plan.cache_clear()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", PASSES)
+def test_a_fault_in_a_pass_is_refused(
+    step: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = PASSES[step]
+    text = PROGRAMS[one.runs_in]
+    right = getattr(planning, one.name)
+    given: list[Any] = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        made = right(*args, **options)
+        given.append(made)
+        return made
+
+    monkeypatch.setattr(planning, one.name, noted)
+    planned(text)
+    for broken in sample(corrupted(one.of(given[-1]), kind)):
+        made = one.put(given[-1], broken)
+        monkeypatch.setattr(planning, one.name, lambda *_, made=made, **__: made)
+        left, why = planned_or_refused(text)
+        if left is None:
+            assert why
+        else:
+            assert_marks_hold(left)
+            assert_same_values(parse(text), left)
+
+
+def planned_or_refused(text: str) -> tuple[Program | None, str]:
+    try:
+        return planned(text), ""
+    except oc.PartitionError as refused:
+        return None, refused.because
+
+
+def test_every_pass_is_in_the_table() -> None:
+    lines = [line for line in (planning.__doc__ or "").splitlines() if "->" in line]
+    steps = {s.strip() for line in lines for s in line.rpartition("  ")[0].split("->")}
+    # Names are bound before, raising is the first step that is proved, proving is what is tested.
+    assert steps - {"bind", "raise", "prove"} == set(PASSES)
+
+
+TWO = """program two
+size n in 0:4097
+size m in 0:4097
+input X: float32[n, m]
+local S: float32[m]
+output Y: float32[n, m]
+for j in 0:m
+  S[j] = 0.0
+  for i in 0:n
+    S[j] += X[i, j]
+for i in 0:n
+  for j in 0:m
+    Y[i, j] = X[i, j] * S[m - 1 - j]
+"""
+
+
+def test_a_meeting_of_threads_that_is_missing_is_refused() -> None:
+    made = parallel(planned(TWO))
+    assert made.meets
+    check_shared(made)
+    for one in made.meets:
+        with pytest.raises(oc.PartitionError, match="they must meet in between"):
+            check_shared(replace(made, meets=made.meets - {one}))
+
+
+OWN = """program own
+size n in 0:4097
+input X: float32[n, 64]
+local T: float32[n, 64]
+output Y: float32[n, 64]
+for i in 0:n
+  alloc T[i +: 1, 0 +: 64]
+    for j in 0:64
+      T[i, j] = X[i, j] + 1.0
+    for j in 0:64
+      Y[i, j] = T[i, 63 - j]
+"""
+
+
+def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
+    made = parallel(parse(OWN))
+    assert made.own == {"T"}
+    check_shared(made)
+    with pytest.raises(oc.PartitionError, match="each thread needs one of its own"):
+        check_shared(replace(made, own=frozenset()))
+    with pytest.raises(oc.PartitionError, match="each thread has one of its own"):
+        check_shared(replace(made, own=made.own | {"Y"}))
+
+
+def assert_marks_hold(program: Program) -> None:
+    """No loop that threads share carries a dependence between elements that they share."""
+    shared = {
+        stmt.iter
+        for stmt in walk(program.body)
+        if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL
+    }
+    carried = {one.loop for one in dependences(program) if one.certain}
+    assert not shared & carried, str(program)
+
+
+def assert_same_values(source: Program, made: Program) -> None:
+    """Both give the same, to the bit: the elements are small integers, so sums are exact in any order."""
+    random = np.random.default_rng(0)
+    for n in SIZES:
+        arrays = {}
+        for buffer in (b for b in source.buffers if b.kind is Kind.INPUT):
+            shape = [
+                n if ix.literal(extent) is None else ix.literal(extent) for extent in buffer.shape
+            ]
+            most = n if buffer.dtype == "int32" else 4
+            values = random.integers(0, most, shape)
+            arrays[buffer.name] = values.astype(numpy_dtype(buffer.dtype))
+        wanted, found = source.run(arrays, n=n), made.run(arrays, n=n)
+        pairs = zip(several(wanted), several(found), strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs), f"n = {n}: {made}"
+
+
+def several(results: Any) -> tuple[Any, ...]:
+    return results if isinstance(results, tuple) else (results,)
