@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from offcut import debug
-from offcut.backends.base import Exported, Signature
+from offcut.backends.base import Entry, Exported, HasEntry, Signature
 from offcut.backends.host import cache
 from offcut.backends.plan import Plan
 from offcut.backends.requested import Request
@@ -64,6 +64,32 @@ class Kernel:
         (``llvm``) and assembly (``asm``).
         """
         return self._target.shown(self._planned, self.signature, self._options, form)
+
+    @cached_property
+    def entry(self) -> Entry:
+        """The C function that a call runs: its address, what declares it, and the constants that it reads.
+
+        pointers  of the inputs, then the outputs, then the constants
+        sizes     in the order of ``kernel.signature.sizes``
+        strides   of inputs, then outputs, every axis in turn, in elements
+        workspace 64-byte aligned, of as many bytes as ``offcut_workspace`` gives
+
+        Raises TargetError where the target makes no machine code.
+        """
+        loaded = self._code.loaded
+        if not isinstance(loaded, HasEntry):
+            raise TargetError(
+                "entry",
+                f"cannot give the address of {self.signature.name}",
+                because=f"{self._target.name} makes no machine code",
+                help=("kernel(…) calls it",),
+            )
+        return loaded.entry(self._request.arrays)
+
+    @property
+    def address(self) -> int:
+        """Of the C function that a call runs, in this process: `entry` says how it is called."""
+        return self.entry.address
 
     @property
     def loops(self) -> Program:

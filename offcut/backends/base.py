@@ -14,11 +14,42 @@ Every kernel has one stable C entry, whatever its back end::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 LEFT_AN_ARRAY = 1
 """What the entry returns where an index or a guard that depends on data leads out of an array."""
+
+
+ENTRY = (
+    "int32_t offcut_entry(void **pointers, const int64_t *sizes, "
+    "const int64_t *strides, void *workspace);"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The C entry of a kernel in this process; it holds what the entry reads while it lives.
+
+    address    of the function that `declaration` declares
+    workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
+    constants  addresses of the packed constants: the last of the pointers
+    """
+
+    address: int
+    workspace: int
+    constants: tuple[int, ...]
+    declaration: str = ENTRY
+    owners: tuple[object, ...] = field(default=(), repr=False, compare=False)
+
+
+@runtime_checkable
+class HasEntry(Protocol):
+    """Loaded code that other programs can call by address."""
+
+    def entry(self, constants: Mapping[str, Any]) -> Entry:
+        """The C entry, with the constants, by name, packed as it reads them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from itertools import product
 from typing import assert_never
 
 from offcut.core import index as ix
+from offcut.core.accesses import touched
 from offcut.core.computation import Stage, StageAxis
 from offcut.core.conditions import all_of, conjuncts, negated
 from offcut.core.dtypes import is_identity
@@ -138,10 +139,15 @@ def _rebinds(program: Program) -> bool:
 
 
 @lru_cache(maxsize=64)
-def carried_names(source: Program) -> tuple[tuple[int, str], ...]:
-    """(top-level statement, iterator) of the loops that carry a dependence."""
+def carried_names(source: Program) -> tuple[tuple[int, str, str], ...]:
+    """(top-level statement, iterator, array) of the dependences that loops carry."""
     found = (one for one in dependences(source) if not _says_the_same(one))
-    return tuple({(one.path[0], one.loop): None for one in found})
+    return tuple({(one.path[0], one.loop, _array(one)): None for one in found})
+
+
+def _array(one: Dependence) -> str:
+    """The array that both ends access."""
+    return (one.target if one.kind == "anti" else one.source).store.buffer
 
 
 def _says_the_same(one: Dependence) -> bool:
@@ -280,9 +286,13 @@ class _SideBySide:
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
 
     @cached_property
-    def sequential(self) -> set[tuple[int, str]]:
-        """(top-level statement, iterator) of the loops of the source that carry a dependence."""
+    def carried(self) -> set[tuple[int, str, str]]:
+        """(top-level statement, iterator, array) of the dependences that loops of the source carry."""
         return set(carried_names(self.source))
+
+    def carries(self, loop: For) -> bool:
+        """Whether a loop of the source carries a dependence: it accesses the array, and is named so."""
+        return any((self.nest, loop.iter, name) in self.carried for name in touched((loop,)))
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
         """Whether `emitted` runs what `source` does, in its order."""
@@ -393,7 +403,7 @@ class _SideBySide:
         may run in between; and on the bounds, which each repetition reads again.
         """
         chain = _chain(loop)
-        if any((self.nest, one.iter) in self.sequential for one in chain):
+        if any(map(self.carries, chain)):
             return [loop]
         bounds = (bound for one in chain for bound in (one.lo, one.hi))
         read = {load.buffer for bound in bounds for load, _ in loads(bound)}
@@ -438,7 +448,7 @@ class _SideBySide:
         try:
             self.each(chain, list(self.places_of(mine, chain, at)), at)
         except (NotStructural, NotSeparable):
-            free = {one.iter for one in chain if (self.nest, one.iter) not in self.sequential}
+            free = {one.iter for one in chain if not self.carries(one)}
             if len(free) < 2:
                 raise
             self.each(chain, [p for one in mine for p in self.tiles(one, (), free)], at)
@@ -549,7 +559,7 @@ class _SideBySide:
     def line(self, loop: For, places: Sequence[_Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
         places = [self.unmasked(place, at) for place in places]
-        ordered = (self.nest, loop.iter) in self.sequential
+        ordered = self.carries(loop)
         extent = ix.sub(loop.hi, loop.lo)
         alone = StageAxis(loop.iter, extent, loop.iter)
         space = _space_at(at)
@@ -628,7 +638,7 @@ class _SideBySide:
     def band(self, chain: Sequence[For], places: Sequence[_Place], at: Facts) -> None:
         """Parallel loops, as tiles in any order."""
         names = {one.iter for one in chain}
-        if any((self.nest, name) in self.sequential for name in names):
+        if any(map(self.carries, chain)):
             raise NotStructural("a band whose loops carry dependences")
         if any(names & (variables(one.lo) | variables(one.hi)) for one in chain):
             raise NotStructural("a band whose bounds depend on each other")

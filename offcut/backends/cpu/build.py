@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from offcut import debug
-from offcut.backends.base import Signature
+from offcut.backends.base import Entry, Signature
 from offcut.backends.cpu import external, jit, pool
-from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu.constants import Packed, pack
 from offcut.backends.cpu.family import Family, Variant
 from offcut.backends.cpu.isa import Host
 from offcut.backends.cpu.kernels import families
@@ -47,15 +47,28 @@ class Code:
 
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
         """The call, with the constants packed as the code reads them."""
-        packed = [pack(constants[name], layout, dtype) for name, layout, dtype in self.layouts]
         return make_callable(
             self.signature,
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
             self.loaded.address("offcut_fastcall"),
-            [(one.address, one.owner) for one in packed],
+            [(one.address, one.owner) for one in self.packed(constants)],
             owner=(self.loaded, self.external),
         )
+
+    def entry(self, constants: Mapping[str, Array]) -> Entry:
+        """The C entry, with the constants packed as it reads them."""
+        packed = self.packed(constants)
+        return Entry(
+            self.loaded.address("offcut_entry"),
+            self.loaded.address("offcut_workspace"),
+            tuple(one.address for one in packed),
+            owners=(self.loaded, self.external, *(one.owner for one in packed)),
+        )
+
+    def packed(self, constants: Mapping[str, Array]) -> list[Packed]:
+        """The constants, as the code reads them."""
+        return [pack(constants[name], layout, dtype) for name, layout, dtype in self.layouts]
 
 
 def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:

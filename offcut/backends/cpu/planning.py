@@ -271,7 +271,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     seconds, work = seconds_of_choices(applied), computation.instances
-    way = (source(computation),)
+    way = (source(computation), cut.source)
     return Planned(
         loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
     )
