@@ -27,7 +27,7 @@ PASSES = {
     "raise": "reads a loop program as a computation, where it is one",
     "decide": "writes the schedule of a computation",
     "cut": "cuts a computation, covers its tiles, and proves the cut",
-    "verify": "reads the cut program back into sets, and proves it again",
+    "prove": "compares what is lowered with what was described, for all sizes",
     "bounds": "shows that a loop program stays inside of its arrays, or asks where it may not",
     "separate": "divides loops where their conditions change",
     "covers": "asks of each tile whether its microkernel computes it",

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core.accesses import indices, read, stored, touched
-from offcut.core.expr import Expr, Var
-from offcut.core.program import For, Program, Stmt, with_blocks
+from offcut.core.expr import Expr, Var, variables
+from offcut.core.program import For, Program, Stmt, expressions, substituted, with_blocks
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound_in
 
@@ -28,26 +28,38 @@ def joined_like(emitted: Program, source: Program) -> Program:
         (stmt.iter, stored(stmt.body)) for stmt in statements(emitted.body) if isinstance(stmt, For)
     ]
 
-    def is_one(first: Stmt | None, second: Stmt) -> bool:
+    def as_one(first: Stmt | None, second: Stmt) -> For | None:
         if not isinstance(first, For) or not isinstance(second, For):
-            return False
+            return None
         both = stored((first, second))
-        wanted = any(name == first.iter and both <= held for name, held in together)
-        return wanted and _may_join(first, second)
+        for name in dict.fromkeys(name for name, held in together if both <= held):
+            one, other = _called(first, name), _called(second, name)
+            if one is not None and other is not None and _may_join(one, other):
+                return replace(one, body=(*one.body, *other.body))
+        return None
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
         for stmt in body:
-            last = made[-1] if made else None
-            if is_one(last, stmt):
-                assert isinstance(last, For)
-                assert isinstance(stmt, For)
-                made[-1] = replace(last, body=(*last.body, *stmt.body))
+            joined = as_one(made[-1], stmt) if made else None
+            if joined is not None:
+                made[-1] = joined
             else:
                 made.append(stmt)
         return tuple(with_blocks(stmt, change) for stmt in made)
 
     return replace(source, body=change(source.body))
+
+
+def _called(loop: For, name: str) -> For | None:
+    """`loop` with its iterator called `name`; None where something else in it is called so."""
+    if loop.iter == name:
+        return loop
+    inside = [expr for stmt in statements((loop,)) for expr in expressions(stmt)]
+    if name in bound_in(loop.body) or any(name in variables(expr) for expr in inside):
+        return None
+    body = substituted(loop.body, {loop.iter: Var(name)})
+    return replace(loop, iter=name, body=body)
 
 
 def _may_join(first: For, second: For) -> bool:

@@ -16,7 +16,8 @@ from offcut.core.dtypes import neutral
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr
-from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Stmt
+from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, Stmt
+from offcut.core.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
     Certificate,
@@ -79,10 +80,12 @@ class Applied:
 
     partition  the loop program, the pieces of every way, and the certificate
     choices    by nest, the ways that compete at run time; one where nothing competes
+    staged     the stages as they are cut, in plain loops
     """
 
     partition: Partition
     choices: tuple[tuple[Choice, ...], ...]
+    staged: Program
 
     def settled(self, refused: Mapping[int, str]) -> Applied:
         """The same with tiles and pieces that name the microkernels which run.
@@ -216,11 +219,12 @@ class _Applying:
                     self.given = restaged(self.given, step)
         shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
         self.check_complete(shared)
+        staged = source(self.given)
         self.given = with_shared(self.given, shared)
         for nest in nests:
             self.resolve(nest, ())
         planned = self.planned()
-        return self.emitted(planned, shared)
+        return self.emitted(planned, shared, staged)
 
     def tree(self, nest: Nest | Together, around: int) -> int | Shared:
         """The groups of a nest, by position, and the loops that they share."""
@@ -422,7 +426,7 @@ class _Applying:
         if min(panels.width, panels.interleave, panels.multiple) < 1:
             raise _refused(f"cannot lay {step.buffer} so", "widths and multiples are 1 at least")
 
-    def emitted(self, planned: Computation, shared: Shared) -> Applied:
+    def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         names, choices = planned.names(), list[tuple[Choice, ...]]()
         theorems: dict[Theorem, None] = {}
 
@@ -442,7 +446,7 @@ class _Applying:
         pieces = tuple(piece for group in choices for choice in group for piece in choice.pieces)
         certificate = Certificate(tuple(theorems))
         partition = partition_of(planned, pieces, program_of(planned, body), certificate)
-        return Applied(partition, tuple(choices))
+        return Applied(partition, tuple(choices), staged)
 
     def proved(self, planned: Computation, way: _Way) -> Iterator[Theorem]:
         """What holds of the loops of a way, split by split."""

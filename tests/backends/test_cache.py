@@ -44,9 +44,12 @@ print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, read and written, with no code kept in this process."""
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-    building._tile_object.cache_clear()
+    kept = (building._tile_object, planning._plan)
+    for function in kept:
+        function.cache_clear()
     yield tmp_path / "cache"
-    building._tile_object.cache_clear()
+    for function in kept:
+        function.cache_clear()
 
 
 def process(**environment: str) -> tuple[int, float]:
@@ -102,7 +105,9 @@ def test_an_entry_is_found_in_the_same_process(home: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("damage", ["empty", "torn", "edited", "other magic", "longer", "text"])
 def test_a_damaged_entry_is_rebuilt(home: Path, damage: str) -> None:
     compiled()
-    whole = {path: path.read_bytes() for path in entries(home)}
+    kept = {path: path.read_bytes() for path in entries(home)}
+    # A measured rate, a list of numbers, is kept in the process too.
+    whole = {path: data for path, data in kept.items() if not data.endswith(b"]")}
     for path, data in whole.items():
         middle = len(data) // 2
         path.write_bytes(
@@ -116,10 +121,12 @@ def test_a_damaged_entry_is_rebuilt(home: Path, damage: str) -> None:
             }[damage]
         )
     building._tile_object.cache_clear()
+    planning._plan.cache_clear()
     again = compiled()
     assert again._code.fresh
     assert right(again)
-    assert {path: path.read_bytes() for path in entries(home)} == whole
+    assert {path: path.read_bytes() for path in whole} == whole
+    assert entries(home) == sorted(kept)
     assert not compiled()._code.fresh
 
 

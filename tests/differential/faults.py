@@ -425,8 +425,8 @@ FAULTS = (
     Fault(
         "threads do not wait for what others write",
         "cpu.threaded",
-        "        return several and self.meetings.conflict(stmt, earlier)",
-        "        return False",
+        "if self.steps and (tuple(body), position) in self.meets:",
+        "if False:",
     ),
     Fault(
         "the last thread's iterations are one short",

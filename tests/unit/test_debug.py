@@ -51,7 +51,7 @@ def test_a_level_says_the_passes_and_their_times(
     monkeypatch.setenv("OFFCUT_DEBUG", "1")
     oc.compile(oc.parse(MASKED))
     passes = ("raise", "bounds", "separate", "covers", "lanes")
-    names = (*passes, "lower", "microkernels", "compile", "load")
+    names = (*passes, "prove", "lower", "microkernels", "compile", "load")
     assert said(capsys) == [f"offcut: {name}: … ms" for name in names]
 
 

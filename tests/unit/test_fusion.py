@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import offcut as oc
@@ -91,6 +92,24 @@ def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
     windows = ["alloc S", ["alloc E", ["alloc P", ["k_tile"], ["k_tile"]]]]
     assert loops(program.body) == [["i", windows]]
     assert "alloc E[i +: 1, 0 +: m]" in str(program)
+
+
+@pytest.mark.parametrize(
+    "names", ["i i ik i ik", "a i ik q yz", "k i kr j jr", "a r ab j ab"], ids=str
+)
+def test_shared_loops_are_proved_whatever_the_axes_are_called(names: str) -> None:
+    n, m = oc.dim("n", max=99), oc.dim("m", max=99)
+    x, j, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(m, "j"), oc.reduce_axis(m, "r")
+    one, _, two, three, four = names.split()
+    p = oc.compute((n,), lambda *at: oc.max(x[at[0], j], axis=j), axes=(one,), name="P")
+    e = oc.compute((n, m), lambda *at: oc.exp(x[at] - p[at[0]]), axes=tuple(two), name="E")
+    t = oc.compute((n,), lambda *at: oc.sum(e[at[0], r], axis=r), axes=(three,), name="T")
+    y = oc.compute((n, m), lambda *at: e[at] / t[at[0]], axes=tuple(four), name="Y")
+    kernel = oc.compile(y)
+    assert "together" in str(kernel.schedule)
+    given = np.random.default_rng(0).standard_normal((7, 12), dtype=np.float32)
+    shifted = np.exp(given - given.max(1, keepdims=True), dtype=np.float64)
+    np.testing.assert_allclose(kernel(given), shifted / shifted.sum(1, keepdims=True), rtol=1e-5)
 
 
 def padded(stride: int = 1) -> oc.Tensor:

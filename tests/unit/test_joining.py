@@ -63,6 +63,23 @@ def test_loops_that_meet_in_their_own_rows_are_joined() -> None:
     oc.prove_equal(two, one)
 
 
+def test_loops_of_other_names_are_joined() -> None:
+    two = TWO.replace(
+        "for i in 0:n\n  for j in 0:9\n    B[i, j]", "for k in 0:n\n  for j in 0:9\n    B[k, j]"
+    )
+    assert two != TWO
+    one, renamed = (oc.parse(HEAD + text.format(read=r)) for text, r in ((ONE, "i"), (two, "k")))
+    assert joined_like(one, renamed) == one
+    oc.prove_equal(renamed, one)
+    taken = oc.parse(
+        HEAD
+        + two.replace("for j in 0:9\n    B[k, j]", "for i in 0:9\n    B[k, i]")
+        .format(read="k")
+        .replace("8 - j", "8 - i")
+    )
+    assert joined_like(one, taken) == taken
+
+
 @pytest.mark.parametrize("read", ["n - 1 - i", "min(i + 1, n - 1)"])
 def test_loops_that_meet_in_other_rows_are_not_joined(read: str) -> None:
     two, one = (oc.parse(HEAD + text.format(read=read)) for text in (TWO, ONE))

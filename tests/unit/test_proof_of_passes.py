@@ -12,17 +12,20 @@ from corruptions import KINDS, corrupted
 
 import offcut as oc
 from offcut.backends.cpu import planning, vnni
-from offcut.backends.cpu.isa import AVX512, Host
+from offcut.backends.cpu.isa import AVX512_FEATURES, Host, isa_of
 from offcut.backends.cpu.parallel import parallel
 from offcut.backends.cpu.proof import check_shared
+from offcut.backends.target import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.parser import parse
 from offcut.core.program import Execution, For, Kind, Program, canonical, walk
+from offcut.costmodel import load
 from offcut.partition import CUT, Users
 from offcut.polyhedral import dependences
 
-HOST = Host("x86_64-proof", AVX512.features | vnni.FEATURES, AVX512)
+HOST = Host("x86_64-proof", vnni.FEATURES, isa_of(AVX512_FEATURES, load("cascade-lake")))
+CHUNK = HOST.machine.threads.chunk
 
 PRODUCT = """program product
 size n in 0:200
@@ -106,7 +109,7 @@ def planned(text: str) -> Program:
     program = canonical(parse(text))
     planning._plan.cache_clear()
     strategy = CUT if text is PRODUCT else "auto"  # one way, where several compete else
-    asked = planning.Asked(strategy)
+    asked = Options(strategy)
     return planning.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
 
 
@@ -183,12 +186,12 @@ for i in 0:n
 
 
 def test_a_meeting_of_threads_that_is_missing_is_refused() -> None:
-    made = parallel(planned(TWO))
+    made = parallel(planned(TWO), CHUNK)
     assert made.meets
-    check_shared(made)
+    check_shared(made, CHUNK)
     for one in made.meets:
         with pytest.raises(oc.PartitionError, match="they must meet in between"):
-            check_shared(replace(made, meets=made.meets - {one}))
+            check_shared(replace(made, meets=made.meets - {one}), CHUNK)
 
 
 OWN = """program own
@@ -206,13 +209,13 @@ for i in 0:n
 
 
 def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
-    made = parallel(parse(OWN))
+    made = parallel(parse(OWN), CHUNK)
     assert made.own == {"T"}
-    check_shared(made)
+    check_shared(made, CHUNK)
     with pytest.raises(oc.PartitionError, match="each thread needs one of its own"):
-        check_shared(replace(made, own=frozenset()))
+        check_shared(replace(made, own=frozenset()), CHUNK)
     with pytest.raises(oc.PartitionError, match="each thread has one of its own"):
-        check_shared(replace(made, own=made.own | {"Y"}))
+        check_shared(replace(made, own=made.own | {"Y"}), CHUNK)
 
 
 def assert_marks_hold(program: Program) -> None:

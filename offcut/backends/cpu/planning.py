@@ -49,6 +49,7 @@ from offcut.partition import (
     LoopCut,
     Users,
     check_marks,
+    check_program,
     check_tiles,
     check_windows,
     cut_program,
@@ -106,17 +107,50 @@ def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -
 def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
     made = _made(program, users, host, asked)
+    refused = _refusal(program, made, asked)
+    if refused is None:
+        return made
+    decided = asked.schedule is not None or asked.strategy != "auto"
+    if decided or not _is_out_of_reach(made, refused):
+        raise refused
+    if made.applied is not None:
+        made = _default_loops(program, host, asked, f"{refused.refused}: {refused.because}")
+        refused = _refusal(program, made, asked)
+        if refused is None:
+            return made
+        if refused.refused != NOT_TOLD:
+            raise refused
+    made = _in_loops(program, host, asked, Schedule(program.name, ()), "")
+    refused = _refusal(program, made, asked)
+    if refused is not None:
+        raise refused
+    note = "its loops stay as they are: isl takes too long to tell that they may run as lanes"
+    return replace(made, notes=(*made.notes, note))
+
+
+def _refusal(program: Program, made: Planned, asked: Options) -> PartitionError | None:
+    """Why it is not proved that `made` computes what `program` does; None where it is."""
     try:
         with debug.timed("prove"):
             check_compiled((program, *made.through, made.program), asked.reassociate)
     except PartitionError as refused:
-        if refused.refused != NOT_TOLD or made.applied is not None or asked.schedule is not None:
-            raise
-        made = _in_loops(program, host, asked, Schedule(program.name, ()), "")
-        check_compiled((program, *made.through, made.program), asked.reassociate)
-        note = "its loops stay as they are: isl takes too long to tell that they may run as lanes"
-        return replace(made, notes=(*made.notes, note))
-    return made
+        return refused
+    return None
+
+
+def _is_out_of_reach(made: Planned, refused: PartitionError) -> bool:
+    """Whether a refusal says no more than that the proof does not reach: isl does not tell, or the loops
+    compute the stages that were cut, axis by axis, so that it is their stages that are not seen through.
+    """
+    if refused.refused == NOT_TOLD:
+        return True
+    if made.applied is None or made.applied.partition.computation is None:
+        return False
+    try:
+        check_program(made.applied.partition.computation, made.program)
+    except PartitionError:
+        return False
+    return True
 
 
 def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
@@ -144,10 +178,13 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
             if asked.strategy != "auto" or (_is_worth(made) and not unseen):
                 return made
             why = unseen or "its conditions are moved out of its loops"
-    schedule = Schedule(
-        program.name, (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
-    )
-    return _in_loops(program, host, asked, _with_threads(schedule, host), why)
+    return _default_loops(program, host, asked, why)
+
+
+def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
+    """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
+    steps = (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
+    return _in_loops(program, host, asked, _with_threads(Schedule(program.name, steps), host), why)
 
 
 def _unseen(program: Program, computation: Computation, asked: Options) -> str:
@@ -271,7 +308,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     seconds, work = seconds_of_choices(applied), computation.instances
-    way = (source(computation), cut.source)
+    way = (source(computation), applied.staged)
     return Planned(
         loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
     )
