@@ -399,24 +399,6 @@ FAULTS = (
         "        with self.assumed(condition, False):\n            pass",
     ),
     Fault(
-        "what a sum begins with is added to nothing",
-        "raising",
-        "        if _is_neutral(start, stmt.reduce):",
-        "        if True:",
-    ),
-    Fault(
-        "statements are run one after the other whatever they carry",
-        "raising",
-        "    if not all(_in_turn(one, scopes) for one in dependences(program)):",
-        "    if False:",
-    ),
-    Fault(
-        "a loop that carries a dependence runs in lanes",
-        "cpu.vectorize",
-        "        if carried is None or carried:",
-        "        if carried is None:",
-    ),
-    Fault(
         "iterations that need each other run side by side",
         "cpu.parallel",
         "        return not left or self.by_sets(left, path)",
@@ -864,12 +846,6 @@ FAULTS = (
         "cpu.threaded",
         "                    self.block(body)\n                    self.meet()",
         "                    self.block(body)",
-    ),
-    Fault(
-        "a part of an array is taken for all of it",
-        "raising",
-        "if tuple(axis.extent for axis in axes) != self.extents(stmt.buffer):",
-        "if False:",
     ),
     Fault(
         "panels are read as rows are",
