@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offcut.core.computation import Names
 from offcut.errors import PartitionError
-from offcut.schedule.nests import Fuse, Nest, Nests, Split
+from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.nests import Nest, Nests
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,12 @@ class Target:
     def nest(self) -> Nest:
         """The nest as it is now."""
         return self.nests.nest(self.name)
+
+    @property
+    def stage(self) -> str:
+        """The name by which `stage_named` finds it: the buffer, where one nest alone writes it."""
+        writes = sum(self.buffer in nest.written for nest in self.nests.nests)
+        return self.buffer if writes == 1 else self.name
 
     @property
     def loops(self) -> tuple[str, ...]:
@@ -73,9 +81,46 @@ class Target:
         if called:
             return f"several loops are called so: {', '.join(called)}"
         match self.nest.taken_apart(name) if isinstance(name, str) else None:
-            case Split(_, outer, inner):
+            case Split(_, _, outer, inner):
                 return f"it is split into {outer} and {inner}"
-            case Fuse(outer, inner, fused):
+            case Fuse(_, outer, inner, fused):
                 return f"{outer} and {inner} are fused into {fused}"
             case _:
                 return f"{self.buffer} has no such loop"
+
+
+def stages_of(nests: Nests) -> tuple[str, ...]:
+    """The names of the stages, in order."""
+    listed = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
+    return tuple(target.stage for target in listed)
+
+
+def stage_named(nests: Nests, name: str) -> Target:
+    """The stage of the buffer, or the nest, of that name.
+
+    Raises PartitionError where there is none, or several write the buffer.
+    """
+    homes = [nest.name for nest in nests.nests if name in nest.written]
+    if len(homes) == 1:
+        return Target(nests, homes[0], name)
+    for nest in nests.nests if not homes else ():
+        if nest.name == name:
+            return Target(nests, name, nest.written[0])
+    raise PartitionError(
+        "schedule",
+        f"cannot tell the stage of {name}",
+        because=f"{', '.join(homes)} write it" if homes else "no stage writes it",
+        help=(f"stages: {', '.join(stages_of(nests))}",),
+    )
+
+
+def check_new(op: str, at: str, names: Names, *made: str) -> None:
+    """Refuse a name for what a primitive makes that is no identifier, or that something has."""
+    for name in made:
+        because = ""
+        if not (name.isidentifier() and name.isascii()):
+            because = "a name is an ASCII identifier"
+        elif names.fresh(name) != name:
+            because = "something has that name"
+        if because:
+            raise PartitionError(op, f"cannot make {name}", at=at, because=because)

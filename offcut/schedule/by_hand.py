@@ -1,19 +1,37 @@
-"""A schedule by hand: what a user holds, and its stages. Each primitive is a line that calls its own file."""
+"""A schedule by hand: what a user holds, and its stages. Each primitive writes a decision, which is applied."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, assert_never
 
 from offcut.core import interpreter
+from offcut.core.microkernel import Microkernel
 from offcut.core.program import Execution, Kind, Program
 from offcut.core.request import inputs_of, outputs_of
 from offcut.core.tensor import Tensor
 from offcut.errors import PartitionError
-from offcut.partition import Certificate, StrategyLike
+from offcut.partition import Certificate, StrategyLike, strategy_named
 from offcut.polyhedral import bounded
 from offcut.schedule import graph, loops, place, tensorize
-from offcut.schedule.axes import Axis, Target
+from offcut.schedule.apply import at_line
+from offcut.schedule.axes import Axis, Target, stage_named, stages_of
+from offcut.schedule.decisions import (
+    Bind,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    Fuse,
+    Primitive,
+    Reorder,
+    RFactor,
+    Run,
+    Schedule,
+    Split,
+    Tensorize,
+)
 from offcut.schedule.lower import lower
 from offcut.schedule.nests import Nests
 from offcut.schedule.prove import prove
@@ -36,11 +54,43 @@ def create_schedule(
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
 
 
+def applied(nests: Nests, step: Primitive) -> Nests:
+    """`nests` after one primitive.
+
+    Raises PartitionError where it names what is not there, or its theorem fails.
+    """
+    match step:
+        case CacheRead():
+            return graph.cache_read(nests, step)
+        case CacheWrite(stage):
+            return graph.cache_write(stage_named(nests, stage), step)
+        case ComputeInline(stage):
+            return graph.compute_inline(stage_named(nests, stage))
+        case RFactor(stage):
+            return graph.rfactor(stage_named(nests, stage), step)
+        case Split(stage):
+            return loops.split(stage_named(nests, stage), step)
+        case Fuse(stage):
+            return loops.fuse(stage_named(nests, stage), step)
+        case Reorder(stage):
+            return loops.reorder(stage_named(nests, stage), step)
+        case Run(stage):
+            return loops.run(stage_named(nests, stage), step)
+        case Bind(stage):
+            return loops.bind(stage_named(nests, stage), step)
+        case ComputeAt(stage):
+            return place.compute_at(stage_named(nests, stage), step)
+        case Tensorize(stage):
+            return tensorize.tensorize(stage_named(nests, stage), step)
+        case _:
+            assert_never(step)
+
+
 class HandSchedule:
-    """Nests of loops and what was done to them; ``schedule[C]`` is the stage that writes ``C``."""
+    """Primitives and the nests that they make; ``schedule[C]`` is the stage that writes ``C``."""
 
     def __init__(self, nests: Nests) -> None:
-        self._nests = nests
+        self._nests, self._steps = nests, tuple[Primitive, ...]()
         self._lowered: tuple[Nests, Program, Certificate] | None = None
 
     def __repr__(self) -> str:
@@ -54,22 +104,8 @@ class HandSchedule:
         """
         if isinstance(key, Stage):
             return Stage(self, key.nest_name, key.buffer)
-        buffer = self._buffer(key)
-        nests = self._nests.nests
-        named = [nest for nest in nests if nest.name == buffer]
-        homes = [nest for nest in nests if buffer in nest.written]
-        if len(homes) == 1:
-            return Stage(self, homes[0].name, buffer)
-        if not homes and named:
-            return Stage(self, buffer, named[0].written[0])
-        raise PartitionError(
-            "schedule",
-            f"cannot tell the stage of {buffer}",
-            because=f"{', '.join(h.name for h in homes)} write it"
-            if homes
-            else "no stage writes it",
-            help=(f"stages: {', '.join(self.stages)}",),
-        )
+        found = stage_named(self._nests, self._buffer(key))
+        return Stage(self, found.name, found.buffer)
 
     def _buffer(self, key: Tensor | str) -> str:
         name = key.name if isinstance(key, Tensor) else str(key)
@@ -78,10 +114,41 @@ class HandSchedule:
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of the stages, in the order in which they were described."""
-        nests = self._nests.nests
-        listed = [(n.name, b) for n in nests for b in n.written]
-        count = [buffer for _, buffer in listed]
-        return tuple(b if count.count(b) == 1 else name for name, b in listed)
+        return stages_of(self._nests)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The primitives, in the order of their calls; ``oc.compile(…, schedule=…)`` does them again."""
+        return Schedule(self._nests.name, self._steps)
+
+    def apply(self, schedule: Schedule, microkernels: Sequence[Microkernel] = ()) -> HandSchedule:
+        """This, after the primitives of `schedule`.
+
+        microkernels  that `tensorize` may name, beside declared instructions
+
+        Raises PartitionError, with the line, for one that is not legal, or is for a target to apply.
+        """
+        before = self._nests, self._steps
+        self._nests = replace(self._nests, intrinsics=(*self._nests.intrinsics, *microkernels))
+        try:
+            for step in schedule.steps:
+                with at_line(schedule, step):
+                    if not isinstance(step, Primitive):
+                        raise PartitionError(
+                            "schedule",
+                            "cannot apply by hand what a target decides",
+                            because="primitives by hand alone are for nests of plain loops",
+                            help=("oc.compile(…, schedule=…)",),
+                        )
+                    self._do(step)
+        except PartitionError:
+            self._nests, self._steps = before
+            raise
+        return self
+
+    def _do(self, step: Primitive) -> None:
+        """Apply a primitive, and note it."""
+        self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
 
     def cache_read(
         self, tensor: Tensor | str | Stage, scope: str, readers: Sequence[Tensor | str | Stage]
@@ -91,8 +158,9 @@ class HandSchedule:
         Raises PartitionError where a reader does not read it, or it is written between them.
         """
         buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
-        named = [self[reader].nest_name for reader in readers]
-        self._nests, name = graph.cache_read(self._nests, buffer, scope, named)
+        named = tuple(self[reader]._target().stage for reader in readers)
+        name = self._nests.names().fresh(f"{buffer}L")
+        self._do(CacheRead(buffer, scope, named, name))
         return self[name]
 
     def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
@@ -100,7 +168,9 @@ class HandSchedule:
 
         Raises PartitionError where it is updated in place, or its loops are scheduled already.
         """
-        self._nests, name = graph.cache_write(self[tensor]._target(), scope)
+        target = self[tensor]._target()
+        name = self._nests.names().fresh(f"{target.buffer}L")
+        self._do(CacheWrite(target.stage, scope, name))
         return self[name]
 
     @property
@@ -172,8 +242,8 @@ class Stage:
     def _target(self) -> Target:
         return Target(self._schedule._nests, self.nest_name, self.buffer)
 
-    def _set(self, nests: Nests) -> Stage:
-        self._schedule._nests = nests
+    def _do(self, step: Primitive) -> Stage:
+        self._schedule._do(step)
         return self
 
     def _axis(self, name: str) -> Axis:
@@ -188,8 +258,13 @@ class Stage:
         tail    what the last, partial tile does: a strategy; by default it is cut off, or padded
                 where an instruction runs it
         """
-        nests, outer, inner = loops.split(self._target(), axis, factor, tail)
-        self._set(nests)
+        target = self._target()
+        name, names = target.axis("split", axis), target.nest.names()
+        loops.check_factor(target, name, factor)
+        at = f"axis {target.buffer}.{name}"
+        asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
+        outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
+        self._do(Split(target.stage, name, outer, inner, factor, asked))
         return self._axis(outer), self._axis(inner)
 
     def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:
@@ -208,7 +283,7 @@ class Stage:
                 help=('tile("y", "x", 8, 8)',),
             )
         names = self._target().axes("tile", *axes)
-        before = self._schedule._nests
+        before = self._schedule._nests, self._schedule._steps
         try:
             pairs = [
                 self.split(name, factor, tail) for name, factor in zip(names, factors, strict=True)
@@ -216,54 +291,70 @@ class Stage:
             made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
             self.reorder(*made)
         except PartitionError:
-            self._schedule._nests = before
+            self._schedule._nests, self._schedule._steps = before
             raise
         return made
 
     def fuse(self, outer: str | Axis, inner: str | Axis) -> Axis:
         """One loop over the pairs of two loops, one directly inside the other."""
-        nests, fused = loops.fuse(self._target(), outer, inner)
-        self._set(nests)
+        target = self._target()
+        first, second = target.axes("fuse", outer, inner)
+        fused = target.nest.names().fresh(f"{first}_{second}")
+        self._do(Fuse(target.stage, first, second, fused))
         return self._axis(fused)
 
     def reorder(self, *axes: str | Axis) -> Stage:
         """The loops named, in this order, at the places that they have among all."""
-        return self._set(loops.reorder(self._target(), *axes))
+        target = self._target()
+        return self._do(Reorder(target.stage, target.axes("reorder", *axes)))
 
     def unroll(self, axis: str | Axis) -> Stage:
         """The loop written out."""
-        return self._set(loops.run_as(self._target(), "unroll", axis, Execution.UNROLL))
+        return self._run(axis, Execution.UNROLL)
 
     def vectorize(self, axis: str | Axis) -> Stage:
         """The iterations of the loop as lanes of vectors; it must carry no dependence."""
-        return self._set(loops.run_as(self._target(), "vectorize", axis, Execution.VECTOR))
+        return self._run(axis, Execution.VECTOR)
 
     def parallel(self, axis: str | Axis) -> Stage:
         """The iterations of the loop on several threads; it must carry no dependence."""
-        return self._set(loops.run_as(self._target(), "parallel", axis, Execution.PARALLEL))
+        return self._run(axis, Execution.PARALLEL)
 
     def bind(self, axis: str | Axis, index: str) -> Stage:
         """The iterations of the loop run by a hardware index; it must carry no dependence."""
-        return self._set(loops.bind(self._target(), axis, index))
+        target = self._target()
+        return self._do(Bind(target.stage, target.axis("bind", axis), index))
+
+    def _run(self, axis: str | Axis, execution: Execution) -> Stage:
+        target = self._target()
+        return self._do(Run(target.stage, target.axis(execution.value, axis), execution))
 
     def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
         """Computed inside a loop of its reader, in a window of what is read there."""
         reader = self._schedule[consumer]._target()
-        return self._set(place.compute_at(self._target(), reader, axis))
+        name = reader.axis("compute_at", axis)
+        return self._do(ComputeAt(self._target().stage, reader.stage, name))
 
     def compute_inline(self) -> None:
         """Computed wherever it is read, and nowhere else; the stage is gone."""
-        self._set(graph.compute_inline(self._target()))
+        self._do(ComputeInline(self._target().stage))
 
     def rfactor(self, axis: str | Axis) -> Stage:
         """The new stage that reduces what is inside `axis`; this one reduces over `axis`."""
-        nests, name = graph.rfactor(self._target(), axis)
-        self._set(nests)
+        target = self._target()
+        name = target.nests.names().fresh(f"{target.buffer}F")
+        self._do(RFactor(target.stage, target.axis("rfactor", axis), name))
         return self._schedule[name]
 
     def tensorize(self, axis: str | Axis, intrinsic: Any) -> Stage:
         """The loops from `axis` inwards run by a declared instruction."""
-        return self._set(tensorize.tensorize(self._target(), axis, intrinsic))
+        target, schedule = self._target(), self._schedule
+        name = target.axis("tensorize", axis)
+        if not isinstance(intrinsic, Microkernel):
+            raise tensorize.undeclared(intrinsic, f"axis {target.buffer}.{name}")
+        known = (*target.nests.intrinsics, intrinsic)
+        schedule._nests = replace(target.nests, intrinsics=known)
+        return self._do(Tensorize(target.stage, name, intrinsic.name))
 
     def __repr__(self) -> str:
         return f"<stage {self.buffer}: {' > '.join(self.loops) or 'one instance'}>"

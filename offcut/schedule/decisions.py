@@ -2,7 +2,8 @@
 
 Each decision is a frozen record, named after the primitive that users of Halide and TVM know it by.
 Names are those of the program: a buffer stands for the statements that compute it, an axis for its
-loop. `text` prints a schedule and reads it back, `apply` makes the loops that it says.
+loop. `text` prints a schedule and reads it back, `apply` makes the loops that it says. The primitives
+of a schedule by hand (`by_hand`) come before what a target decides of the loops that they make.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
-from offcut.core.program import Panels
+from offcut.core.program import Execution, Panels
 from offcut.partition import AxisCut, LoopCut, Strategy
 
 
@@ -168,7 +169,126 @@ class Mark:
     unit: str
 
 
-Step = Scratch | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark
+@dataclass(frozen=True, slots=True)
+class Split:
+    """``axis = factor*outer + inner``: two loops of `stage`, one inside the other.
+
+    tail  what the last, partial tile does; None: the default, which depends on what runs it
+
+    Halide, TVM: `split`.
+    """
+
+    stage: str
+    axis: str
+    outer: str
+    inner: str
+    factor: int
+    tail: Strategy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """``outer = fused // extent(inner)``, ``inner = fused % extent(inner)``. Halide, TVM: `fuse`."""
+
+    stage: str
+    outer: str
+    inner: str
+    fused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Loops of `stage` in this order, at the places that they have. Halide, TVM: `reorder`."""
+
+    stage: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How one loop of `stage` runs. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
+
+    stage: str
+    axis: str
+    execution: Execution
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """One loop of `stage` is run by a hardware index. TVM: `bind`."""
+
+    stage: str
+    axis: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    """`stage` is computed inside a loop of what reads it. Halide, TVM: `compute_at`."""
+
+    stage: str
+    consumer: str
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInline:
+    """`stage` is computed wherever it is read. Halide, TVM: `compute_inline`."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """The stages `readers` read `copy`, which lies in `memory`, in place of `buffer`. TVM: `cache_read`."""
+
+    buffer: str
+    memory: str
+    readers: tuple[str, ...]
+    copy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    """`stage` is computed in `name`, which lies in `memory`, then copied. TVM: `cache_write`."""
+
+    stage: str
+    memory: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    """`name` reduces what is inside `axis`, and `stage` reduces over `axis`. Halide, TVM: `rfactor`."""
+
+    stage: str
+    axis: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize:
+    """The loops of `stage` from `axis` inwards are run by a declared instruction. TVM: `tensorize`."""
+
+    stage: str
+    axis: str
+    intrinsic: str
+
+
+Primitive = (
+    Split
+    | Fuse
+    | Reorder
+    | Run
+    | Bind
+    | ComputeAt
+    | ComputeInline
+    | CacheRead
+    | CacheWrite
+    | RFactor
+    | Tensorize
+)
+Step = Scratch | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark | Primitive
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,22 +25,23 @@ from offcut.core.expr import (
 from offcut.core.printer import format_stmt
 from offcut.core.program import Buffer, For, Kind, Stmt, Store, mapped
 from offcut.errors import PartitionError
-from offcut.schedule.axes import Target
-from offcut.schedule.nests import Nest, Nests, Root, Split, point_of
+from offcut.schedule.axes import Target, check_new, stage_named
+from offcut.schedule.decisions import CacheRead, CacheWrite, RFactor, Split
+from offcut.schedule.nests import Nest, Nests, Root, point_of
 from offcut.schedule.place import reads
 from offcut.schedule.read import read_nest
 
 
-def cache_read(
-    nests: Nests, buffer: str, scope: object, readers: Sequence[str]
-) -> tuple[Nests, str]:
-    """A copy of `buffer` in the memory `scope`, which `readers` read instead.
+def cache_read(nests: Nests, step: CacheRead) -> Nests:
+    """A copy of `buffer` in `memory`, which `readers` read instead.
 
     ``A[k, y]`` becomes ``AL[k, y]`` after ``AL[k, y] = A[k, y]`` for all elements.
     """
-    check_scope("cache_read", buffer, scope)
-    check_cache_read(nests, buffer, readers)
-    return build_cache_read(nests, buffer, str(scope), readers)
+    check_scope("cache_read", step.buffer, step.memory)
+    check_new("cache_read", f"buffer {step.buffer}", nests.names(), step.copy)
+    readers = [stage_named(nests, reader).name for reader in step.readers]
+    check_cache_read(nests, step.buffer, readers)
+    return build_cache_read(nests, step, readers)
 
 
 def check_scope(op: str, buffer: str, scope: object) -> None:
@@ -84,12 +85,10 @@ def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
             )
 
 
-def build_cache_read(
-    nests: Nests, buffer: str, scope: str, readers: Sequence[str]
-) -> tuple[Nests, str]:
+def build_cache_read(nests: Nests, step: CacheRead, readers: Sequence[str]) -> Nests:
     """The schedule with the copy before its first reader."""
+    buffer, name = step.buffer, step.copy
     original = nests.buffer(buffer)
-    name = nests.names().fresh(f"{buffer}L")
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
     copy = read_nest(_copy(name, original, buffer, names), name, copies=True)
@@ -105,10 +104,10 @@ def build_cache_read(
         with_expressions(n, lambda e: rewrite(e, moved)) if n.name in readers else n
         for n in nests.nests
     )
-    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, scope)
+    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, step.memory)
     listed = (*changed[:first], copy, *changed[first:])
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    return made.rewritten(f"cache_read({buffer})", f"{name} = {buffer}"), name
+    return made.rewritten(f"cache_read({buffer})", f"{name} = {buffer}")
 
 
 def _copy(to: str, original: Buffer, source: str, names: Sequence[str]) -> tuple[Stmt, ...]:
@@ -131,14 +130,15 @@ def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:
     return [f"a{k}" for k in range(rank)]
 
 
-def cache_write(target: Target, scope: object) -> tuple[Nests, str]:
-    """The stage computed in a buffer of its own in the memory `scope`, then copied out.
+def cache_write(target: Target, step: CacheWrite) -> Nests:
+    """The stage computed in a buffer of its own in `memory`, then copied out.
 
     ``C[y, x] = …`` becomes ``CL[y, x] = …``, and after it ``C[y, x] = CL[y, x]`` for all elements.
     """
-    check_scope("cache_write", target.buffer, scope)
+    check_scope("cache_write", target.buffer, step.memory)
+    check_new("cache_write", f"stage {target.buffer}", target.nests.names(), step.name)
     check_cache_write(target)
-    return build_cache_write(target, str(scope))
+    return build_cache_write(target, step)
 
 
 def check_cache_write(target: Target) -> None:
@@ -169,21 +169,20 @@ def check_cache_write(target: Target) -> None:
         )
 
 
-def build_cache_write(target: Target, scope: str) -> tuple[Nests, str]:
+def build_cache_write(target: Target, step: CacheWrite) -> Nests:
     """The schedule with the stage renamed, and the copy after it."""
-    nests, nest, buffer = target.nests, target.nest, target.buffer
+    nests, nest, buffer, name = target.nests, target.nest, target.buffer, step.name
     original = nests.buffer(buffer)
-    name = nests.names().fresh(f"{buffer}L")
     point = point_of(nest, buffer)
     assert point is not None
     computes = replace(_stored_in(nest, buffer, name), name=name)
     copy = read_nest(_copy(buffer, original, name, point), nest.name, copies=True)
-    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, scope)
+    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, step.memory)
     listed = tuple(
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
     )
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    return made.rewritten(f"cache_write({buffer})", f"{buffer} = {name}"), name
+    return made.rewritten(f"cache_write({buffer})", f"{buffer} = {name}")
 
 
 def _stored_in(nest: Nest, old: str, new: str) -> Nest:
@@ -310,14 +309,15 @@ def build_compute_inline(target: Target) -> Nests:
     return made.rewritten(f"compute_inline({buffer})", format_stmt(store))
 
 
-def rfactor(target: Target, axis: object) -> tuple[Nests, str]:
+def rfactor(target: Target, step: RFactor) -> Nests:
     """A reduction in two: over what is inside `axis`, for each value of it; then over `axis`.
 
     With ``k = 8*ko + ki`` and ``axis = ko``: ``CF[ko, i] = sum over ki``, ``C[i] = sum over ko``.
     """
-    name = target.axis("rfactor", axis)
-    check_rfactor(target, name)
-    return build_rfactor(target, name)
+    step = replace(step, axis=target.axis("rfactor", step.axis))
+    check_new("rfactor", f"stage {target.buffer}", target.nests.names(), step.name)
+    check_rfactor(target, step.axis)
+    return build_rfactor(target, step)
 
 
 def _reduction(target: Target) -> tuple[Store, Store, tuple[str, ...]] | None:
@@ -366,15 +366,15 @@ def check_rfactor(target: Target, axis: str) -> None:
         )
 
 
-def build_rfactor(target: Target, axis: str) -> tuple[Nests, str]:
+def build_rfactor(target: Target, step: RFactor) -> Nests:
     """The schedule with two stages where there was one, their loops as described."""
     nests, nest, buffer = target.nests, target.nest, target.buffer
+    axis, name = step.axis, step.name
     found, original = _reduction(target), nests.buffer(target.buffer)
     point = point_of(nest, buffer)
     assert found is not None
     assert point is not None
     start, update, reduced = found
-    name = nests.names().fresh(f"{buffer}F")
     made = nest.made_by(axis)
     value, inner = update.value, [nest.root(r) for r in reduced if r != axis]
     loops = [r for r in inner if r is not None]
@@ -383,7 +383,7 @@ def build_rfactor(target: Target, axis: str) -> tuple[Nests, str]:
     if mine is not None:
         value = substitute(value, {axis: ix.add(Var(axis), mine.lo)})
     if isinstance(made, Split):
-        root = nest.root(made.parent)
+        root = nest.root(made.axis)
         assert root is not None
         length = ix.sub(root.hi, root.lo)
         blocks = ix.ceildiv(length, made.factor)
@@ -423,4 +423,4 @@ def build_rfactor(target: Target, axis: str) -> tuple[Nests, str]:
     listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     of = f"rfactor({target.buffer}, {axis})"
-    return done.rewritten(of, f"{format_stmt(update)}, grouped by {axis}"), name
+    return done.rewritten(of, f"{format_stmt(update)}, grouped by {axis}")

@@ -1,7 +1,7 @@
 """The primitives on loops: split, tile, fuse, reorder, and how a loop runs.
 
-Each is three functions: what is called checks its arguments, ``check_…`` states the theorem, and
-``build_…`` makes the new schedule. What only the whole program shows, that no dependence is turned
+Each is three functions: what is called takes a decision, ``check_…`` states the theorem, and ``build_…``
+makes the new schedule. What only the whole program shows, that no dependence is turned
 round, is proved when the schedule is lowered.
 """
 
@@ -11,42 +11,35 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.core.program import Execution
 from offcut.errors import PartitionError
-from offcut.partition import Strategy, StrategyLike, check_axis, check_divides, strategy_named
+from offcut.partition import Strategy, check_axis, check_divides
 from offcut.polyhedral import Space
-from offcut.schedule.axes import Target
-from offcut.schedule.nests import (
-    Fuse,
-    Mark,
-    Nest,
-    Nests,
-    Part,
-    Split,
-    depends_on,
-    literal_extent,
-)
+from offcut.schedule.axes import Target, check_new
+from offcut.schedule.decisions import Bind, Fuse, Reorder, Run, Split
+from offcut.schedule.nests import Mark, Nest, Nests, Part, depends_on, literal_extent
 
 
-def split(
-    target: Target, axis: object, factor: object, tail: StrategyLike | None
-) -> tuple[Nests, str, str]:
+def split(target: Target, step: Split) -> Nests:
     """``axis = factor*outer + inner``: the loop over `axis` becomes two, one inside the other."""
-    name = target.axis("split", axis)
+    step = replace(step, axis=target.axis("split", step.axis))
+    check_factor(target, step.axis, step.factor)
+    at = f"axis {target.buffer}.{step.axis}"
+    check_new("split", at, target.nest.names(), step.outer, step.inner)
+    if step.tail is not None:
+        check_split(target, step.axis, step.factor, step.tail)
+    return build_split(target, step)
+
+
+def check_factor(target: Target, axis: str, factor: object) -> None:
+    """Refuse what is no number of iterations."""
     if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
         raise PartitionError(
             "split",
             f"cannot split by {factor!r}",
-            at=f"axis {target.buffer}.{name}",
+            at=f"axis {target.buffer}.{axis}",
             because="a factor is an integer of at least 1: isl knows no symbolic tile size",
-            help=(f'split("{name}", 8)',),
+            help=(f'split("{axis}", 8)',),
         )
-    if tail is None:
-        return build_split(target, name, factor, None)
-    at = f"axis {target.buffer}.{name}"
-    strategy = strategy_named(tail, at=at, op="split", tiles=(factor,))
-    check_split(target, name, factor, strategy)
-    return build_split(target, name, factor, strategy)
 
 
 def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
@@ -83,27 +76,25 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
         raise
 
 
-def build_split(
-    target: Target, axis: str, factor: int, tail: Strategy | None
-) -> tuple[Nests, str, str]:
+def build_split(target: Target, step: Split) -> Nests:
     """The schedule with two loops where `axis` was."""
-    nest, names = target.nest, target.nest.names()
-    outer, inner = names.fresh(f"{axis}o"), names.fresh(f"{axis}i")
-    relation = Split(axis, outer, inner, factor, tail)
+    nest = target.nest
+    made = step.outer, step.inner
     changed = replace(
         nest,
-        relations=(*nest.relations, relation),
-        parts=tuple(_replaced(part, (axis,), (outer, inner)) for part in nest.parts),
-        marks=_moved(nest, axis, outer),
+        relations=(*nest.relations, step),
+        parts=tuple(_replaced(part, (step.axis,), made) for part in nest.parts),
+        marks=_moved(nest, step.axis, step.outer),
     )
-    return target.nests.with_nest(changed), outer, inner
+    return target.nests.with_nest(changed)
 
 
-def fuse(target: Target, outer: object, inner: object) -> tuple[Nests, str]:
+def fuse(target: Target, step: Fuse) -> Nests:
     """One loop over the pairs of two, the inner one fastest."""
-    first, second = target.axes("fuse", outer, inner)
-    check_fuse(target, first, second)
-    return build_fuse(target, first, second)
+    outer, inner = target.axes("fuse", step.outer, step.inner)
+    check_new("fuse", f"stage {target.buffer}", target.nest.names(), step.fused)
+    check_fuse(target, outer, inner)
+    return build_fuse(target, replace(step, outer=outer, inner=inner))
 
 
 def check_fuse(target: Target, outer: str, inner: str) -> None:
@@ -145,22 +136,22 @@ def check_fuse(target: Target, outer: str, inner: str) -> None:
         )
 
 
-def build_fuse(target: Target, outer: str, inner: str) -> tuple[Nests, str]:
+def build_fuse(target: Target, step: Fuse) -> Nests:
     """The schedule with one loop where there were two."""
     nest = target.nest
-    fused = nest.names().fresh(f"{outer}_{inner}")
+    pair = step.outer, step.inner
     changed = replace(
         nest,
-        relations=(*nest.relations, Fuse(outer, inner, fused)),
-        parts=tuple(_replaced(part, (outer, inner), (fused,)) for part in nest.parts),
-        marks=_moved(nest, outer, fused),
+        relations=(*nest.relations, step),
+        parts=tuple(_replaced(part, pair, (step.fused,)) for part in nest.parts),
+        marks=_moved(nest, step.outer, step.fused),
     )
-    return target.nests.with_nest(changed), fused
+    return target.nests.with_nest(changed)
 
 
-def reorder(target: Target, *axes: object) -> Nests:
+def reorder(target: Target, step: Reorder) -> Nests:
     """The loops named, in this order, at the places that they had; the others stay."""
-    names = target.axes("reorder", *axes)
+    names = target.axes("reorder", *step.axes)
     check_reorder(target, names)
     return build_reorder(target, names)
 
@@ -193,15 +184,15 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
     return target.nests.with_nest(replace(nest, parts=tuple(map(permuted, nest.parts))))
 
 
-def run_as(target: Target, op: str, axis: object, execution: Execution) -> Nests:
+def run(target: Target, step: Run) -> Nests:
     """The loop over `axis` unrolled, vectorised or parallel."""
-    name = target.axis(op, axis)
-    return target.nests.with_nest(_marked(target.nest, Mark(name, execution)))
+    name = target.axis(step.execution.value, step.axis)
+    return target.nests.with_nest(_marked(target.nest, Mark(name, step.execution)))
 
 
-def bind(target: Target, axis: object, index: object) -> Nests:
+def bind(target: Target, step: Bind) -> Nests:
     """The loop over `axis` run by a hardware index, such as ``blockIdx.x``."""
-    name = target.axis("bind", axis)
+    name, index = target.axis("bind", step.axis), step.index
     parts = index.split(".") if isinstance(index, str) else []
     if not parts or not all(part.isidentifier() for part in parts):
         raise PartitionError(
@@ -211,7 +202,7 @@ def bind(target: Target, axis: object, index: object) -> Nests:
             because="a hardware index is a name",
             help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, bound=".".join(parts))))
+    return target.nests.with_nest(_marked(target.nest, Mark(name, bound=index)))
 
 
 def _marked(nest: Nest, mark: Mark) -> Nest:

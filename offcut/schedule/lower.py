@@ -52,7 +52,8 @@ from offcut.partition.loops import tiles_alike
 from offcut.partition.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.bounds import footprint, interval
-from offcut.schedule.nests import Fuse, Nest, Nests, Part, Split, depends_on, point_of
+from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.nests import Nest, Nests, Part, depends_on, point_of
 
 # (loops of a part that are not open yet, the part)
 Open = tuple[tuple[str, ...], Part]
@@ -209,11 +210,11 @@ class _Nest:
         match made:
             case None:
                 return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
-            case Split(parent, outer, _, factor):
+            case Split(_, parent, outer, _, factor):
                 if axis != outer:
                     return ix.const(factor)
                 return ix.ceildiv(self.extent(parent, at), factor)
-            case Fuse(outer, inner):
+            case Fuse(_, outer, inner):
                 return ix.mul(self.extent(outer, at), self.extent(inner, at))
 
     def loop(self, axis: str, parts: Sequence[Open], at: _At) -> tuple[Stmt, ...]:
@@ -272,11 +273,11 @@ class _Nest:
                 guards += [c for c in self.late_bounds(name, here) if not self.always(c, at)]
             for relation in self.nest.relations:
                 match relation:
-                    case Fuse(outer, inner, fused) if fused == name:
+                    case Fuse(_, outer, inner, fused) if fused == name:
                         count = self.extent(inner, here)
                         pending.append((inner, ix.mod(value, count)))
                         pending.append((outer, ix.floordiv(value, count)))
-                    case Split(parent, outer, inner, factor):
+                    case Split(_, parent, outer, inner, factor):
                         if name not in (outer, inner) or parent in offsets:
                             continue
                         if inner not in offsets or (
@@ -302,7 +303,7 @@ class _Nest:
 
     def segmented(self, split: Split, parts: Sequence[Open], at: _At) -> tuple[Stmt, ...]:
         """The outer loop of a split, once for its full tiles and once for each kind of tail."""
-        extent = self.extent(split.parent, at)
+        extent = self.extent(split.axis, at)
         if self.divides(split, extent, at):
             inner = replace(at, extents={**at.extents, split.inner: ix.const(split.factor)})
             count = ix.floordiv(extent, split.factor)
@@ -396,7 +397,7 @@ class _Nest:
             forms={**at.forms, split.inner: segment.form},
         )
         if segment.predicate:
-            inner = replace(inner, limits={**at.limits, split.parent: segment.owned[1]})
+            inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
         if segment.count is None or ix.literal(segment.count) == 1:
             begin = _started(start, ix.const(0))
             once = replace(inner, starts={**at.starts, split.inner: begin})
@@ -440,7 +441,7 @@ class _Nest:
         match self.nest.made_by(leaf):
             case None:
                 return leaf
-            case Split(parent, _, inner) if inner == leaf:
+            case Split(_, parent, _, inner) if inner == leaf:
                 return self.root_below(parent)
             case _:
                 return None
@@ -454,7 +455,7 @@ class _Nest:
         start = at.starts.get(leaf)
         if start is None:
             start = ix.mul(made.factor, at.offsets[made.outer])
-        return ix.add(self.base(made.parent, at), start)
+        return ix.add(self.base(made.axis, at), start)
 
     def end(self, leaf: str, at: _At) -> Expr:
         """The least upper bound of the root of `leaf` that holds for all of its ancestors."""
@@ -463,7 +464,7 @@ class _Nest:
             return self.bound(leaf, 1, at)
         assert isinstance(made, Split)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
-        above = self.end(made.parent, at)
+        above = self.end(made.axis, at)
         return (
             above
             if self.always(ix.compare("<=", above, mine), at)

@@ -20,7 +20,7 @@ from offcut.core.computation import Names
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.microkernel import Microkernel
 from offcut.core.program import Buffer, Execution, Program, Size, Stmt, Store, walk
-from offcut.partition import Strategy
+from offcut.schedule.decisions import Fuse, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +34,6 @@ class Root:
     label: str
     lo: Expr
     hi: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """``parent = factor*outer + inner``; tail None is the default, which depends on what runs it."""
-
-    parent: str
-    outer: str
-    inner: str
-    factor: int
-    tail: Strategy | None
-
-
-@dataclass(frozen=True, slots=True)
-class Fuse:
-    """``outer = fused // extent(inner)``, ``inner = fused % extent(inner)``."""
-
-    outer: str
-    inner: str
-    fused: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +126,7 @@ class Nest:
         """The relation by which other axes stand for `axis`; None for a loop."""
         for relation in self.relations:
             gone = (
-                (relation.parent,)
+                (relation.axis,)
                 if isinstance(relation, Split)
                 else (relation.outer, relation.inner)
             )
@@ -176,9 +156,9 @@ class Nest:
         match self.taken_apart(axis):
             case None:
                 return (axis,)
-            case Split(_, outer, inner):
+            case Split(_, _, outer, inner):
                 return (*self.leaves(outer), *self.leaves(inner))
-            case Fuse(_, _, fused):
+            case Fuse(_, _, _, fused):
                 return self.leaves(fused)
 
     def origins(self, axis: str) -> tuple[str, ...]:
@@ -186,9 +166,9 @@ class Nest:
         match self.made_by(axis):
             case None:
                 return (axis,)
-            case Split(parent):
+            case Split(_, parent):
                 return self.origins(parent)
-            case Fuse(outer, inner):
+            case Fuse(_, outer, inner):
                 return (*self.origins(outer), *self.origins(inner))
 
 
@@ -199,6 +179,7 @@ class Nests:
     labels      (the user's name, the buffer), where they were described as tensors
     size_names  (the user's name, the name in programs)
     rewrites    (the primitive, the equation) of every change of stages
+    intrinsics  instructions that `tensorize` may name, beside those that were declared
     """
 
     name: str
@@ -209,6 +190,7 @@ class Nests:
     labels: tuple[tuple[str, str], ...] = ()
     size_names: tuple[tuple[str, str], ...] = ()
     rewrites: tuple[tuple[str, str], ...] = ()
+    intrinsics: tuple[Microkernel, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""
@@ -273,12 +255,12 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
     match nest.made_by(axis):
         case None:
             return None
-        case Split(parent, outer, _, factor):
+        case Split(_, parent, outer, _, factor):
             whole = literal_extent(nest, parent)
             if axis != outer:
                 return factor
             return None if whole is None else -(-whole // factor)
-        case Fuse(outer, inner):
+        case Fuse(_, outer, inner):
             a, b = literal_extent(nest, outer), literal_extent(nest, inner)
             return None if a is None or b is None else a * b
 

@@ -9,13 +9,15 @@ from offcut.core.printer import format_stmt
 from offcut.core.program import If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.errors import PartitionError
-from offcut.schedule.axes import Target
+from offcut.schedule.axes import Target, stage_named
+from offcut.schedule.decisions import ComputeAt
 from offcut.schedule.nests import Nest, Nests, Root, depends_on, point_of
 
 
-def compute_at(target: Target, consumer: Target, axis: object) -> Nests:
-    """The stage inside the loop `axis` of `consumer`, on the box of elements that is read there."""
-    name = consumer.axis("compute_at", axis)
+def compute_at(target: Target, step: ComputeAt) -> Nests:
+    """The stage inside a loop of its consumer, on the box of elements that is read there."""
+    consumer = stage_named(target.nests, step.consumer)
+    name = consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
     return build_compute_at(target, consumer, name)
 

@@ -12,7 +12,7 @@ only where the operand lies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -35,30 +35,48 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
+from offcut.core.intrinsic import declared
 from offcut.core.microkernel import Microkernel
 from offcut.core.printer import format_expr
 from offcut.core.program import Execution, Store
 from offcut.core.tensor import Compute
 from offcut.errors import PartitionError
 from offcut.schedule.axes import Target
-from offcut.schedule.nests import Covered, Nest, Nests, Part, Split
+from offcut.schedule.decisions import Split, Tensorize
+from offcut.schedule.nests import Covered, Nest, Nests, Part
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
 
 
-def tensorize(target: Target, axis: object, intrinsic: object) -> Nests:
-    """The loops from `axis` inwards run by `intrinsic`, a tile at a time."""
-    name = target.axis("tensorize", axis)
-    if not isinstance(intrinsic, Microkernel):
-        raise PartitionError(
-            "tensorize",
-            f"cannot run {intrinsic!r}",
-            at=f"axis {target.buffer}.{name}",
-            because="it is no declared instruction",
-            help=("decl_tensor_intrin(computation, lowering)",),
-        )
-    return build_tensorize(target, name, intrinsic, check_tensorize(target, name, intrinsic))
+def tensorize(target: Target, step: Tensorize) -> Nests:
+    """The loops from `axis` inwards run by an instruction, a tile at a time."""
+    axis = target.axis("tensorize", step.axis)
+    at = f"axis {target.buffer}.{axis}"
+    intrinsic = intrinsic_named(step.intrinsic, target.nests.intrinsics, at)
+    return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
+
+
+def intrinsic_named(name: str, given: Sequence[Microkernel], at: str) -> Microkernel:
+    """The instruction of that name: one of `given`, the last of them, or one that was declared.
+
+    Raises PartitionError where there is none.
+    """
+    found = next((kernel for kernel in reversed(given) if kernel.name == name), declared(name))
+    if found is None:
+        raise undeclared(name, at)
+    return found
+
+
+def undeclared(what: object, at: str) -> PartitionError:
+    """The refusal of what is no instruction."""
+    return PartitionError(
+        "tensorize",
+        f"cannot run {what!r}",
+        at=at,
+        because="it is no declared instruction",
+        help=("decl_tensor_intrin(computation, lowering)",),
+    )
 
 
 def check_tensorize(
@@ -159,7 +177,7 @@ def _root_below(nest: Nest, leaf: str) -> str | None:
     match nest.made_by(leaf):
         case None:
             return leaf
-        case Split(parent, _, inner) if inner == leaf:
+        case Split(_, parent, _, inner) if inner == leaf:
             return _root_below(nest, parent)
         case _:
             return None
@@ -180,7 +198,7 @@ def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refus
         if made.factor != declared:
             raise refuse(
                 f"{leaf} has {made.factor} iterations, and the declared extent is {declared}",
-                f'split("{made.parent}", {declared})',
+                f'split("{made.axis}", {declared})',
             )
         return
     loop = nest.root(root)
