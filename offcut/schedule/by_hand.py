@@ -91,7 +91,7 @@ class HandSchedule:
 
     def __init__(self, nests: Nests) -> None:
         self._nests, self._steps = nests, tuple[Primitive, ...]()
-        self._lowered: tuple[Nests, Program, Certificate] | None = None
+        self._lowered: tuple[Nests, bool, Program, Certificate] | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(nest.name for nest in self._nests.nests)
@@ -175,30 +175,34 @@ class HandSchedule:
 
     @property
     def source(self) -> Program:
-        """The program that is scheduled: every stage as described, no loop changed."""
+        """The program that is scheduled: every stage in its own loops, as the stages are now."""
         return self._nests.source
 
-    def lower(self) -> Program:
+    def lower(self, reassociate: bool = True) -> Program:
         """The loop program, proved to compute what `source` does, for all sizes.
+
+        reassociate  whether the terms of a sum may be added in another order
 
         Raises PartitionError, with the smallest witness, where an order or a result would change.
         """
-        return self._proved()[1]
+        return self._proved(reassociate)[2]
 
-    def prove(self) -> Certificate:
+    def prove(self, reassociate: bool = True) -> Certificate:
         """What is proved of the lowered program.
 
         Raises PartitionError, with the smallest witness, where a theorem fails.
         """
-        return self._proved()[2]
+        return self._proved(reassociate)[3]
 
-    def _proved(self) -> tuple[Nests, Program, Certificate]:
-        if self._lowered is None or self._lowered[0] is not self._nests:
+    def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
+        made = self._lowered
+        if made is None or made[0] is not self._nests or made[1] != reassociate:
             help = 'fewer splits, or tail="cut"'
             with bounded("lower", "cannot lower the schedule", help=(help,)):
                 program = lower(self._nests)
-                self._lowered = self._nests, program, prove(self._nests, program)
-        return self._lowered
+                certificate = prove(self._nests, program, reassociate)
+            made = self._lowered = self._nests, reassociate, program, certificate
+        return made
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """The result of the reference interpreter on numpy arrays, by the users' names.

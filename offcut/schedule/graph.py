@@ -27,9 +27,9 @@ from offcut.core.program import Buffer, For, Kind, Stmt, Store, mapped
 from offcut.errors import PartitionError
 from offcut.schedule.axes import Target, check_new, stage_named
 from offcut.schedule.decisions import CacheRead, CacheWrite, RFactor, Split
-from offcut.schedule.nests import Nest, Nests, Root, point_of
+from offcut.schedule.nests import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.place import reads
-from offcut.schedule.read import read_nest
+from offcut.schedule.read import loads_of, read_nest
 
 
 def cache_read(nests: Nests, step: CacheRead) -> Nests:
@@ -107,7 +107,20 @@ def build_cache_read(nests: Nests, step: CacheRead, readers: Sequence[str]) -> N
     local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, step.memory)
     listed = (*changed[:first], copy, *changed[first:])
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    return made.rewritten(f"cache_read({buffer})", f"{name} = {buffer}")
+    alike = None if _is_gathered(nests, buffer) else (nests.source, made.source)
+    return made.rewritten(Rewrite(f"cache_read({buffer})", f"{name} = {buffer}", alike))
+
+
+def _is_gathered(nests: Nests, buffer: str) -> bool:
+    """Whether the values of an array say which elements of `buffer` are read: no set knows these."""
+    return any(
+        isinstance(node, Load)
+        for nest in nests.nests
+        for load in loads_of(nest.plain)
+        if load.buffer == buffer
+        for part in load.index
+        for node in walk(part)
+    )
 
 
 def _copy(to: str, original: Buffer, source: str, names: Sequence[str]) -> tuple[Stmt, ...]:
@@ -182,7 +195,8 @@ def build_cache_write(target: Target, step: CacheWrite) -> Nests:
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
     )
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    return made.rewritten(f"cache_write({buffer})", f"{buffer} = {name}")
+    alike = nests.source, made.source
+    return made.rewritten(Rewrite(f"cache_write({buffer})", f"{buffer} = {name}", alike))
 
 
 def _stored_in(nest: Nest, old: str, new: str) -> Nest:
@@ -306,7 +320,9 @@ def build_compute_inline(target: Target) -> Nests:
             if n.name != nest.name
         ),
     )
-    return made.rewritten(f"compute_inline({buffer})", format_stmt(store))
+    # What computes the stage besides is seen through.
+    alike = None if _is_gathered(nests, buffer) else (made.source, nests.source)
+    return made.rewritten(Rewrite(f"compute_inline({buffer})", format_stmt(store), alike))
 
 
 def rfactor(target: Target, step: RFactor) -> Nests:
@@ -422,5 +438,5 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     two = read_nest(factored, name), replace(read_nest(finish, nest.name))
     listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    of = f"rfactor({target.buffer}, {axis})"
-    return done.rewritten(of, f"{format_stmt(update)}, grouped by {axis}")
+    of, equation = f"rfactor({target.buffer}, {axis})", f"{format_stmt(update)}, grouped by {axis}"
+    return done.rewritten(Rewrite(of, equation, None, groups=update.reduce == "sum"))

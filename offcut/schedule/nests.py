@@ -173,12 +173,28 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A change of stages, by an equation.
+
+    alike  programs before and after it, of which the second is proved to compute what the first does;
+           None: the equation alone says so, of a reduction in groups, or of an array of which
+           elements are read that the values of another one name
+    groups whether it adds the terms of a sum in another order
+    """
+
+    primitive: str
+    equation: str
+    alike: tuple[Program, Program] | None
+    groups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Nests:
     """What a schedule is made of: the declarations of the program, and its nests in order.
 
     labels      (the user's name, the buffer), where they were described as tensors
     size_names  (the user's name, the name in programs)
-    rewrites    (the primitive, the equation) of every change of stages
+    rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     """
 
@@ -189,7 +205,7 @@ class Nests:
     nests: tuple[Nest, ...]
     labels: tuple[tuple[str, str], ...] = ()
     size_names: tuple[tuple[str, str], ...] = ()
-    rewrites: tuple[tuple[str, str], ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     intrinsics: tuple[Microkernel, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
@@ -206,9 +222,9 @@ class Nests:
             self, nests=tuple(changed if n.name == changed.name else n for n in self.nests)
         )
 
-    def rewritten(self, primitive: str, equation: str) -> Nests:
+    def rewritten(self, rewrite: Rewrite) -> Nests:
         """These, with one more equation by which stages were changed."""
-        return replace(self, rewrites=(*self.rewrites, (primitive, equation)))
+        return replace(self, rewrites=(*self.rewrites, rewrite))
 
     def attached(self, nest: str, axis: str) -> Iterator[Nest]:
         """The nests that are computed inside that loop, in order."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from offcut.core.computation import Names, Stage, computation
+from offcut.core.computation import Names, computation
 from offcut.core.expr import Expr, Load, Logic, Var
+from offcut.core.expr import walk as nodes
 from offcut.core.printer import format_stmt
 from offcut.core.program import (
     Execution,
@@ -16,10 +17,12 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    canonical,
+    expressions,
     substituted,
     walk,
 )
-from offcut.core.source import instance, plain_loop
+from offcut.core.source import source
 from offcut.core.tensor import Tensor
 from offcut.errors import PartitionError
 from offcut.schedule.nests import Mark, Nest, Nests, Part, Root
@@ -28,40 +31,82 @@ from offcut.schedule.nests import Mark, Nest, Nests, Part, Root
 def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nests:
     """One nest for each stage of the computation of `outputs`, in dependence order."""
     described = computation(outputs, inputs)
-    buffers = tuple(
-        replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer
-        for buffer in described.buffers
-    )
-    stages = [stage for group in described.groups for stage in group]
-    return Nests(
-        described.name,
-        described.sizes,
-        described.assumptions,
-        buffers,
-        tuple(read_nest(plain(stage), stage.buffer) for stage in stages),
-        described.labels,
-        described.size_names,
-    )
-
-
-def plain(stage: Stage) -> tuple[Stmt, ...]:
-    """The loops of one stage, not cut."""
-    body = instance((stage,))
-    for axis in reversed(stage.axes):
-        body = (plain_loop(axis, body),)
-    return body
+    nests = nests_of_program(source(described))
+    return replace(nests, labels=described.labels, size_names=described.size_names)
 
 
 def nests_of_program(program: Program) -> Nests:
-    """One nest for each statement of `program`; several of one buffer are C_0, C_1, … in order."""
-    stmts = [stmt for stmt in program.body if _stores((stmt,))]
-    firsts = [_stores((stmt,))[0].buffer for stmt in stmts]
+    """One nest for each stage of `program`; several of one buffer are C_0, C_1, … in order."""
+    program = canonical(program)
+    bodies = [body for run in _runs(program.body) for body in _apart(run) if _stores(body)]
+    firsts = [_stores(body)[0].buffer for body in bodies]
     nests = []
-    for position, (stmt, first) in enumerate(zip(stmts, firsts, strict=True)):
+    for position, (body, first) in enumerate(zip(bodies, firsts, strict=True)):
         several = firsts.count(first) > 1
         name = f"{first}_{firsts[:position].count(first)}" if several else first
-        nests.append(read_nest((stmt,), name))
-    return Nests(program.name, program.sizes, program.assumptions, program.buffers, tuple(nests))
+        nests.append(read_nest(body, name))
+    crossing = {one.buffer for n in nests for one in loads_of(n.plain) if one.buffer not in n.written}
+    buffers = tuple(
+        replace(one, kind=Kind.LOCAL) if one.kind is Kind.PRIVATE and one.name in crossing else one
+        for one in program.buffers
+    )
+    return Nests(program.name, program.sizes, program.assumptions, buffers, tuple(nests))
+
+
+def _runs(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, ...]]:
+    """Neighbours that compute one element together: a store, and what then updates it."""
+    run: tuple[Stmt, ...] = ()
+    for stmt in body:
+        start = run[0] if run else None
+        if isinstance(start, Store) and {s.buffer for s in _stores((stmt,))} == {start.buffer}:
+            run = (*run, stmt)
+            continue
+        if run:
+            yield run
+        run = (stmt,)
+    if run:
+        yield run
+
+
+def _apart(nest: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
+    """The stages of a nest that computes several arrays point by point, each in loops of its own.
+
+    Theorem: where every access of an array that it stores is at the point of the iteration, no iteration
+    meets another, and each run of statements may go through all points before the next one begins.
+    """
+    loops, body = [], nest
+    while len(body) == 1 and isinstance(body[0], For):
+        loops.append(body[0])
+        body = body[0].body
+    runs = list(_runs(body))
+    if len(runs) == 1 or not _pointwise(nest, {Var(loop.iter) for loop in loops}, runs):
+        yield nest
+        return
+    for run in runs:
+        for loop in reversed(loops):
+            run = (replace(loop, body=run),)
+        yield run
+
+
+def _pointwise(nest: tuple[Stmt, ...], loops: set[Var], runs: Sequence[tuple[Stmt, ...]]) -> bool:
+    """Whether each run stores one array, at the point of `loops`, and all of `nest` reads it there."""
+    stores = [_stores(run) for run in runs]
+    points = {store.buffer: store.index for run in stores for store in run}
+    return (
+        len(points) == len(runs)
+        and all(len({store.buffer for store in run}) == 1 for run in stores)
+        and all(isinstance(stmt, For | If | Store) for stmt in walk(nest))
+        and all(store.index == points[store.buffer] for run in stores for store in run)
+        and all(len(point) == len(loops) == len({*point} & loops) for point in points.values())
+        and all(load.index == points.get(load.buffer, load.index) for load in loads_of(nest))
+    )
+
+
+def loads_of(body: tuple[Stmt, ...]) -> Iterator[Load]:
+    """Every read of statements, of those inside them too."""
+    for stmt in walk(body):
+        for expr in expressions(stmt):
+            yield from (node for node in nodes(expr) if isinstance(node, Load))
 
 
 def _stores(body: tuple[Stmt, ...]) -> list[Store]:

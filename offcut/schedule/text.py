@@ -8,8 +8,12 @@
       way ladder
         cover fma_float32_avx512 rows i columns j depth k
         split i ladder 14
-        split j ladder by i 1..6: 64 32 16, 7..14: 32 16 in groups of 384
+        split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384
     mark rows
+
+    schedule C
+    split C i mask 8 as io ii
+    vectorize C ii
 """
 
 from __future__ import annotations
@@ -22,21 +26,33 @@ from typing import NoReturn, assert_never
 from offcut.core.expr import Expr
 from offcut.core.expr_parser import parse_expr
 from offcut.core.printer import format_expr
-from offcut.core.program import Panels
+from offcut.core.program import Execution, Panels
 from offcut.errors import OffcutError, ParseError
 from offcut.partition import AxisCut, Strategy, strategy_named
 from offcut.schedule.decisions import (
+    Bind,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
     Convert,
     Cover,
     Cut,
+    Fuse,
     Lay,
     Mark,
     Nest,
     Pack,
+    Primitive,
+    Reorder,
+    RFactor,
+    Run,
     Schedule,
     Scratch,
     Separate,
+    Split,
     Step,
+    Tensorize,
     Together,
     Turn,
     Way,
@@ -82,6 +98,35 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
             yield f"{indent}nest {stage}", step
             for way in ways:
                 yield from _way(way, deeper)
+        case _:
+            yield indent + _by_hand(step), step
+
+
+def _by_hand(step: Primitive) -> str:
+    match step:
+        case Split(stage, axis, outer, inner, factor, tail):
+            asked = "" if tail is None else f"{tail} "
+            return f"split {stage} {axis} {asked}{factor} as {outer} {inner}"
+        case Fuse(stage, outer, inner, fused):
+            return f"fuse {stage} {outer} {inner} as {fused}"
+        case Reorder(stage, axes):
+            return f"reorder {stage} {' '.join(axes)}"
+        case Run(stage, axis, execution):
+            return f"{execution.value} {stage} {axis}"
+        case Bind(stage, axis, index):
+            return f"bind {stage} {axis} {index}"
+        case ComputeAt(stage, consumer, axis):
+            return f"compute_at {stage} {consumer} {axis}"
+        case ComputeInline(stage):
+            return f"compute_inline {stage}"
+        case CacheRead(buffer, memory, readers, copy):
+            return f"cache_read {buffer} {memory} for {' '.join(readers)} as {copy}"
+        case CacheWrite(stage, memory, name):
+            return f"cache_write {stage} {memory} as {name}"
+        case RFactor(stage, axis, name):
+            return f"rfactor {stage} {axis} as {name}"
+        case Tensorize(stage, axis, intrinsic):
+            return f"tensorize {stage} {axis} {intrinsic}"
         case _:
             assert_never(step)
 
@@ -204,10 +249,14 @@ _PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
 
 
 def _read_step(block: _Block) -> Step:
-    reader = _STEPS.get(block.line.word)
-    if reader is None:
-        block.line.refuse("it is no decision", ", ".join(_STEPS))
-    return reader(block)
+    word = block.line.word
+    if word in _BY_HAND:
+        pattern, shown, made = _BY_HAND[word]
+        line = block.alone()
+        return made(line, *line.match(f"{word} {pattern}", f"{word} {shown}").groups())
+    if word in _STEPS:
+        return _STEPS[word](block)
+    block.line.refuse("it is no decision", ", ".join(_STEPS), ", ".join(_BY_HAND))
 
 
 def _read_scratch(block: _Block) -> Scratch:
@@ -272,6 +321,47 @@ _STEPS: dict[str, Callable[[_Block], Step]] = {
     "cut": _read_cut,
     "separate": _read_separate,
     "mark": _read_mark,
+}
+
+
+def _split_by_hand(
+    line: _Line, stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str
+) -> Split:
+    asked = None if tail is None else _strategy(line, tail, int(factor))
+    return Split(stage, axis, outer, inner, int(factor), asked)
+
+
+def _run(execution: Execution) -> tuple[str, str, Callable[..., Primitive]]:
+    return r"(\S+) (\S+)", "C i", lambda _, stage, axis: Run(stage, axis, execution)
+
+
+# By the first word: what follows it, an example of that, and what its parts make.
+_BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
+    "split": (
+        rf"(\S+) (\S+)(?: {_STRATEGY})? (\d+) as (\S+) (\S+)",
+        "C i mask 8 as io ii",
+        _split_by_hand,
+    ),
+    "fuse": (r"(\S+) (\S+) (\S+) as (\S+)", "C i j as i_j", lambda _, *names: Fuse(*names)),
+    "reorder": (
+        rf"(\S+) ({_NAMES})",
+        "C j i",
+        lambda _, stage, axes: Reorder(stage, tuple(axes.split())),
+    ),
+    **{one.value: _run(one) for one in Execution if one is not Execution.SERIAL},
+    "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
+    "compute_at": (r"(\S+) (\S+) (\S+)", "B C i", lambda _, *names: ComputeAt(*names)),
+    "compute_inline": (r"(\S+)", "B", lambda _, stage: ComputeInline(stage)),
+    "cache_read": (
+        rf"(\S+) (\S+) for ({_NAMES}) as (\S+)",
+        "A shared for C as AL",
+        lambda _, buffer, memory, readers, copy: CacheRead(
+            buffer, memory, tuple(readers.split()), copy
+        ),
+    ),
+    "cache_write": (r"(\S+) (\S+) as (\S+)", "C acc as CL", lambda _, *names: CacheWrite(*names)),
+    "rfactor": (r"(\S+) (\S+) as (\S+)", "C ko as CF", lambda _, *names: RFactor(*names)),
+    "tensorize": (r"(\S+) (\S+) (\S+)", "C ii gemm8x8", lambda _, *names: Tensorize(*names)),
 }
 
 
