@@ -50,7 +50,7 @@ from offcut.partition import (
     tiles_alike,
 )
 from offcut.polyhedral import bounded
-from offcut.schedule import Schedule, schedule_of
+from offcut.schedule import Schedule, Tensorize, at_line, intrinsic_named, schedule_of
 
 registry.register("cpu", Cpu)
 registry.register("interpret", interpret.target)
@@ -189,7 +189,7 @@ def compile(
         reassociate,
         microkernels,
         threads,
-        _checked_schedule(schedule, strategy),
+        _checked_schedule(schedule, strategy, microkernels),
     )
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
@@ -215,8 +215,10 @@ def _checked_strategy(strategy: object) -> Strategies:
     )
 
 
-def _checked_schedule(schedule: object, strategy: object) -> Schedule | None:
-    """A schedule, where one is given and no strategy beside it."""
+def _checked_schedule(
+    schedule: object, strategy: object, microkernels: Sequence[Microkernel]
+) -> Schedule | None:
+    """A schedule, where one is given and no strategy beside it; its instructions are known."""
     if schedule is None:
         return None
     if not isinstance(schedule, Schedule):
@@ -233,6 +235,10 @@ def _checked_schedule(schedule: object, strategy: object) -> Schedule | None:
             because="a schedule says every strategy",
             help=("one of the two",),
         )
+    for step in schedule.steps:
+        if isinstance(step, Tensorize):
+            with at_line(schedule, step):
+                intrinsic_named(step.intrinsic, microkernels, f"axis {step.stage}.{step.axis}")
     return schedule
 
 

@@ -2,7 +2,7 @@
 
 from offcut.schedule.apply import Applied, Choice, Price, apply, at_line, position_of, restaged
 from offcut.schedule.axes import Axis
-from offcut.schedule.by_hand import HandSchedule, Stage, create_schedule
+from offcut.schedule.by_hand import HandSchedule, Stage, create_schedule, replayed
 from offcut.schedule.decisions import (
     Bind,
     CacheRead,
@@ -32,6 +32,7 @@ from offcut.schedule.decisions import (
     Way,
     schedule_of,
 )
+from offcut.schedule.tensorize import intrinsic_named
 
 __all__ = [
     "Applied",
@@ -69,7 +70,9 @@ __all__ = [
     "apply",
     "at_line",
     "create_schedule",
+    "intrinsic_named",
     "position_of",
+    "replayed",
     "restaged",
     "schedule_of",
 ]

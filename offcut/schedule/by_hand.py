@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, assert_never
 
 from offcut.core import interpreter
@@ -52,6 +53,29 @@ def create_schedule(
         return HandSchedule(nests_of_program(output))
     outputs = outputs_of(output, "create_schedule")
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
+
+
+def replayed(
+    program: Program, schedule: Schedule, microkernels: Sequence[Microkernel] = ()
+) -> HandSchedule:
+    """`program` after the primitives that `schedule` begins with.
+
+    microkernels  that `tensorize` may name, beside declared instructions
+
+    Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
+    target decides.
+    """
+    first = tuple(takewhile(lambda step: isinstance(step, Primitive), schedule.steps))
+    for step in schedule.steps[len(first) :]:
+        if isinstance(step, Primitive):
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "schedule",
+                    "cannot apply a primitive here",
+                    because="what a target decides stands before it, about the loops that primitives make",
+                    help=("primitives by hand come first",),
+                )
+    return create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
 
 
 def applied(nests: Nests, step: Primitive) -> Nests:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -58,6 +60,24 @@ for yo in 0:128
         for xi in 0:8
           for ki in 0:8
             C[8*yo + yi, 8*xo + xi] += A[8*ko + ki, 8*yo + yi] * B[8*ko + ki, 8*xo + xi]"""
+
+
+@pytest.fixture(autouse=True)
+def done_again() -> Iterator[None]:
+    """Every schedule of this file is read back from its text, and done again."""
+    made: list[tuple[HandSchedule, HandSchedule]] = []
+    create = oc.create_schedule
+
+    def twice(*given: Any) -> HandSchedule:
+        made.append((create(*given), create(*given)))
+        return made[-1][0]
+
+    with mock.patch.object(oc, "create_schedule", twice):
+        yield
+    for s, again in made:
+        again.apply(oc.Schedule.parse(str(s.schedule)), s._nests.intrinsics)
+        assert again.schedule == s.schedule
+        assert again._nests == s._nests
 
 
 def matmul(rows: Any, columns: Any, depth: Any) -> tuple[Any, Any, Any]:

@@ -38,6 +38,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    canonical,
     expressions,
     walk,
 )
@@ -62,12 +63,15 @@ from offcut.schedule import (
     Cut,
     Mark,
     Nest,
+    Primitive,
     Schedule,
     Separate,
     Step,
     Together,
     apply,
     at_line,
+    create_schedule,
+    replayed,
 )
 
 
@@ -106,6 +110,26 @@ def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
 def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
     """`plan`, by what can be compared; notes and timings are of the first time."""
+    schedule = asked.schedule
+    if schedule is None or not any(isinstance(step, Primitive) for step in schedule.steps):
+        return _proved(program, users, host, asked)
+    with debug.timed("by hand"):
+        check_step(program, create_schedule(program).source, asked.reassociate)
+        hand = replayed(program, schedule, asked.microkernels)
+        lowered = canonical(hand.lower(asked.reassociate))
+    debug.passed("by hand", lowered, program)
+    primitives = hand.schedule.steps
+    if primitives != schedule.steps:
+        return _proved(lowered, users, host, asked)
+    made = _plan(lowered, users, host, replace(asked, schedule=None))
+    return replace(made, schedule=replace(schedule, steps=(*primitives, *made.schedule.steps)))
+
+
+def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:
+    """A program planned in its own loops, after any primitives by hand; proved.
+
+    Raises PartitionError where it is not legal, or isl does not say so.
+    """
     made = _made(program, users, host, asked)
     refused = _refusal(program, made, asked)
     if refused is None:

@@ -1,0 +1,462 @@
+"""A schedule by hand is data: it reads back, gives the same loops and bits again, and an edit is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import ops
+from offcut.core.program import Execution
+from offcut.partition import MASK, Strategy
+from offcut.schedule import (
+    Bind,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    Fuse,
+    HandSchedule,
+    Primitive,
+    Reorder,
+    RFactor,
+    Run,
+    Split,
+    Tensorize,
+)
+
+n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+SIZES = (0, 1, 7, 8, 9, 24, 29)
+
+
+def product() -> oc.Tensor:
+    """``C = A B``, and then no less than 0."""
+    A, B = oc.placeholder((n, 12), name="A"), oc.placeholder((12, 10), name="B")
+    k = oc.reduce_axis(12, name="k")
+    C = oc.compute((n, 10), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return oc.compute((n, 10), lambda i, j: oc.maximum(C[i, j], 0.0), name="D")
+
+
+def chain() -> oc.Tensor:
+    """Twice, then one more but at the border, then summed by row."""
+    A = oc.placeholder((n, m), name="A")
+    B = oc.compute((n, m), lambda i, j: A[i, j] * 2.0, name="B")
+    D = oc.compute((n, m), lambda i, j: oc.where(i >= 1, B[i, j] + 1.0, 0.0), name="D")
+    r = oc.reduce_axis(m, "r")
+    return oc.compute((n,), lambda i: oc.sum(D[i, r], axis=r), name="E")
+
+
+def relu(t: int = 8) -> Any:
+    x = oc.placeholder((t,), name="x")
+    return oc.decl_tensor_intrin(
+        oc.compute((t,), lambda i: oc.maximum(x[i], 0.0), name="relu"),
+        lambda inputs, outputs: oc.hardware_intrinsic(
+            f"vrelu{t}", inputs[0].access_ptr("r"), outputs[0].access_ptr("w")
+        ),
+    )
+
+
+def tiled(s: HandSchedule) -> None:
+    io, jo, ii, ji = s["C"].tile("i", "j", 8, 8, tail="guard")
+    s["C"].reorder(io, jo, "k", ii, ji).parallel(io).vectorize(ji).unroll(ii)
+
+
+def cached(s: HandSchedule) -> None:
+    CL = s.cache_write("C", "near")
+    io, _ = s["C"].split("i", 8)
+    AL = s.cache_read("A", "far", [CL])
+    CL.compute_at("C", io)
+    AL.compute_at(CL, CL.split("k", 7, "mask")[0])
+
+
+def fused(s: HandSchedule) -> None:
+    ij = s["D"].fuse("i", "j")
+    s["D"].bind(s["D"].split(ij, 16, "mask")[0], "blockIdx.x")
+
+
+def covered(s: HandSchedule) -> None:
+    s["D"].tensorize(s["D"].split("j", 8)[1], relu())
+
+
+def factored(s: HandSchedule) -> None:
+    s["B"].compute_inline()
+    EF = s["E"].rfactor(s["E"].split("r", 4)[1])
+    EF.reorder("i", "ri", "ro").parallel("i")
+    s["D"].compute_at(EF, "i")
+
+
+def triangle() -> oc.Program:
+    return oc.parse("""\
+program triangle
+size n in 0:40
+input L: float32[n, n]
+input x: float32[n]
+output y: float32[n]
+for i in 0:n
+  y[i] = 0.0
+  for j in 0:i + 1
+    y[i] += L[i, j] * x[j]
+""")
+
+
+def turned(s: HandSchedule) -> None:
+    s["y"].reorder("j", "i")
+
+
+def update() -> oc.Program:
+    return oc.parse("""\
+program update
+size n in 0:40
+output C: int32[n]
+for i in 0:n
+  C[i] = 1
+for i in 0:n
+  C[i] += 2
+""")
+
+
+def second(s: HandSchedule) -> None:
+    s["C_1"].vectorize(s["C_1"].split("i", 4, "balance")[1])
+
+
+Given = oc.Tensor | oc.Program
+EXAMPLES: dict[str, tuple[Callable[[], Given], Callable[[HandSchedule], None]]] = {
+    "nothing": (product, lambda s: None),
+    "loops in another order": (product, lambda s: s["C"].reorder("k", "i", "j") and None),
+    "tiles": (product, tiled),
+    "caches": (product, cached),
+    "fused loops": (product, fused),
+    "an instruction": (product, covered),
+    "a sum in groups": (chain, factored),
+    "a triangle by columns": (triangle, turned),
+    "the second nest of a buffer": (update, second),
+}
+
+
+def example(name: str) -> tuple[Given, HandSchedule]:
+    make, change = EXAMPLES[name]
+    given = make()
+    s = oc.create_schedule(given)
+    change(s)
+    return given, s
+
+
+def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(size)
+    shapes = ([e.at({"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs)
+    return [rng.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_schedule_by_hand_reads_back_and_is_done_again(name: str) -> None:
+    given, s = example(name)
+    parsed = oc.Schedule.parse(str(s.schedule))
+    assert parsed == s.schedule
+    assert parsed.digest == s.schedule.digest
+    again = oc.create_schedule(given).apply(parsed)
+    assert again.schedule == parsed
+    assert str(again.lower()) == str(s.lower())
+    if isinstance(given, oc.Tensor):  # in its own text, it has the same stages
+        text = str(oc.compile(given, target="interpret").loops)
+        assert str(oc.create_schedule(oc.parse(text)).apply(parsed).lower()) == str(s.lower())
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "nothing"])
+def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str) -> None:
+    given, s = example(name)
+    lowered = oc.compile(s.lower())
+    kernel = oc.compile(given, schedule=s.schedule)
+    assert kernel.loops == lowered.loops
+    assert str(kernel.schedule).startswith(str(s.schedule))
+    shown = oc.Schedule.parse(str(kernel.schedule))
+    again = oc.compile(given, schedule=shown)
+    assert (again.loops, again.schedule) == (kernel.loops, shown)
+    plain = oc.compile(given, target="interpret")
+    for size in SIZES:
+        inputs = arrays(kernel, size)
+        sizes = {} if inputs else {"n": size}
+        found = np.asarray(kernel(*inputs, **sizes))
+        assert found.tobytes() == np.asarray(lowered(*inputs, **sizes)).tobytes()
+        np.testing.assert_allclose(found, plain(*inputs, **sizes), rtol=1e-4, atol=1e-4)
+
+
+def test_what_the_target_decides_stands_behind_the_primitives() -> None:
+    text = "schedule E\ncompute_inline B\ncompute_inline D\nmark rows"
+    kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
+    assert str(kernel.schedule) == text
+    nest = "schedule E\ncompute_inline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
+    kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
+    assert str(kernel.schedule) == nest
+    assert "mask" in kernel.source()
+    a = np.random.default_rng(0).standard_normal((5, 11)).astype("float32")
+    expected = np.where(np.arange(5) >= 1, (a * 2 + 1).sum(1), 0)
+    np.testing.assert_allclose(kernel(a), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
+    x, w = oc.placeholder((n, 24), name="x"), oc.placeholder((24, 32), name="w")
+    y = ops.relu(ops.matmul(x, w))
+    s = oc.create_schedule(y)
+    s[s.stages[0]].tile("i", "j", 8, 8)
+    rng = np.random.default_rng(0)
+    b, a = rng.standard_normal((24, 32)), rng.standard_normal((9, 24))
+    kernel = oc.compile(y, constants={"w": b.astype("float32")}, schedule=s.schedule)
+    found = kernel(a.astype("float32"))
+    np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+PRIMITIVES: dict[str, Primitive] = {
+    "split C i 8 as io ii": Split("C", "i", "io", "ii", 8, None),
+    "split C i mask 8 as io ii": Split("C", "i", "io", "ii", 8, MASK),
+    "split C i ladder(4, 2, 1) 4 as a b": Split(
+        "C", "i", "a", "b", 4, Strategy("ladder", (4, 2, 1))
+    ),
+    "fuse C i j as i_j": Fuse("C", "i", "j", "i_j"),
+    "reorder C k i j": Reorder("C", ("k", "i", "j")),
+    "unroll C ii": Run("C", "ii", Execution.UNROLL),
+    "vectorize C ii": Run("C", "ii", Execution.VECTOR),
+    "parallel C io": Run("C", "io", Execution.PARALLEL),
+    "bind C io blockIdx.x": Bind("C", "io", "blockIdx.x"),
+    "compute_at B C i": ComputeAt("B", "C", "i"),
+    "compute_inline B": ComputeInline("B"),
+    "cache_read A shared for C D as AL": CacheRead("A", "shared", ("C", "D"), "AL"),
+    "cache_write C acc as CL": CacheWrite("C", "acc", "CL"),
+    "rfactor C ko as CF": RFactor("C", "ko", "CF"),
+    "tensorize C ii gemm8x8": Tensorize("C", "ii", "gemm8x8"),
+}
+
+
+@pytest.mark.parametrize("text", PRIMITIVES)
+def test_every_primitive_has_a_line(text: str) -> None:
+    made = oc.Schedule("C", (PRIMITIVES[text],))
+    assert str(made) == f"schedule C\n{text}"
+    assert oc.Schedule.parse(str(made)) == made
+
+
+def test_a_primitive_that_is_refused_is_not_noted() -> None:
+    s = oc.create_schedule(product())
+    s["C"].split("i", 8)
+    for refused in (
+        lambda: s["C"].tile("ii", "j", 4, 0),
+        lambda: s.apply(oc.Schedule.parse("schedule D\nunroll C io\nunroll C i")),
+    ):
+        with pytest.raises(oc.PartitionError):
+            refused()
+        assert str(s.schedule) == "schedule D\nsplit C i 8 as io ii"
+
+
+LISTED = """\
+schedule D
+split C i 8 as io ii
+split C j 4 as jo ji
+reorder C io jo k ii ji
+vectorize C ji
+cache_read A far for C as AL
+compute_at AL C io
+"""
+EDITS = {
+    "a stage that is not there": (
+        "split C j",
+        "split Z j",
+        """\
+schedule: cannot tell the stage of Z
+  at       line 3: split Z j 4 as jo ji
+  because  no stage writes it
+  help     stages: C, D""",
+    ),
+    "an axis that is not there": (
+        "reorder C io jo k ii ji",
+        "reorder C io jo z ii ji",
+        """\
+reorder: cannot take z as an axis
+  at       line 4: reorder C io jo z ii ji
+  because  C has no such loop
+  help     loops of C: io, ii, jo, ji, k""",
+    ),
+    "an axis that has another name": (
+        "4 as jo ji",
+        "4 as jo j_",
+        """\
+reorder: cannot take ji as an axis
+  at       line 4: reorder C io jo k ii ji
+  because  C has no such loop
+  help     loops of C: io, ii, jo, j_, k""",
+    ),
+    "a name that is taken": (
+        "4 as jo ji",
+        "4 as jo io",
+        """\
+split: cannot make io
+  at       line 3: split C j 4 as jo io
+  because  something has that name""",
+    ),
+    "one name for two loops": (
+        "4 as jo ji",
+        "4 as ji ji",
+        """\
+split: cannot make ji
+  at       line 3: split C j 4 as ji ji
+  because  something has that name""",
+    ),
+    "what is no name": (
+        "as AL",
+        "as A+1",
+        """\
+cache_read: cannot make A+1
+  at       line 6: cache_read A far for C as A+1
+  because  a name is an ASCII identifier""",
+    ),
+    "a factor of nothing": (
+        "split C j 4",
+        "split C j 0",
+        """\
+split: cannot split by 0
+  at       line 3: split C j 0 as jo ji
+  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  help     split("j", 8)""",
+    ),
+    "a tile that does not divide": (
+        "split C i 8",
+        "split C i exact 8",
+        """\
+split: cannot take tail="exact"
+  at       line 2: split C i exact 8 as io ii
+  because  n = 1 is allowed and leaves 1 of 8 iterations over
+  help     tail="cut" separates 8*(n//8) iterations from the last n % 8
+  help     assume(n % 8 == 0) if every caller guarantees it""",
+    ),
+    "a reader that does not read": (
+        "for C as",
+        "for D as",
+        """\
+cache_read: cannot let D read a copy of A
+  at       line 6: cache_read A far for D as AL
+  because  it does not read A
+  help     A is read by C""",
+    ),
+    "a loop outside of what reads it": (
+        "compute_at AL C io",
+        "compute_at AL D i",
+        """\
+compute_at: cannot compute AL at D.i
+  at       line 7: compute_at AL D i
+  because  D does not read it
+  help     AL is read by C""",
+    ),
+    "an instruction that is not declared": (
+        "vectorize C ji",
+        "tensorize C ji nothing8x8",
+        """\
+tensorize: cannot run 'nothing8x8'
+  at       line 5: tensorize C ji nothing8x8
+  because  it is no declared instruction
+  help     decl_tensor_intrin(computation, lowering)""",
+    ),
+    "an instruction that computes something else": (
+        "vectorize C ji",
+        "tensorize C ji vrelu8",
+        """\
+tensorize: cannot run C from ji inwards by vrelu8
+  at       line 5: tensorize C ji vrelu8
+  because  it is a reduction by sum, and vrelu8 computes no reduction""",
+    ),
+    "a primitive behind what the target decides": (
+        "vectorize C ji",
+        "mark lanes",
+        """\
+schedule: cannot apply a primitive here
+  at       line 6: cache_read A far for C as AL
+  because  what a target decides stands before it, about the loops that primitives make
+  help     primitives by hand come first""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
+    old, new, text = EDITS[what]
+    relu()
+    assert old in LISTED
+    changed = oc.Schedule.parse(LISTED.replace(old, new))
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=changed)
+    assert str(refused.value) == text
+
+
+def test_an_edit_that_changes_an_order_is_refused_with_a_witness() -> None:
+    text = "schedule triangle\nsplit y j shift 4 as jo ji"
+    with pytest.raises(oc.PartitionError, match="has twice y"):
+        oc.compile(triangle(), schedule=oc.Schedule.parse(text))
+    parallel = oc.Schedule.parse("schedule triangle\nparallel y j")
+    with pytest.raises(oc.PartitionError, match="cannot run the iterations of j together"):
+        oc.compile(triangle(), schedule=parallel)
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (
+            "split C k 4 as ko ki\nreorder C ki i j ko",
+            "prove: the emitted program does not compute what the source does",
+        ),
+        (
+            "split C k 4 as ko ki\nrfactor C ko as CF",
+            """\
+prove: cannot group the terms of a sum
+  at       rfactor(C, ko)
+  because  reassociate=False: they are added in ascending order""",
+        ),
+    ],
+)
+def test_a_sum_keeps_its_order_where_that_is_asked(lines: str, text: str) -> None:
+    schedule = oc.Schedule.parse(f"schedule D\n{lines}")
+    oc.compile(product(), schedule=schedule)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=schedule, reassociate=False)
+    assert str(refused.value).startswith(text)
+
+
+def test_nests_are_for_what_is_still_a_computation() -> None:
+    text = "schedule D\nsplit C i 8 as io ii\nnest C\n  way loops"
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert str(refused.value) == """\
+compile: cannot apply a schedule with nests to D
+  because  it is not a sequence of whole arrays, each from those before
+  help     cut, separate and mark are for loops as they stand"""
+
+
+def test_what_a_target_decides_is_not_applied_by_hand() -> None:
+    kernel = oc.compile(product())
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.create_schedule(product()).apply(kernel.schedule)
+    assert str(refused.value).splitlines()[0] == "schedule: cannot apply by hand what a target decides"
+
+
+def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
+    given, s = example("an instruction")
+    renamed = oc.Schedule.parse(str(s.schedule).replace("vrelu8", "other8"))
+    with pytest.raises(oc.PartitionError, match="no declared instruction"):
+        oc.create_schedule(given).apply(renamed)
+    other = replace(relu(), name="other8")
+    again = oc.create_schedule(given).apply(renamed, [other])
+    assert "@microkernel(other8)" in str(again.lower())
+
+
+def test_a_line_that_is_no_primitive_shows_one() -> None:
+    for line, shown in [
+        ("split C i 8", "split C i mask 8 as io ii"),
+        ("unroll i", "unroll C i"),
+        ("cache_read A for C as AL", "cache_read A shared for C as AL"),
+    ]:
+        with pytest.raises(oc.ParseError) as refused:
+            oc.Schedule.parse(f"schedule C\n{line}")
+        assert str(refused.value) == f"""\
+parse: cannot read a schedule
+  at       line 2: {line}
+  because  it is no decision
+  help     {shown}"""
