@@ -45,7 +45,9 @@ def nests_of_program(program: Program) -> Nests:
         several = firsts.count(first) > 1
         name = f"{first}_{firsts[:position].count(first)}" if several else first
         nests.append(read_nest(body, name))
-    crossing = {one.buffer for n in nests for one in loads_of(n.plain) if one.buffer not in n.written}
+    crossing = {
+        one.buffer for n in nests for one in loads_of(n.plain) if one.buffer not in n.written
+    }
     buffers = tuple(
         replace(one, kind=Kind.LOCAL) if one.kind is Kind.PRIVATE and one.name in crossing else one
         for one in program.buffers

@@ -254,9 +254,9 @@ def _read_step(block: _Block) -> Step:
         pattern, shown, made = _BY_HAND[word]
         line = block.alone()
         return made(line, *line.match(f"{word} {pattern}", f"{word} {shown}").groups())
-    if word in _STEPS:
-        return _STEPS[word](block)
-    block.line.refuse("it is no decision", ", ".join(_STEPS), ", ".join(_BY_HAND))
+    if word not in _STEPS:
+        block.line.refuse("it is no decision", ", ".join(_STEPS), ", ".join(_BY_HAND))
+    return _STEPS[word](block)
 
 
 def _read_scratch(block: _Block) -> Scratch:

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corruptions import KINDS, corrupted
 
 import offcut as oc
 from offcut import ops
-from offcut.core.program import Execution
+from offcut.core import index as ix
+from offcut.core.expr import Load, Var, rewrite
+from offcut.core.program import Execution, all_mapped
 from offcut.partition import MASK, Strategy
 from offcut.schedule import (
     Bind,
@@ -27,6 +30,8 @@ from offcut.schedule import (
     Run,
     Split,
     Tensorize,
+    by_hand,
+    graph,
 )
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -147,7 +152,9 @@ def example(name: str) -> tuple[Given, HandSchedule]:
 
 def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
-    shapes = ([e.at({"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs)
+    shapes = (
+        [e.at({"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs
+    )
     return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
 
@@ -188,7 +195,9 @@ def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     text = "schedule E\ncompute_inline B\ncompute_inline D\nmark rows"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
-    nest = "schedule E\ncompute_inline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
+    nest = (
+        "schedule E\ncompute_inline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
+    )
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()
@@ -424,17 +433,22 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
     text = "schedule D\nsplit C i 8 as io ii\nnest C\n  way loops"
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(product(), schedule=oc.Schedule.parse(text))
-    assert str(refused.value) == """\
+    assert (
+        str(refused.value)
+        == """\
 compile: cannot apply a schedule with nests to D
   because  it is not a sequence of whole arrays, each from those before
   help     cut, separate and mark are for loops as they stand"""
+    )
 
 
 def test_what_a_target_decides_is_not_applied_by_hand() -> None:
     kernel = oc.compile(product())
     with pytest.raises(oc.PartitionError) as refused:
         oc.create_schedule(product()).apply(kernel.schedule)
-    assert str(refused.value).splitlines()[0] == "schedule: cannot apply by hand what a target decides"
+    assert (
+        str(refused.value).splitlines()[0] == "schedule: cannot apply by hand what a target decides"
+    )
 
 
 def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
@@ -455,8 +469,56 @@ def test_a_line_that_is_no_primitive_shows_one() -> None:
     ]:
         with pytest.raises(oc.ParseError) as refused:
             oc.Schedule.parse(f"schedule C\n{line}")
-        assert str(refused.value) == f"""\
+        assert (
+            str(refused.value)
+            == f"""\
 parse: cannot read a schedule
   at       line 2: {line}
   because  it is no decision
   help     {shown}"""
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_in_the_loops_that_primitives_make_is_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, s = example("tiles")
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
+    found = list(corrupted(s.lower(), kind))
+    for broken in found[:: max(1, len(found) // 3)]:
+        monkeypatch.setattr(by_hand, "lower", lambda _, broken=broken: broken)
+        again = oc.create_schedule(given).apply(s.schedule)
+        try:
+            left = again.lower()
+        except oc.PartitionError as refused:
+            assert refused.because
+        else:
+            np.testing.assert_array_equal(left.run({"A": a, "B": b}), np.maximum(a @ b, 0))
+
+
+def test_a_fault_in_a_stage_that_primitives_make_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = graph._copy
+
+    def elsewhere(to: str, original: Any, source: str, names: Any) -> Any:
+        made = right(to, original, source, names)
+        return all_mapped(made, lambda e: rewrite(e, shifted))
+
+    def shifted(node: Any) -> Any:
+        if isinstance(node, Load):
+            return replace(node, index=(ix.sub(ix.sub(n_, 1), node.index[0]), *node.index[1:]))
+        return None
+
+    n_ = Var("n")
+    monkeypatch.setattr(graph, "_copy", elsewhere)
+    for change in (
+        lambda s: s.cache_write("D", "near"),
+        lambda s: s.cache_read("A", "far", ["C"]),
+    ):
+        s = oc.create_schedule(product())
+        change(s)
+        with pytest.raises(oc.PartitionError, match="does not compute what the source does"):
+            s.lower()

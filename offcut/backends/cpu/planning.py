@@ -4,7 +4,8 @@
     bind -> keep inside -> separate -> cover -> vectorize -> threads -> prove    any other program
 
 A computation is a sequence of whole arrays, each from those before. It runs in its own loops where
-that separates conditions that no microkernel leaves behind.
+that separates conditions that no microkernel leaves behind. Primitives of a schedule by hand come before
+all of this: what is planned is the program that they make.
 """
 
 from __future__ import annotations
@@ -113,11 +114,11 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
     schedule = asked.schedule
     if schedule is None or not any(isinstance(step, Primitive) for step in schedule.steps):
         return _proved(program, users, host, asked)
-    with debug.timed("by hand"):
+    with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
         hand = replayed(program, schedule, asked.microkernels)
         lowered = canonical(hand.lower(asked.reassociate))
-    debug.passed("by hand", lowered, program)
+    debug.passed("primitives", lowered, program)
     primitives = hand.schedule.steps
     if primitives != schedule.steps:
         return _proved(lowered, users, host, asked)
