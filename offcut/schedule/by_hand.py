@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any, assert_never
 
 from offcut.core import interpreter
@@ -56,26 +55,40 @@ def create_schedule(
 
 
 def replayed(
-    program: Program, schedule: Schedule, microkernels: Sequence[Microkernel] = ()
-) -> HandSchedule:
-    """`program` after the primitives that `schedule` begins with.
+    program: Program,
+    schedule: Schedule,
+    microkernels: Sequence[Microkernel] = (),
+    reassociate: bool = True,
+) -> tuple[tuple[Primitive, ...], Program]:
+    """The primitives that `schedule` begins with, and what they make of `program`, proved.
 
     microkernels  that `tensorize` may name, beside declared instructions
+    reassociate   whether the terms of a sum may be added in another order
 
     Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
     target decides.
     """
-    first = tuple(takewhile(lambda step: isinstance(step, Primitive), schedule.steps))
-    for step in schedule.steps[len(first) :]:
-        if isinstance(step, Primitive):
+    first = tuple(step for step in schedule.steps if isinstance(step, Primitive))
+    for step, expected in zip(first, schedule.steps, strict=False):
+        if step is not expected:
             with at_line(schedule, step):
                 raise PartitionError(
                     "schedule",
                     "cannot apply a primitive here",
-                    because="what a target decides stands before it, about the loops that primitives make",
+                    because="what a target decides stands before it, about loops that are made first",
                     help=("primitives by hand come first",),
                 )
-    return create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
+    made = create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
+    try:
+        return first, made.lower(reassociate)
+    except PartitionError as refused:
+        whole = refused
+    again = create_schedule(program).apply(Schedule(schedule.name, ()), microkernels)
+    for step in first:  # the line is that after which it is refused first
+        with at_line(schedule, step):
+            again._do(step)
+            again.lower(reassociate)
+    raise whole
 
 
 def applied(nests: Nests, step: Primitive) -> Nests:

@@ -206,7 +206,7 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How one loop of `stage` runs. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
+    """How one loop of `stage` runs, whatever was said of it before. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
 
     stage: str
     axis: str

@@ -176,10 +176,10 @@ class Nest:
 class Rewrite:
     """A change of stages, by an equation.
 
-    alike  programs before and after it, of which the second is proved to compute what the first does;
-           None: the equation alone says so, of a reduction in groups, or of an array of which
-           elements are read that the values of another one name
-    groups whether it adds the terms of a sum in another order
+    alike   programs before and after it, of which the second is proved to compute what the first does;
+            None: the equation alone says so, of a reduction in groups, or of an array of which
+            elements are read that the values of another one name
+    groups  whether it adds the terms of a sum in another order
     """
 
     primitive: str

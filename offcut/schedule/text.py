@@ -110,7 +110,7 @@ def _by_hand(step: Primitive) -> str:
         case Fuse(stage, outer, inner, fused):
             return f"fuse {stage} {outer} {inner} as {fused}"
         case Reorder(stage, axes):
-            return f"reorder {stage} {' '.join(axes)}"
+            return f"reorder {' '.join((stage, *axes))}"
         case Run(stage, axis, execution):
             return f"{execution.value} {stage} {axis}"
         case Bind(stage, axis, index):
@@ -344,11 +344,11 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
     ),
     "fuse": (r"(\S+) (\S+) (\S+) as (\S+)", "C i j as i_j", lambda _, *names: Fuse(*names)),
     "reorder": (
-        rf"(\S+) ({_NAMES})",
+        r"(\S+)((?: \S+)*)",
         "C j i",
         lambda _, stage, axes: Reorder(stage, tuple(axes.split())),
     ),
-    **{one.value: _run(one) for one in Execution if one is not Execution.SERIAL},
+    **{one.value: _run(one) for one in Execution},
     "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
     "compute_at": (r"(\S+) (\S+) (\S+)", "B C i", lambda _, *names: ComputeAt(*names)),
     "compute_inline": (r"(\S+)", "B", lambda _, stage: ComputeInline(stage)),

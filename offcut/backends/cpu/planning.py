@@ -116,10 +116,9 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         return _proved(program, users, host, asked)
     with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
-        hand = replayed(program, schedule, asked.microkernels)
-        lowered = canonical(hand.lower(asked.reassociate))
+        primitives, lowered = replayed(program, schedule, asked.microkernels, asked.reassociate)
+        lowered = canonical(lowered)
     debug.passed("primitives", lowered, program)
-    primitives = hand.schedule.steps
     if primitives != schedule.steps:
         return _proved(lowered, users, host, asked)
     made = _plan(lowered, users, host, replace(asked, schedule=None))
