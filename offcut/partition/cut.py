@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Names, Stage, StageAxis
@@ -176,7 +178,7 @@ def cut_group(
     along: list[list[tuple[str, Segment]]] = []
     extents = {axis.name: axis.extent for axis in lead.reduce_axes}
     for one in plan.reduce_cuts:
-        parts = segments(one.strategy, extents[one.axis], one.tile)
+        parts = segments(one.strategy.stepped(one.heights), extents[one.axis], one.tile)
         along.append([(one.axis, segment) for segment in parts])
     pieces = tuple(
         Piece(
@@ -261,10 +263,7 @@ def _prove_axis(
 
 def checked_tiles(name: str, given: object) -> tuple[int, ...]:
     """The tiles of an axis by level, outermost first; refused where they do not nest."""
-    sizes = given if isinstance(given, tuple | list) else (given,)
-    sizes = tuple(
-        int(s) if hasattr(s, "__index__") and not isinstance(s, bool) else s for s in sizes
-    )
+    sizes = tuple(map(_whole, given)) if isinstance(given, tuple | list) else (_whole(given),)
     for size in sizes or (given,):
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
             raise PartitionError(
@@ -283,6 +282,14 @@ def checked_tiles(name: str, given: object) -> tuple[int, ...]:
                 help=(f'tile={{"{name}": ({-(-outer // inner) * inner}, {inner})}}',),
             )
     return tuple(sizes)
+
+
+def _whole(size: Any) -> Any:
+    """An int of whatever type as Python's; anything else as it is."""
+    try:
+        return size if isinstance(size, bool) else operator.index(size)
+    except TypeError:
+        return size
 
 
 def checked_request(

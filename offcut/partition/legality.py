@@ -118,6 +118,8 @@ def check_crossed(loop: For, strategy: Strategy, tile: int, last: bool) -> Strat
     Theorem: where the bounds of a loop depend on another loop of the same tile, the rectangle
     ``max lo : min hi`` lies inside every row; what is left of each row has a length of its own.
     """
+    if last and not strategy.among:
+        check_takes(f"loop {loop.iter}", strategy, tile)
     by_row = strategy.by_row(tile) if last else CUT
     if by_row is not None:
         return by_row

@@ -148,7 +148,8 @@ class _Builder:
         self.labels = [labels[cut.axis] for cut in (*cuts, *reduce_cuts)]
         self.tiles = 0
         self.parts = prod(
-            len(segments(cut.strategy, self.extents[cut.axis], cut.tile)) for cut in reduce_cuts
+            len(segments(cut.strategy.stepped(cut.heights), self.extents[cut.axis], cut.tile))
+            for cut in reduce_cuts
         )
 
     def build(self, outer: Sequence[str]) -> Nest:
@@ -288,7 +289,7 @@ class _Builder:
         if cut is None:
             return (For(axis.name, ix.const(0), axis.extent, self.reduction(rest, update)),)
         body: tuple[Stmt, ...] = ()
-        for segment in segments(cut.strategy, axis.extent, cut.tile):
+        for segment in segments(cut.strategy.stepped(cut.heights), axis.extent, cut.tile):
 
             def inside(start: Expr, height: Expr, segment: Segment = segment) -> tuple[Stmt, ...]:
                 end, term = ix.add(start, height), update

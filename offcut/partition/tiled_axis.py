@@ -29,6 +29,7 @@ from offcut.core.tensor import Value
 
 EXTENT = Var("#e")  # no user can name a size so
 MOST_TAKES = 64  # of an axis, each code of its own
+MOST_HEIGHTS = 1024  # that balanced tiles may have, each asked of isl by itself
 
 _TOO_MANY = f"it gives more than {MOST_TAKES} segments, each of them code of its own"
 
@@ -173,6 +174,11 @@ class TiledAxis:
 
     def balanced(self) -> Take:
         """What is left in as few tiles as can be, whose heights differ by at most 1."""
+        if self._tile > MOST_HEIGHTS:
+            raise NotTaken(
+                f"its tiles may have any of {self._tile} heights, each asked by itself, and "
+                f"{MOST_HEIGHTS} at most are"
+            )
         return self._take("balanced", ix.const(self._tile))
 
     def _int(self, height: int) -> Expr:

@@ -20,6 +20,7 @@ from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, S
 from offcut.core.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
+    AxisCut,
     Certificate,
     GroupCut,
     Match,
@@ -42,9 +43,11 @@ from offcut.partition import (
     with_scratch,
     with_shared,
 )
+from offcut.schedule.checks import check_cost, check_panels, check_splits
 from offcut.schedule.decisions import (
     Convert,
     Cover,
+    Cut,
     Lay,
     Nest,
     Pack,
@@ -215,6 +218,8 @@ class _Applying:
                     nests.append(step)
                 elif nests and isinstance(step, Scratch | Turn | Convert):
                     raise _refused("cannot change stages that are cut", "nests stand before it")
+                elif isinstance(step, Cut):
+                    raise _refused(f"cannot cut {step.axis}", "its nest says how it is split")
                 else:
                     self.given = restaged(self.given, step)
         shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
@@ -289,13 +294,19 @@ class _Applying:
 
     def way(self, position: int, way: Way, around: tuple[str, ...]) -> _Way:
         lead, *rest = self.given.groups[position]
+        reduced = {axis.name for axis in lead.reduce_axes}
+        free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
+        self.check_cuts(lead, way.splits, free)
         found: Match | None = None
         before: tuple[GroupCut, ...] = ()
         if way.cover is not None:
             with self.line(way.cover):
                 found = self.matched(lead, way.cover)
         cost = way.cost
-        if cost is None:
+        if cost is not None:
+            with self.line(way):
+                check_cost(cost, self.given.sizes)
+        else:
             cost = self.price(self.given, (lead, *rest), found, way, self.laid)
         if way.pack is not None:
             with self.line(way.pack):
@@ -303,12 +314,6 @@ class _Applying:
                     raise _refused("cannot pack an operand", "no microkernel covers columns here")
                 lead, packing = self.packed(position, lead, found, way.pack, around)
                 before, found = (packing,), self.matched(lead, way.cover)
-        reduced = {axis.name for axis in lead.reduce_axes}
-        free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
-        for cut in way.splits:
-            with self.line(cut):
-                self.check_axes(lead, [cut.axis], free)
-                free.discard(cut.axis)
         with self.line(way):
             for name in (*way.loops, *way.inner):
                 self.check_axes(lead, [name], free - reduced)
@@ -323,6 +328,15 @@ class _Applying:
             way.inner,
         )
         return _Way(way, cost, before, made)
+
+    def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
+        """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""
+        sums = frozenset(axis.name for axis in lead.reduce_axes)
+        for number, cut in enumerate(splits, 1):
+            with self.line(cut):
+                self.check_axes(lead, [cut.axis], free)
+                check_splits(splits[:number], sums)
+                free.discard(cut.axis)
 
     def check_axes(self, lead: Stage, names: Sequence[str], free: set[str]) -> None:
         for name in names:
@@ -355,6 +369,10 @@ class _Applying:
         axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
         inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
         axes = [a for a in axes if a not in inner] + inner
+        if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):
+            because = f"its rows and columns are its axes {len(axes) - 2} and {len(axes) - 1}"
+            raise _refused(f"cannot pack {load.buffer} so", because)
+        check_panels("pack", load.buffer, pack.panels, [found.microkernel])
         value: Expr = load
         depth = axes[-2]
         if (ix.literal(depth.extent) or 1) % multiple:
@@ -363,9 +381,6 @@ class _Applying:
             inside = ix.compare("<", Var(depth.name), depth.extent)
             value = Select(inside, load, Const(neutral("sum", load.dtype), load.dtype))
             axes[-2] = replace(depth, extent=whole)
-        if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):
-            because = f"its rows and columns are its axes {len(axes) - 2} and {len(axes) - 1}"
-            raise _refused(f"cannot pack {load.buffer} so", because)
         shape = tuple(axis.extent for axis in axes)
         self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.panels))
         copy = Stage(pack.name, pack.name, tuple(axes), (), value)
@@ -378,10 +393,7 @@ class _Applying:
 
         reading = replace(lead, body=rewrite(lead.body, panels))
         free = {axis.name for axis in axes} - set(around)
-        for cut in pack.splits:
-            with self.line(cut):
-                self.check_axes(copy, [cut.axis], free)
-                free.discard(cut.axis)
+        self.check_cuts(copy, pack.splits, free)
         self.check_axes(copy, pack.loops, free)
         return reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
 
@@ -423,8 +435,7 @@ class _Applying:
         if not (all(place < rank for place in places) and len(set(places)) == 2):
             because = f"it has {rank} axes, of which rows and columns are two"
             raise _refused(f"cannot lay {step.buffer} so", because)
-        if min(panels.width, panels.interleave, panels.multiple) < 1:
-            raise _refused(f"cannot lay {step.buffer} so", "widths and multiples are 1 at least")
+        check_panels("lay", step.buffer, panels, self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         names, choices = planned.names(), list[tuple[Choice, ...]]()

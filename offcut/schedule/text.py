@@ -83,7 +83,7 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
         case Convert(stage, operands):
             yield f"{indent}convert {stage} {' and '.join(operands)}", step
         case Lay(buffer, panels):
-            yield f"{indent}lay {buffer} {_panels(panels)}", step
+            yield f"{indent}lay {buffer} {panels_text(panels)}", step
         case Cut(axis, tiles, strategy):
             yield f"{indent}cut {axis} {strategy} {' '.join(map(str, tiles))}", step
         case Separate(copies):
@@ -141,7 +141,7 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
         axes = "".join(f" {what} {axis}" for what, axis in given if axis is not None)
         yield f"{indent}cover {way.cover.microkernel}{axes} depth {way.cover.depth}", way.cover
     if way.pack is not None:
-        yield f"{indent}pack {way.pack.name} {_panels(way.pack.panels)}", way.pack
+        yield f"{indent}pack {way.pack.name} {panels_text(way.pack.panels)}", way.pack
         yield from _loops("loops", way.pack.loops, indent + "  ")
         yield from _splits(way.pack.splits, indent + "  ")
     yield from _loops("loops", way.loops, indent)
@@ -170,7 +170,7 @@ def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, Axi
         yield text + (f" in groups of {cut.group}" if cut.group is not None else ""), cut
 
 
-def _panels(panels: Panels) -> str:
+def panels_text(panels: Panels) -> str:
     """``panels(rows, columns, width, interleave, multiple)``, what is 1 at the end left out."""
     values = [panels.rows, panels.columns, panels.width, panels.interleave, panels.multiple]
     while len(values) > 3 and values[-1] == 1:
@@ -224,6 +224,16 @@ class _Line:
         found = re.fullmatch(pattern, self.text)
         return found if found else self.refuse("it is no decision", *shown)
 
+    def size(self, text: str) -> int:
+        """A number of the line, an iteration count or a place; refused past the greatest size."""
+        if len(text) > len(str(_MOST)) or int(text) > _MOST:
+            self.refuse(f"its numbers are at most {_MOST}")
+        return int(text)
+
+    def sizes(self, text: str) -> tuple[int, ...]:
+        """The numbers between spaces."""
+        return tuple(map(self.size, text.split()))
+
     def refuse(self, because: str, *help: str) -> NoReturn:
         at = f"line {self.number}: {self.text}"
         raise ParseError("parse", "cannot read a schedule", at=at, because=because, help=help)
@@ -243,6 +253,7 @@ class _Block:
         return self.line
 
 
+_MOST = 2**31 - 1
 _NAMES = r"\S+(?: \S+)*"
 _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 _PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
@@ -276,17 +287,20 @@ def _read_convert(block: _Block) -> Convert:
 
 def _read_lay(block: _Block) -> Lay:
     found = block.alone().match(rf"lay (\S+) {_PANELS}", "lay W panels(0, 1, 16)")
-    return Lay(found[1], _panels_of(found, 2))
+    return Lay(found[1], _panels_of(block.line, found, 2))
 
 
 def _read_cut(block: _Block) -> Cut:
     found = block.alone().match(rf"cut (\S+) {_STRATEGY} (\d+(?: \d+)*)", "cut C.i balance 14")
-    tiles = tuple(map(int, found[3].split()))
+    tiles = block.line.sizes(found[3])
     return Cut(found[1], tiles, _strategy(block.line, found[2], tiles[-1]))
 
 
 def _read_separate(block: _Block) -> Separate:
-    return Separate(int(block.alone().match(r"separate (\d+)", "separate 16")[1]))
+    copies = block.line.size(block.alone().match(r"separate (\d+)", "separate 16")[1])
+    if not copies:
+        block.line.refuse("a statement becomes one at least", "separate 1")
+    return Separate(copies)
 
 
 def _read_mark(block: _Block) -> Mark:
@@ -422,11 +436,11 @@ def _read_cover(line: _Line) -> Cover:
 def _read_pack(block: _Block) -> Pack:
     found = block.line.match(rf"pack (\S+) {_PANELS}", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
-    return Pack(found[1], _panels_of(found, 2), parts.splits(), parts.loops("loops"))
+    return Pack(found[1], _panels_of(block.line, found, 2), parts.splits(), parts.loops("loops"))
 
 
-def _panels_of(found: re.Match[str], first: int) -> Panels:
-    return Panels(*(int(part or 1) for part in found.groups()[first - 1 :]))
+def _panels_of(line: _Line, found: re.Match[str], first: int) -> Panels:
+    return Panels(*(line.size(part or "1") for part in found.groups()[first - 1 :]))
 
 
 def _read_split(line: _Line) -> AxisCut:
@@ -440,25 +454,26 @@ def _read_split(line: _Line) -> AxisCut:
         "split i ladder of 8 4 1",
         "split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384",
     )
-    strategy = _strategy(line, found[2], int(found[3] or 1))
-    group = None if found[6] is None else int(found[6])
-    if found[3] is not None:
-        return AxisCut(found[1], strategy, int(found[3]), group=group)
-    if found[4] is not None:
-        heights = tuple(map(int, found[4].split()))
-        return AxisCut(found[1], strategy, heights[0], heights, group=group)
+    group = None if found[6] is None else line.size(found[6])
     classes = []
-    for text in found[5].split(", "):
+    for text in found[5].split(", ") if found[5] else ():
         one = re.fullmatch(r"(\d+)\.\.(\d+): (\d+(?: \d+)*)", text)
         if one is None:
             line.refuse(f"{text!r} is no range of heights", "1..6: 64 32 16")
-        heights = tuple(map(int, one[3].split()))
-        classes.append(((int(one[1]), int(one[2])), heights[0], heights))
-    return AxisCut(found[1], strategy, 0, None, tuple(classes), group)
+        heights = line.sizes(one[3])
+        classes.append(((line.size(one[1]), line.size(one[2])), heights[0], heights))
+    if classes:
+        strategy = _strategy(line, found[2], *(tile for _, tile, _ in classes))
+        return AxisCut(found[1], strategy, 0, None, tuple(classes), group)
+    heights = line.sizes(found[3] or found[4])
+    strategy = _strategy(line, found[2], heights[0])
+    return AxisCut(found[1], strategy, heights[0], heights if found[4] else None, group=group)
 
 
-def _strategy(line: _Line, name: str, tile: int) -> Strategy:
+def _strategy(line: _Line, name: str, *tiles: int) -> Strategy:
+    for number in re.findall(r"\d+", name.partition("(")[2]):
+        line.size(number)
     try:
-        return strategy_named(name, at="", tiles=(tile,))
+        return strategy_named(name, at="", tiles=tiles)
     except OffcutError as refused:
         line.refuse(refused.because, *refused.help)

@@ -14,6 +14,7 @@ from offcut.backends.cpu import ir
 from offcut.backends.cpu.addressing import Addressing, Lanes
 from offcut.backends.cpu.elements import STORED, item_bytes
 from offcut.backends.cpu.ir import Function
+from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
 from offcut.core.program import Stmt, Store, TileAxis
 
@@ -32,9 +33,16 @@ def interleaves(low: Addressing, axes: Sequence[TileAxis], body: Sequence[Stmt])
             unit = panels.interleave * item_bytes(source.dtype) == UNIT
             whole = low.isa.register_bytes == UNIT * COLUMNS and panels.width == COLUMNS
             lies = _lies(low, source, axes)
-            return place == (Var(axes[0].iter), Var(axes[1].iter)) and unit and whole and lies != ""
+            filled = _fills(axes[0], panels.interleave) and _fills(axes[1], COLUMNS)
+            same = place == (Var(axes[0].iter), Var(axes[1].iter))
+            return same and unit and whole and filled and lies != ""
         case _:
             return False
+
+
+def _fills(axis: TileAxis, unit: int) -> bool:
+    """Whether a tile writes whole registers: what else is in one of them is another tile's."""
+    return all(ix.literal(ix.mod(part, unit)) == 0 for part in (axis.start, axis.extent))
 
 
 def _source(value: Expr, rows: TileAxis) -> Load | None:

@@ -54,6 +54,7 @@ from offcut.partition import (
     check_program,
     check_tiles,
     check_windows,
+    checked_tiles,
     cut_program,
     labelled,
     separate,
@@ -246,13 +247,18 @@ def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -
     kernels = [family.microkernel for family in families(host)]
     price = tile_price(kernels[0], host.machine)
     copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
-    wanted = {axis: LoopCut(step.tiles, step.strategy) for axis, step in cuts.items()}
+    wanted: dict[str, LoopCut] = {}
+    for axis, step in cuts.items():
+        with at_line(schedule, step):
+            wanted[axis] = LoopCut(checked_tiles(axis, step.tiles), step.strategy)
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
     try:
         with bounded("compile", f"cannot cut {program.name} so"):
             return cut_program(program, wanted, by_cycles, price, users, copies).loops
     except PartitionError as refused:
-        axis = next((one for one in cuts if refused.at.endswith(one)), next(iter(cuts)))
+        said = refused.at.replace(",", " ").split()
+        named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
+        axis = next(named, next(iter(cuts)))
         with at_line(schedule, cuts[axis]):
             raise refused
 

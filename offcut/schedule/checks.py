@@ -1,0 +1,100 @@
+"""What the numbers of a decision must be before loops, layouts and costs are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, variables, walk
+from offcut.core.microkernel import Microkernel
+from offcut.core.printer import format_expr
+from offcut.core.program import Panels, Size
+from offcut.errors import PartitionError
+from offcut.partition import LADDER, AxisCut, checked_tiles, segments
+from offcut.schedule.text import panels_text
+
+
+def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
+    """Refuse the last of `splits`, which stand in their order, where it says what no loops can be.
+
+    sums  axes whose iterations are the terms of a sum
+
+    Tiles, heights and groups are ints from 1 to 2**31 - 1; heights are a ladder's; ranges of heights
+    hold each height of the split before once, in ascending order; a group is made of equal tiles, and
+    one split of a way has groups.
+    """
+    cut, axis = splits[-1], splits[-1].axis
+    spatial = [one for one in splits[:-1] if one.axis not in sums]
+    if cut.strategy.among:
+        names = ", ".join(map(str, cut.strategy.among))
+        raise _refused(cut, f"a split is by one strategy, and this is the cheapest of {names}")
+    steps = _steps(cut)
+    for tile, heights in steps:
+        for size in (tile, *heights):
+            checked_tiles(axis, size)
+        if heights and cut.strategy != LADDER:
+            raise _refused(cut, "heights below a tile are for ladder")
+    if axis in sums and (cut.by_height or cut.group is not None):
+        raise _refused(cut, f"{axis} is summed over: it has one range of heights, and no groups")
+    if cut.by_height:
+        _check_ranges(cut, spatial[-1] if spatial else None)
+    if cut.group is not None:
+        checked_tiles(axis, cut.group)
+        if any(one.group is not None for one in spatial):
+            raise _refused(cut, "tiles are visited in groups along one axis")
+        for tile, heights in steps:
+            parts = segments(cut.strategy.stepped(heights), ix.const(cut.group), tile)
+            if len(parts) != 1:
+                raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
+
+
+def _steps(cut: AxisCut) -> list[tuple[int, tuple[int, ...]]]:
+    """The tile and the heights, for each range of heights around."""
+    if cut.by_height:
+        return [(tile, heights) for _, tile, heights in cut.by_height]
+    return [(cut.tile, cut.heights or ())]
+
+
+def _check_ranges(cut: AxisCut, before: AxisCut | None) -> None:
+    if before is None:
+        raise _refused(cut, "no split stands before it whose tiles have heights")
+    next_height = 1
+    for (low, high), _, _ in cut.by_height:
+        if low != next_height or high < low:
+            raise _refused(cut, f"after {next_height - 1}, the range {low}..{high} does not go on")
+        next_height = high + 1
+    tallest = max(tile for tile, _ in _steps(before))
+    if next_height <= tallest:
+        because = f"tiles of {before.axis} are up to {tallest} high, and no range holds {next_height}"
+        raise _refused(cut, because)
+
+
+def _refused(cut: AxisCut, because: str) -> PartitionError:
+    return PartitionError("schedule", f"cannot split {cut.axis} so", because=because)
+
+
+def check_panels(op: str, buffer: str, panels: Panels, kernels: Sequence[Microkernel]) -> None:
+    """Refuse panels of a width, or of terms side by side, that none of `kernels` reads.
+
+    op  what is refused: ``lay``, ``pack``
+    """
+    read = dict.fromkeys(
+        Panels(panels.rows, panels.columns, kernel.panel, kernel.interleave, kernel.multiple)
+        for kernel in kernels
+    )
+    if panels not in read:
+        because = f"no microkernel reads {panels_text(panels)}"
+        help = tuple(map(panels_text, read))
+        raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because, help=help)
+
+
+def check_cost(cost: Expr, sizes: Sequence[Size]) -> None:
+    """Refuse predicted seconds that are no expression in the sizes alone."""
+    known = [size.name for size in sizes]
+    if variables(cost) <= set(known) and not any(isinstance(one, Load) for one in walk(cost)):
+        return
+    raise PartitionError(
+        "schedule",
+        f"cannot take {format_expr(cost)} as a cost",
+        because=f"a cost is told by the sizes alone, which are {', '.join(known) or 'none'}",
+    )
