@@ -287,6 +287,7 @@ class _Band:
             for loop, cut in mixed:
                 extent = ix.maximum(ix.sub(loop.hi, loop.lo), 0)
                 tile = cut.tiles[-1]
+                check_takes(f"loop {loop.iter}", one, tile)
                 price = self.cutter.price(runs(one, extent, tile), tile)
                 cost = Binary("*", cost, price)
             with self.cutter.decided([loop for loop, _ in mixed], one):

@@ -27,13 +27,16 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
     spatial = [one for one in splits[:-1] if one.axis not in sums]
     if cut.strategy.among:
         names = ", ".join(map(str, cut.strategy.among))
-        raise _refused(cut, f"a split is by one strategy, and this is the cheapest of {names}")
+        because = f"a split is by one strategy, and this is the cheapest of {names}"
+        raise _refused(cut, because, "a way with each of them")
     steps = _steps(cut)
     for tile, heights in steps:
         for size in (tile, *heights):
             checked_tiles(axis, size)
         if heights and cut.strategy != LADDER:
-            raise _refused(cut, "heights below a tile are for ladder")
+            raise _refused(
+                cut, "heights below a tile are for ladder", f"split {axis} ladder of 8 4 1"
+            )
     if axis in sums and (cut.by_height or cut.group is not None):
         raise _refused(cut, f"{axis} is summed over: it has one range of heights, and no groups")
     if cut.by_height:
@@ -65,12 +68,14 @@ def _check_ranges(cut: AxisCut, before: AxisCut | None) -> None:
         next_height = high + 1
     tallest = max(tile for tile, _ in _steps(before))
     if next_height <= tallest:
-        because = f"tiles of {before.axis} are up to {tallest} high, and no range holds {next_height}"
+        because = (
+            f"tiles of {before.axis} are up to {tallest} high, and no range holds {next_height}"
+        )
         raise _refused(cut, because)
 
 
-def _refused(cut: AxisCut, because: str) -> PartitionError:
-    return PartitionError("schedule", f"cannot split {cut.axis} so", because=because)
+def _refused(cut: AxisCut, because: str, *help: str) -> PartitionError:
+    return PartitionError("schedule", f"cannot split {cut.axis} so", because=because, help=help)
 
 
 def check_panels(op: str, buffer: str, panels: Panels, kernels: Sequence[Microkernel]) -> None:

@@ -128,6 +128,55 @@ partition: cannot cut by residue
     assert len(cut_of(tile={"i": 64}, tail="residue").pieces) == 64
 
 
+@pytest.mark.parametrize("most", [64, None])
+@pytest.mark.parametrize("tail", ["balance", "mix"])
+@pytest.mark.parametrize("tile", [1025, 999_999_999, 2**31 - 1])
+def test_more_heights_than_can_be_asked_are_refused(tail: str, tile: int, most: int | None) -> None:
+    size = dim("q", max=most) if most else dim("q")
+    of = row(lambda i: oc.cast(1.0, "float32"), size)
+    if most and tail == "balance":  # shorter than a tile: one tile, whatever the strategy
+        assert proved(cut_of(of, {"i": tile}, tail)) >= EQUAL
+        return
+    refused(
+        lambda: cut_of(of, {"i": tile}, tail),
+        f"""\
+partition: cannot cut by balance
+  at       loop i, in tiles of {tile}
+  because  its tiles may have any of {tile} heights, each asked by itself, and 1024 at most are
+  help     tail="cut" and tail="ladder" are for tiles of any size""",
+    )
+    assert proved(cut_of(of, {"i": 1024}, tail)) >= EQUAL
+
+
+def test_rows_of_a_triangle_take_no_strategy_of_too_many_segments() -> None:
+    triangle = offcut.parse(
+        "size n in 0:99\noutput C: int32[n, n]\nfor i in 0:n\n  for j in 0:i + 1\n    C[i, j] = 1\n"
+    )
+    refused(
+        lambda: offcut.partition(triangle, {"i": 4, "j": 65}, {"i": "cut", "j": "residue"}),
+        """\
+partition: cannot cut by residue
+  at       loop j, in tiles of 65
+  because  it gives more than 64 segments, each of them code of its own
+  help     tail="cut" and tail="ladder" are for tiles of any size""",
+    )
+
+
+@pytest.mark.parametrize("tile", [np.int64(4), np.uint8(4), (np.int32(8), 4)])
+def test_a_tile_may_be_an_int_of_numpy(tile: Any) -> None:
+    assert proved(cut_of(tile={"i": tile})) >= EQUAL
+
+
+def test_an_array_is_no_tile() -> None:
+    refused(
+        lambda: cut_of(tile={"i": np.array([8, 4])}),
+        """\
+partition: cannot cut i by array([8, 4])
+  at       axis i
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
+    )
+
+
 def test_an_axis_that_is_not_there_is_answered_with_those_that_are() -> None:
     for name in ("x", "D.i", "C.x"):
         refused(

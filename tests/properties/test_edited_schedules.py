@@ -103,9 +103,7 @@ def in_cuts() -> dict[str, Any]:
 
 
 # What is compiled, and with what besides.
-CASES: dict[
-    str, tuple[Callable[[], Tensor | oc.Program], Callable[[], dict[str, Any]]]
-] = {
+CASES: dict[str, tuple[Callable[[], Tensor | oc.Program], Callable[[], dict[str, Any]]]] = {
     "packed": (product, dict),
     "constant": (product, constant),
     "bytes": (lambda: product("int8"), dict),
@@ -175,8 +173,7 @@ def check_edits(what: str, of: int, start: int) -> None:
     for edit in wanted[start::of]:
         try:
             made = oc.compile(output, schedule=oc.Schedule.parse(edit), **more)
-        except oc.OffcutError as refused:
-            assert str(refused)
+        except oc.OffcutError:
             continue
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error}\n{edit}") from error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -178,6 +180,107 @@ schedule: cannot lay factors of matmul_A_B in scratch
   at       line 2: scratch matmul_A_B
   because  none is computed""",
     ),
+    "a tile of nothing": (
+        ("    split i ladder 14", "    split i balance 0"),
+        """\
+partition: cannot cut i by 0
+  at       line 5: split i balance 0
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
+    ),
+    "more heights than are asked": (
+        ("    split i ladder 14", "    split i balance 1025"),
+        """\
+partition: cannot cut by balance
+  at       line 5: split i balance 1025
+  because  its tiles may have any of 1025 heights, each asked by itself, and 1024 at most are
+  help     tail="cut" and tail="ladder" are for tiles of any size""",
+    ),
+    "a choice of strategies": (
+        ("    split i ladder 14", "    split i mix 14"),
+        """\
+schedule: cannot split i so
+  at       line 5: split i mix 14
+  because  a split is by one strategy, and this is the cheapest of ladder, balance, even
+  help     a way with each of them""",
+    ),
+    "heights of what is no ladder": (
+        ("    split i ladder 14", "    split i balance of 8 4"),
+        """\
+schedule: cannot split i so
+  at       line 5: split i balance of 8 4
+  because  heights below a tile are for ladder
+  help     split i ladder of 8 4 1""",
+    ),
+    "a height that no range holds": (
+        ("    split j ladder 32", "    split j ladder by height 1..6: 64 32 16, 8..14: 32 16"),
+        """\
+schedule: cannot split j so
+  at       line 6: split j ladder by height 1..6: 64 32 16, 8..14: 32 16
+  because  after 6, the range 8..14 does not go on""",
+    ),
+    "a height past the last range": (
+        ("    split j ladder 32", "    split j ladder by height 1..6: 64 32 16, 7..12: 32 16"),
+        """\
+schedule: cannot split j so
+  at       line 6: split j ladder by height 1..6: 64 32 16, 7..12: 32 16
+  because  tiles of i are up to 14 high, and no range holds 13""",
+    ),
+    "heights of nothing": (
+        (
+            "    split i ladder 14\n    split j ladder 32",
+            "    split j ladder by height 1..14: 32 16",
+        ),
+        """\
+schedule: cannot split j so
+  at       line 5: split j ladder by height 1..14: 32 16
+  because  no split stands before it whose tiles have heights""",
+    ),
+    "a group that is cut off": (
+        ("    split j ladder 32", "    split j ladder 32 in groups of 40"),
+        """\
+schedule: cannot split j so
+  at       line 6: split j ladder 32 in groups of 40
+  because  a group of 40 is not made of equal tiles of 32""",
+    ),
+    "groups along two axes": (
+        (
+            "    split i ladder 14\n    split j ladder 32",
+            "    split i ladder 14 in groups of 28\n    split j ladder 32 in groups of 64",
+        ),
+        """\
+schedule: cannot split j so
+  at       line 6: split j ladder 32 in groups of 64
+  because  tiles are visited in groups along one axis""",
+    ),
+    "groups of a sum": (
+        ("    split j ladder 32", "    split k mask 8 in groups of 16"),
+        """\
+schedule: cannot split k so
+  at       line 6: split k mask 8 in groups of 16
+  because  k is summed over: it has one range of heights, and no groups""",
+    ),
+    "a cost that no call knows": (
+        ("    split i ladder 14", "    costs float64(z)\n    split i ladder 14"),
+        """\
+schedule: cannot take float64(z) as a cost
+  at       line 3: way ladder
+  because  a cost is told by the sizes alone, which are n""",
+    ),
+    "a loop that a nest cuts": (
+        ("nest matmul_A_B\n", "cut matmul_A_B.i cut 8\nnest matmul_A_B\n"),
+        """\
+schedule: cannot cut matmul_A_B.i
+  at       line 2: cut matmul_A_B.i cut 8
+  because  its nest says how it is split""",
+    ),
+    "panels of another width": (
+        ("    split i ladder 14", "    pack P panels(0, 1, 999999999)\n    split i ladder 14"),
+        """\
+schedule: cannot pack B so
+  at       line 5: pack P panels(0, 1, 999999999)
+  because  no microkernel reads panels(0, 1, 999999999)
+  help     panels(0, 1, 16)""",
+    ),
     "a layout of what is no constant": (
         ("nest matmul_A_B\n", "lay B panels(0, 1, 16)\nnest matmul_A_B\n"),
         """\
@@ -203,6 +306,43 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
         assert "fma_float32_avx512" in found
     else:
         assert found == text
+
+
+@pytest.mark.parametrize("width", ["0", "3", "999999999"])
+def test_a_constant_lies_in_the_panels_of_a_microkernel(width: str) -> None:
+    B = np.ones((24, 40), "float32")
+    text = str(oc.compile(product(), constants={"B": B}).schedule)
+    changed = re.sub(r"(lay B panels\(0, 1, )\d+", rf"\g<1>{width}", text)
+    assert changed != text
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), constants={"B": B}, schedule=oc.Schedule.parse(changed))
+    assert str(refused.value).startswith(f"""\
+schedule: cannot lay B so
+  at       line 2: lay B panels(0, 1, {width})
+  because  no microkernel reads panels(0, 1, {width})
+  help     panels(0, 1, """)
+
+
+@pytest.mark.parametrize(
+    "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]
+)
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
+def test_a_packed_copy_is_whole_however_its_loops_are_split(dtype: str, copy: str) -> None:
+    product = ops.matmul(given("A", n, 24, dtype=dtype), given("B", 24, 40, dtype=dtype))
+    kernel = oc.compile(product)
+    text = str(kernel.schedule)
+    if "pack " not in text:
+        pytest.skip("this machine reads the operand where it lies")
+    changed = re.sub(r"(pack .*\n +split j )mask \d+", rf"\g<1>{copy}", text)
+    again = oc.compile(product, schedule=oc.Schedule.parse(changed))
+    rng = np.random.default_rng(0)
+    numpy_of = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    B = rng.integers(-4, 5, (24, 40)).astype(numpy_of)
+    for size in SIZES:
+        A = rng.integers(-4, 5, (size, 24)).astype(numpy_of)
+        right = A.astype("int64") @ B.astype("int64")
+        made = np.asarray(again(A, B))
+        assert np.array_equal(made, right.astype(made.dtype))
 
 
 def test_a_partition_writes_its_schedule() -> None:
@@ -285,6 +425,21 @@ parse: cannot read a schedule
 parse: cannot read a schedule
   at       line 3: mark lanes
   because  mark holds no other decision""",
+    ),
+    "a number that no size is": (
+        "schedule C\ncut C.i ladder(99999999999) 8",
+        """\
+parse: cannot read a schedule
+  at       line 2: cut C.i ladder(99999999999) 8
+  because  its numbers are at most 2147483647""",
+    ),
+    "no copy": (
+        "schedule C\nseparate 0",
+        """\
+parse: cannot read a schedule
+  at       line 2: separate 0
+  because  a statement becomes one at least
+  help     separate 1""",
     ),
     "another indentation": (
         "schedule C\n  mark rows\nmark lanes",
