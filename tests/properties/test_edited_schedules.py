@@ -185,9 +185,10 @@ def check_edits(what: str, of: int, start: int) -> None:
             )
 
 
-@pytest.mark.parametrize("what", CASES)
+# An edit of attention, which is five nests, takes seconds.
+@pytest.mark.parametrize("what", [what for what in CASES if what != "attention"])
 def test_an_edited_schedule_gives_the_same_values_or_is_refused(what: str) -> None:
-    check_edits(what, of=199, start=7)
+    check_edits(what, of=211, start=7)
 
 
 @pytest.mark.slow
