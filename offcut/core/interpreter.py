@@ -118,12 +118,17 @@ class Fault(InternalError):
         return InternalError, self.args
 
 
+class TooLong(Exception):
+    """A run that takes more statements than it may."""
+
+
 def run(
     program: Program,
     inputs: Mapping[str, npt.ArrayLike],
     sizes: Mapping[str, int] | None = None,
     *,
     choose: Chooser | None = None,
+    most: float = math.inf,
 ) -> dict[str, Array]:
     """The outputs of `program`, by name.
 
@@ -132,21 +137,22 @@ def run(
     sizes    the sizes that no shape determines; others may be given too, and must agree
     choose   the label of the option to run wherever a `choose` offers it, or a function from a
              `Choose` to a label; the cheapest option runs where this decides nothing
+    most     how many statements may run; those of lanes that run together count as one
 
     Values are computed in their element type, `sum` in the order of the loops.
 
     Raises CallError for arguments that do not fit the program, Fault where the program itself leaves
-    a buffer or breaks a promise.
+    a buffer or breaks a promise, TooLong where more than `most` statements run.
     """
     arrays = _arrays(program, inputs)
     known = _sizes(program, arrays, dict(sizes or {}))
     _check_choice(program, choose)
     with np.errstate(all="ignore"):
         try:
-            machine = _Machine(program, _own(program, arrays), known, choose, together=True)
+            machine = _Machine(program, _own(program, arrays), known, choose, most, together=True)
             machine.block(program.body, _lane(known))
         except InternalError:
-            machine = _Machine(program, _own(program, arrays), known, choose)
+            machine = _Machine(program, _own(program, arrays), known, choose, most)
             machine.block(program.body, _lane(known))
     return {b.name: machine.memory[b.name] for b in program.buffers if b.kind in _RESULTS}
 
@@ -375,6 +381,7 @@ class _Window:
 class _Machine:
     """The memory of one run, and what statements do to it.
 
+    left      how many statements may still run
     together  run the iterations of independent loops as lanes
     """
 
@@ -384,9 +391,10 @@ class _Machine:
         arrays: dict[str, Array],
         sizes: dict[str, int],
         choose: Chooser | None,
+        left: float = math.inf,
         together: bool = False,
     ) -> None:
-        self.program, self.choose = program, choose
+        self.program, self.choose, self.left = program, choose, left
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.kinds = {buffer.name: buffer.kind for buffer in program.buffers}
         self.memory = dict(arrays)
@@ -419,6 +427,9 @@ class _Machine:
         for stmt in body:
             if not lanes.mask.any():
                 return
+            self.left -= 1
+            if self.left < 0:
+                raise TooLong
             self.running = stmt
             self.statement(stmt, lanes)
 

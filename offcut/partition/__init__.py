@@ -20,7 +20,7 @@ from offcut.partition.cut import (
     prove,
     users_of,
 )
-from offcut.partition.equivalence import NOT_TOLD, check_equal
+from offcut.partition.equivalence import check_equal
 from offcut.partition.fusion import (
     Shared,
     check_shared,
@@ -46,6 +46,7 @@ from offcut.partition.prove import (
 )
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
+from offcut.partition.sides import NOT_TOLD
 from offcut.partition.staging import turned, with_scratch
 from offcut.partition.starts import with_floats
 from offcut.partition.strategies import (

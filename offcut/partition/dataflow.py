@@ -11,6 +11,8 @@ from offcut.core.expr import Const, Expr, Load, Var, dtype_of, loads, substitute
 from offcut.core.printer import format_expr
 from offcut.core.program import Kind
 from offcut.partition.sides import (
+    Case,
+    Differs,
     Part,
     Side,
     Sides,
@@ -20,6 +22,7 @@ from offcut.partition.sides import (
     shown,
     text_of,
     timing,
+    untold,
 )
 from offcut.partition.unify import Pair
 from offcut.polyhedral import Map, Set
@@ -159,7 +162,7 @@ class DataFlow:
                         continue
                     first, second = flows.access(one, a, x), flows.access(other, b, y)
                     if first is None or second is None:
-                        raise refused(self.all.of, f"cannot bound {text_of(one)}: not quasi-affine")
+                        raise untold(self.all.of, f"cannot bound {text_of(one)}: not quasi-affine")
                     pairs = first.apply_range(second.reverse())
                     wrong = cross_lanes(pairs, timing(one), timing(other))
                     for each in wrong:
@@ -193,9 +196,7 @@ class DataFlow:
             found = flows.access(read.part.statement, read.load.buffer, read.load.index, read.own)
             if found is None:
                 text = format_expr(read.load)
-                raise refused(
-                    self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
-                )
+                raise untold(self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine")
             named = renamed(found, read.name)
             if read.load.buffer in side.written:
                 accesses[read.name] = named
@@ -233,7 +234,7 @@ class DataFlow:
             found = flows.access(statements[of], load.buffer, load.index, path)
             if found is None:
                 text = shown(format_expr(load))
-                raise refused(self.all.of, f"cannot follow the read {text}: not quasi-affine")
+                raise untold(self.all.of, f"cannot follow the read {text}: not quasi-affine")
             named = renamed(found, name)
             (accesses if load.buffer in side.written else direct).append(named)
         last, initial, terms = self.flow(
@@ -303,7 +304,7 @@ class DataFlow:
         """``instance -> the element that it writes``."""
         found = self.flows.access(statement, statement.store.buffer, statement.store.index)
         if found is None:
-            raise refused(
+            raise untold(
                 self.all.of, f"cannot follow {text_of(statement)}: its index is not quasi-affine"
             )
         return found
@@ -326,7 +327,7 @@ class DataFlow:
         shape = self.all.source.program.buffer(buffer).shape
         extents = self.flows.texts(shape, {})
         if extents is None:
-            raise refused(self.all.of, f"the shape of {buffer} is not quasi-affine")
+            raise untold(self.all.of, f"the shape of {buffer} is not quasi-affine")
         xs = [f"x{k}" for k in range(len(shape))]
         inside = [f"0 <= {x} < {extent}" for x, extent in zip(xs, extents, strict=True)]
         text = f"F_{buffer}[{', '.join(xs)}] : {' and '.join(inside) or 'true'}"
@@ -397,7 +398,16 @@ class DataFlow:
         name = where.get_tuple_name()
         expected = self.value_at(there, name, sizes, point)
         actual = self.value_at(mine, name, sizes, point)
-        raise refused(self.all.of, self.message(name, sizes, point, expected, actual))
+        because = self.message(name, sizes, point, expected, actual)
+        raise self.differs(name, point, Case(sizes, because))
+
+    def differs(self, name: str, point: Sequence[int], case: Case) -> Differs:
+        """A read that sees another value, or an element of a result that is left otherwise."""
+        if name.startswith("F_"):
+            element = name[2:], tuple(point)
+            return Differs(f"the result {name[2:]}", [replace(case, element=element)])
+        read = next(read for read in self.reads if read.name == name)
+        return Differs(text_of(read.part.statement), [case])
 
     def value_at(
         self, values: UnionMap, name: str, sizes: Sequence[int], point: Sequence[int]
@@ -433,7 +443,7 @@ class DataFlow:
         read = next(read for read in self.reads if read.name == name)
         statement = read.part.statement
         who = self.run(read.part, sizes, point)
-        at = self.values(statement, sizes, point)
+        at = self.all.values(statement, sizes, point)
         index = ", ".join(format_expr(ix.folded(substitute(i, at))) for i in read.load.index)
         element = f"{read.load.buffer}[{index}]"
         if expected is not None and not self.is_memory(expected):
@@ -458,24 +468,11 @@ class DataFlow:
         statement = next(s for s in self.all.source.statements if s.name == name)
         return self.all.instance(statement, sizes, point)
 
-    def values(
-        self, statement: Statement, sizes: Sequence[int], point: Sequence[int]
-    ) -> dict[str, Expr]:
-        """What the iterators, the sizes and the quotients are at an instance."""
-        found: dict[str, Expr] = {
-            name: ix.const(x) for name, x in zip(statement.iters, point, strict=True)
-        }
-        return (
-            found
-            | {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
-            | self.flows.quotients_at(sizes)
-        )
-
     def run(self, part: Part, sizes: Sequence[int], point: Sequence[int]) -> str:
         """An emitted instance, as the instance of the source that it is."""
         if part.match is None:
             return self.all.instance(part.statement, sizes, point)
-        at = self.values(part.statement, sizes, point)
+        at = self.all.values(part.statement, sizes, point)
         there = [ix.literal(ix.folded(substitute(x, at))) for x in part.match.point]
         assert all(x is not None for x in there)
         return self.all.instance(part.match.source, sizes, [x or 0 for x in there])
@@ -540,7 +537,8 @@ class DataFlow:
                 read = next(read for read in self.reads if read.name == name)
                 who = f"what {self.run(read.part, sizes, at)} reads"
             update = self.described((term, point[rank:]), sizes)
-            raise refused(self.all.of, f"{self.flows.given(sizes)}{who} {what} {update}")
+            because = f"{self.flows.given(sizes)}{who} {what} {update}"
+            raise self.differs(name, at, Case(sizes, because))
 
 
 def _says_the_same(one: Statement, other: Statement) -> bool:

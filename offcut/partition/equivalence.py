@@ -44,12 +44,16 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
+from offcut.partition.differing import Difference, difference
 from offcut.partition.forwarding import forwarded
 from offcut.partition.joining import joined_like
 from offcut.partition.prove import Theorem
 from offcut.partition.reordering import Order
 from offcut.partition.sides import (
+    NOT_TOLD,
     SCRATCH,
+    Case,
+    Differs,
     Match,
     Part,
     Side,
@@ -59,6 +63,7 @@ from offcut.partition.sides import (
     shown,
     text_of,
     unprimed,
+    untold,
 )
 from offcut.partition.starts import given, started
 from offcut.partition.structure import NotStructural, check_structure
@@ -67,11 +72,12 @@ from offcut.partition.turning import told_apart, turned_back, turned_like
 from offcut.partition.unify import Unified, solutions, unify
 from offcut.partition.windows import without_windows
 from offcut.polyhedral import Set, accesses_outside, answered, bounded
-from offcut.polyhedral.flow import Flows, Statement, bounds_of
+from offcut.polyhedral.flow import Flows, NotReadable, Statement, bounds_of
 
-NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
 _MOST_ALTERNATIVES = 256
 _MOST_ATTEMPTS = 16
+_MOST_SIZES = 6
+_MOST_INSTANCES = 256
 _PROVED = (
     ("instances", "every emitted instance is one of the source"),
     ("in bounds", "every access lies in its buffer and its window"),
@@ -138,12 +144,10 @@ def _theorems(
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _combinations(source.body) > 1:
-        raise refused(source.name, "the source leaves a choice, and a proof is of one program")
+        raise untold(source.name, "the source leaves a choice, and a proof is of one program")
     plain = replace(source, body=next(_options(source.body))[1])
     if _combinations(emitted.body) > _MOST_ALTERNATIVES:
-        raise refused(
-            emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options"
-        )
+        raise untold(emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options")
     theorems: list[Theorem] = []
     for label, body in _options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
@@ -157,10 +161,46 @@ def _theorems(
         _check_conditions(plain, whole)
         flows = Flows(source.sizes, source.assumptions, users)
         pair = flows.prepared(plain), flows.prepared(whole)
-        for case in flows.cases(pair[1]):
-            _Comparison(case, *pair, reassociate, of).prove()
+        try:
+            for case in flows.cases(pair[1]):
+                _Comparison(case, *pair, reassociate, of).prove()
+        except Differs as found:
+            raise _confirmed(found, plain, whole, flows, reassociate, of) from None
+        except NotReadable as why:
+            raise untold(of, f"{why.refused}: {why.because}") from None
         _check_inside(whole, users)
     return tuple(theorems)
+
+
+def _confirmed(
+    found: Differs, source: Program, emitted: Program, flows: Flows, reassociate: bool, of: str
+) -> PartitionError:
+    """The error of programs that differ, where running both shows it at some of those sizes, or at the
+    smallest ones; else of programs of which nothing is known.
+    """
+    seen = ""
+    vague: list[str] = []
+
+    def ran(sizes: Sequence[int]) -> Difference | None:
+        nonlocal seen
+        at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
+        told = difference(source, emitted, at, reassociate)
+        nothing = "it is too much to run" if told is None else "runs show no difference"
+        seen = seen or f"{flows.given(sizes)}{nothing}"
+        return told or None
+
+    for case in found.cases:
+        told = ran(case.sizes)
+        if told and case.because and (case.element is None or told.is_at(*case.element)):
+            return refused(of, case.because)
+        vague += [f"{flows.given(case.sizes)}{told}"] if told else []
+    for sizes in islice(flows.all_sizes(), _MOST_SIZES):
+        told = ran(sizes)
+        if told:
+            return refused(of, f"{flows.given(sizes)}{told}")
+    if vague:
+        return refused(of, vague[0])
+    return untold(of, f"the proof does not see through {found.what}: {seen}")
 
 
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
@@ -190,7 +230,7 @@ def _check_conditions(source: Program, emitted: Program) -> None:
                 continue
             for load, _ in loads(condition):
                 if load.buffer in written:
-                    raise refused(
+                    raise untold(
                         emitted.name,
                         f"{format_expr(condition)} reads {load.buffer}, which the program writes, and "
                         "the two programs differ in shape: when it is evaluated cannot be compared",
@@ -295,11 +335,11 @@ class _Comparison(Sides):
         self.check_source_bounds()
         candidates = [self.candidates(statement) for statement in self.emitted.statements]
         attempts = self.attempts(candidates)
-        failure: PartitionError | None = None
+        failure: PartitionError | Differs | None = None
         for parts in islice(attempts, _MOST_ATTEMPTS):
             try:
                 self.check(parts)
-            except PartitionError as error:
+            except (PartitionError, Differs) as error:
                 failure = failure or error
                 continue
             return
@@ -449,7 +489,7 @@ class _Comparison(Sides):
             elif statement.name in self.emitted.copies:
                 choices.append([[Part(statement, None)]])
             else:
-                raise refused(self.of, f"{text_of(statement)} matches no statement of the source")
+                raise Differs(text_of(statement), self.unmatched(statement))
         for choice in product(*choices):
             yield [part for parts in choice for part in parts]
 
@@ -470,13 +510,52 @@ class _Comparison(Sides):
         found = self.flows.smallest(left)
         if found is not None:
             sizes, point = found
-            what = f"{self.flows.given(sizes)}{self.instance(statement, sizes, point)}"
-            if any(match.guessed for match in matches):
-                raise refused(
-                    self.of, f"{what} is in no iteration of the source that its indices tell"
-                )
-            raise refused(self.of, f"{what} is no instance of the source")
+            case = self.case(statement, sizes, point, "is no instance of the source")
+            raise Differs(text_of(statement), [case])
         return parts
+
+    def unmatched(self, statement: Statement) -> Iterator[Case]:
+        """The first sizes and instances of a statement that is none of the source's."""
+        left = statement.domain
+        for _ in range(_MOST_SIZES):
+            found = self.flows.smallest(left)
+            if found is None:
+                return
+            sizes, point = found
+            yield self.case(statement, sizes, point, "matches no statement of the source")
+            left = left - left.intersect_params(self.flows.at_sizes(sizes))
+
+    def case(
+        self, statement: Statement, sizes: Sequence[int], point: Sequence[int], is_none: str
+    ) -> Case:
+        """An instance that is none of the source, in words where the source has no equal one."""
+        store = self.at(statement, sizes, point)
+        same = (other for other in self.source.statements if self.has(other, sizes, store))
+        what = f"{self.flows.given(sizes)}{self.instance(statement, sizes, point)}"
+        return Case(sizes, "" if next(same, None) else f"{what} {is_none}")
+
+    def has(self, statement: Statement, sizes: Sequence[int], store: Store) -> bool:
+        """Whether some instance of a statement of the source stores just this, or they are too many."""
+        mine = statement.store
+        if (mine.buffer, mine.reduce) != (store.buffer, store.reduce):
+            return False
+        domain = statement.domain.intersect_params(self.flows.at_sizes(sizes))
+        for part, wanted in zip(mine.index, store.index, strict=True):
+            equal = ix.compare("==", part, wanted)
+            if isinstance(equal, Const):
+                if not equal.value:
+                    return False
+                continue
+            here = self.flows.restricted(domain, equal, statement.coordinates)
+            domain = domain if here is None else here
+        for _ in range(_MOST_INSTANCES):
+            found = self.flows.smallest(domain)
+            if found is None:
+                return False
+            if self.at(statement, *found) == store:
+                return True
+            domain = domain - self.flows.point(statement, found[1])
+        return True
 
     def check_source_bounds(self) -> None:
         for statement in self.source.statements:
@@ -537,11 +616,7 @@ class _Comparison(Sides):
             if found is None:
                 continue
             sizes, point = found
-            at: dict[str, Expr] = {
-                name: ix.const(x) for name, x in zip(statement.iters, point, strict=True)
-            }
-            at |= {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
-            at |= self.flows.quotients_at(sizes)
+            at = self.values(statement, sizes, point)
             element = ", ".join(format_expr(ix.folded(substitute(part, at))) for part in index)
             whose = "the source: " if source else ""
             raise refused(

@@ -7,7 +7,7 @@ from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.partition.sides import Part, Sides, free_of, reads_of, refused, timing
+from offcut.partition.sides import Part, Sides, free_of, reads_of, timing, untold
 from offcut.polyhedral import Map
 from offcut.polyhedral.flow import Statement, before, late
 
@@ -132,7 +132,7 @@ class Order:
                 first = self.flows.access(one, a, x)
                 second = self.flows.access(other, b, y)
                 if first is None or second is None:
-                    raise refused(
+                    raise untold(
                         self.all.of,
                         f"it changes the order of accesses to {a}, and an index of {a} is not "
                         "quasi-affine, so any two of them may be one element",

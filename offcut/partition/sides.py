@@ -2,29 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read
 from offcut.core.dtypes import is_identity
-from offcut.core.expr import Const, Expr, Load, Logic, Select, loads, substitute
+from offcut.core.expr import (
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    loads,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
 from offcut.core.printer import ASSIGN, format_expr
-from offcut.core.program import Kind, Program, Store
+from offcut.core.program import Kind, Program, Store, mapped
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.unify import Pair, primed
 from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Flows, Statement
+from offcut.polyhedral.witness import holds_at
 
 SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
+NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
 
 
 def refused(of: str, because: str) -> PartitionError:
-    """The error of a program that is not proved equal."""
+    """The error of a program that does not compute what another one does."""
     return PartitionError(
         "prove", "the emitted program does not compute what the source does", at=of, because=because
     )
+
+
+def untold(of: str, because: str) -> PartitionError:
+    """The error of a program of which it is not known."""
+    return PartitionError("prove", NOT_TOLD, at=of, because=because)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Sizes at which two programs seem to differ.
+
+    because  what is wrong there, with these sizes; "" where no more is known
+    element  of a result, which is not left as in the source: its buffer and index
+    """
+
+    sizes: Sequence[int]
+    because: str
+    element: tuple[str, tuple[int, ...]] | None = None
+
+
+class Differs(Exception):
+    """Two programs differ, as far as the pairs tell into which their statements were put.
+
+    what   the statement or the result of the emitted program that does
+    cases  where and how, the smallest sizes first
+    """
+
+    def __init__(self, what: str, cases: Iterable[Case]) -> None:
+        super().__init__(what)
+        self.what, self.cases = what, cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +178,38 @@ class Sides:
 
     def instance(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> str:
         """``C[0, 1] += ... (i = 0, j = 1)``."""
-        values: dict[str, Expr] = {
+        here = replace(statement, store=self.at(statement, sizes, point))
+        pairs = zip(statement.iters, point, strict=True)
+        at = ", ".join(f"{unprimed(name)} = {value}" for name, value in pairs)
+        return text_of(here) + (f" ({at})" if at else "")
+
+    def at(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> Store:
+        """What an instance stores, over the elements that it reads."""
+        values = self.values(statement, sizes, point)
+        store = mapped(
+            statement.store, lambda expr: ix.folded(rewrite(substitute(expr, values), _taken))
+        )
+        assert isinstance(store, Store)
+        return store
+
+    def values(
+        self, statement: Statement, sizes: Sequence[int], point: Sequence[int]
+    ) -> dict[str, Expr]:
+        """What the iterators, the sizes and the quotients are at an instance."""
+        found: dict[str, Expr] = {
             name: ix.const(x) for name, x in zip(statement.iters, point, strict=True)
         }
-        values |= {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
-        values |= self.flows.quotients_at(sizes)
-        return instance_text(statement, values)
+        found |= {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
+        return found | self.flows.quotients_at(sizes)
+
+
+def _taken(node: Expr) -> Expr | None:
+    """The value of a ``where`` whose condition is of numbers alone."""
+    if not isinstance(node, Select) or variables(node.condition):
+        return None
+    if any(isinstance(part, Load) for part in walk(node.condition)):
+        return None
+    return node.then if holds_at(node.condition, {}) else node.other
 
 
 def _primed(statement: Statement) -> Statement:
@@ -190,16 +259,6 @@ def text_of(statement: Statement) -> str:
     store = statement.store
     index = ", ".join(map(format_expr, store.index))
     return shown(f"{store.buffer}[{index}] {ASSIGN[store.reduce]} {format_expr(store.value)}")
-
-
-def instance_text(statement: Statement, values: Mapping[str, Expr]) -> str:
-    """``C[0, 1] += A[0, 1] * B[1, 1] (i = 0, j = 1, k = 1)``."""
-    store = statement.store
-    index = tuple(ix.folded(substitute(part, values)) for part in store.index)
-    value = ix.folded(substitute(store.value, values))
-    here = replace(statement, store=replace(store, index=index, value=value))
-    at = ", ".join(f"{unprimed(name)} = {format_expr(values[name])}" for name in statement.iters)
-    return text_of(here) + (f" ({at})" if at else "")
 
 
 def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:

@@ -57,6 +57,10 @@ Entry: TypeAlias = "int | str | tuple[str, ...]"
 Window: TypeAlias = tuple[tuple[Expr, Expr], ...]
 
 
+class NotReadable(PartitionError):
+    """A program, or a part of it, that sets do not say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """Fresh memory of a buffer: one for every value of the iterators in `prefix`.
@@ -203,7 +207,8 @@ class Flows:
     def statements(self, program: Program, letter: str) -> list[Statement]:
         """Every store of `program`, without a `Choose` in it, in the order of the text.
 
-        Raises PartitionError for a bound that is not quasi-affine.
+        Raises NotReadable for a bound that is not quasi-affine, PartitionError for a value that leaves
+        its range.
         """
         self._buffers = {b.name: b for b in program.buffers}
         space = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
@@ -266,7 +271,7 @@ class Flows:
                 yield from self._block(body, inner)
             case Alloc(buffer, axes, body):
                 if scope.in_tile:
-                    raise PartitionError(
+                    raise NotReadable(
                         "prove",
                         f"cannot take a window of {buffer} in a tile",
                         because="its lanes would share it",
@@ -292,7 +297,7 @@ class Flows:
                         scope.storages,
                     )
             case Choose():
-                raise PartitionError(
+                raise NotReadable(
                     "prove",
                     "cannot read a choice as a set",
                     because="its options are read one by one",
@@ -322,14 +327,18 @@ class Flows:
         for part in bounds_of(inside):
             opposite = next(bounds_of(Logic("not", (part,))))
             kept = self.restricted(left, opposite, coordinates)
-            found = None if kept is None else self.smallest(kept)
-            if kept is None or found is not None:
+            if kept is None:
+                raise NotReadable(
+                    "prove",
+                    f"cannot read the value of {let.name} as a set",
+                    because="it is not quasi-affine",
+                )
+            found = self.smallest(kept)
+            if found is not None:
                 raise PartitionError(
                     "prove",
                     f"the value of {let.name} is not in {let.lo}:{let.hi}",
-                    because="it is not quasi-affine"
-                    if found is None
-                    else f"{self.given(found[0])}{format_expr(let.value)} leaves it",
+                    because=f"{self.given(found[0])}{format_expr(let.value)} leaves it",
                 )
 
     def cases(self, program: Program) -> Iterator[Flows]:
@@ -401,7 +410,7 @@ class Flows:
             if restricted is not None:
                 domain = restricted
             elif what:
-                raise PartitionError(
+                raise NotReadable(
                     "prove",
                     f"cannot read {what} as a set",
                     because="it is not quasi-affine: isl decides sums, integer multiples, and // "
@@ -552,6 +561,13 @@ class Flows:
         here = here.project_out(_PARAM, count, len(self.space.sizes) - count)
         return smallest(here)
 
+    def all_sizes(self) -> Iterator[tuple[int, ...]]:
+        """All sizes that the facts allow, the smallest first."""
+        left = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
+        while (found := self.smallest(left)) is not None:
+            yield found[0]
+            left = left - left.intersect_params(self.at_sizes(found[0]))
+
     def given(self, values: Sequence[int]) -> str:
         """``with n = 2, m = 0``, or nothing."""
         named = zip((self.users.get(s.name, s.name) for s in self.sizes), values, strict=True)
@@ -566,6 +582,11 @@ class Flows:
         for (a, divisor), q in self._quotients.items():
             known[q.name] = ix.floordiv(ix.simplify(substitute(a, known)), divisor)
         return {q.name: known[q.name] for q in self._quotients.values()}
+
+    def point(self, statement: Statement, point: Sequence[int]) -> isl.Set:
+        """The instance of a statement at these coordinates, at all sizes."""
+        text = ", ".join(map(str, point))
+        return Set(f"{self.space.parameters}{{ {statement.name}[{text}] }}")
 
     def at_sizes(self, values: Sequence[int]) -> isl.Set:
         """The one point of the parameters with these sizes."""

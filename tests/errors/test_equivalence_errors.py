@@ -73,13 +73,15 @@ CASES = [
         "another operator",
         CUT,
         CUT.replace("* x[k]", "+ x[k]"),
-        "C[i] += A[i, k] + x[k] matches no statement of the source",
+        "with n = 1, m = 1, C[0] += A[0, 0] + x[0] (io = 0, i = 0, k = 0) matches no statement of the "
+        "source",
     ),
     (
         "an assignment for an update",
         CUT,
         CUT.replace("+=", "="),
-        "C[i] = A[i, k] * x[k] matches no statement of the source",
+        "with n = 1, m = 2, C[0] = A[0, 0] * x[0] (io = 0, i = 0, k = 0) matches no statement of the "
+        "source",
     ),
     (
         "a window too small",

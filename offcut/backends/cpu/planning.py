@@ -51,7 +51,6 @@ from offcut.partition import (
     LoopCut,
     Users,
     check_marks,
-    check_program,
     check_tiles,
     check_windows,
     checked_tiles,
@@ -136,7 +135,7 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     if refused is None:
         return made
     decided = asked.schedule is not None or asked.strategy != "auto"
-    if decided or not _is_out_of_reach(made, refused):
+    if decided or refused.refused != NOT_TOLD:
         raise refused
     if made.applied is not None:
         made = _default_loops(program, host, asked, f"{refused.refused}: {refused.because}")
@@ -161,21 +160,6 @@ def _refusal(program: Program, made: Planned, asked: Options) -> PartitionError 
     except PartitionError as refused:
         return refused
     return None
-
-
-def _is_out_of_reach(made: Planned, refused: PartitionError) -> bool:
-    """Whether a refusal says no more than that the proof does not reach: isl does not tell, or the loops
-    compute the stages that were cut, axis by axis, so that it is their stages that are not seen through.
-    """
-    if refused.refused == NOT_TOLD:
-        return True
-    if made.applied is None or made.applied.partition.computation is None:
-        return False
-    try:
-        check_program(made.applied.partition.computation, made.program)
-    except PartitionError:
-        return False
-    return True
 
 
 def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
