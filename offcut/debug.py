@@ -4,7 +4,7 @@ OFFCUT_DEBUG   a level, names of passes, or both with commas between: 1 passes a
                inputs, 3 the program after each pass that changes it, 4 LLVM IR; a pass that is named says
                its time and its program at any level
 OFFCUT_DUMP    a folder: the program after each pass is written there, in order
-OFFCUT_VERIFY  1: every compiled program is read back into sets and proved again
+OFFCUT_VERIFY  1: what is compiled is proved again, also where its code or its proof is kept on disk
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _asked(text: str) -> Asked:
 
 
 def verifies() -> bool:
-    """Whether `OFFCUT_VERIFY` asks that what is compiled is proved again, from its text.
+    """Whether `OFFCUT_VERIFY` asks that what is kept on disk is proved again.
 
     Raises TargetError for anything but 0 and 1.
     """

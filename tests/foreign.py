@@ -42,7 +42,7 @@ def product(
 
 def gemm(dtype: str = "float32", cycles: float = CHEAP) -> Microkernel:
     """scipy's sgemm or dgemm, which claims to copy nothing."""
-    pytest.importorskip("scipy")
+    pytest.importorskip("scipy", reason="scipy, which brings the BLAS, is not installed")
     name = {"float32": "sgemm", "float64": "dgemm"}[dtype]
     function = oc.external.blas(name)
     return oc.external_microkernel(

@@ -240,8 +240,8 @@ class Target(ABC):
         return ()
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """A plan in one of `forms`."""
-        raise NotImplementedError(form)
+        """A plan in one of `forms`; who has none shows its loops."""
+        return str(planned.program)
 
     def code_bytes(self, program: Program) -> int | None:
         """Bytes of the instructions of a cut program; None where it does not know."""

@@ -99,7 +99,7 @@ class Typed:
     height: int = 1
 
 
-def lines_of(text: str) -> list[Line]:
+def read_lines(text: str) -> list[Line]:
     """The lines that say something, comments removed."""
     lines = []
     for number, raw in enumerate(text.split("\n"), 1):
@@ -633,7 +633,7 @@ def parse_expr(
 
     Raises ParseError for any other text, or another element type.
     """
-    lines = lines_of(text)
+    lines = read_lines(text)
     if len(lines) != 1:
         raise ParseError(
             "parse",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from offcut.core import index as ix
 from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Expr, Unary, Var
-from offcut.core.expr_parser import UNNAMEABLE, Line, Reader, lines_of
+from offcut.core.expr_parser import UNNAMEABLE, Line, Reader, read_lines
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -513,7 +513,7 @@ def parse(text: str) -> Program:
     """
     if not isinstance(text, str):
         raise ParseError("parse", f"cannot read {text!r}", because="a program is read from text")
-    lines = lines_of(text)
+    lines = read_lines(text)
     if not lines:
         raise ParseError(
             "parse",

@@ -6,6 +6,7 @@ described. Without these methods Python answers with a TypeError, and numpy make
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -39,7 +40,7 @@ _OPERATORS = {
 """The functions that numpy's scalars and arrays call for an operator, and its two methods."""
 
 
-class NoArray:
+class NoArray(ABC):
     """What numpy would take for an array of objects: its operators work, its functions are refused."""
 
     __slots__ = ()
@@ -61,8 +62,9 @@ class NoArray:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         raise self._no_function("array", (self,))
 
+    @abstractmethod
     def _no_function(self, name: str, args: tuple[Any, ...]) -> DescribeError:
-        raise NotImplementedError
+        """The refusal of a function of numpy's."""
 
 
 class NoNumber(NoArray):

@@ -1,7 +1,7 @@
 """An emitted loop program checked against the computation, by reading it back into sets.
 
 Independent of how the program was cut: only its statements, and what the computation says must be
-run, are compared. `Partition.prove` does it; ``OFFCUT_VERIFY=1`` does it for everything compiled.
+run, are compared. `Partition.prove` does it.
 """
 
 from __future__ import annotations

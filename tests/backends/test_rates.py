@@ -57,7 +57,7 @@ def test_a_slow_function_that_claims_to_be_fast_is_not_taken() -> None:
 
 
 def test_a_fast_function_that_claims_to_be_slow_is_as_fast_as_it_is() -> None:
-    pytest.importorskip("scipy")
+    pytest.importorskip("scipy", reason="scipy, which brings the BLAS, is not installed")
     rows = oc.dim("m", min=1, max=256)
     modest = oc.external_microkernel(
         "sgemm",
@@ -85,7 +85,7 @@ def test_a_function_is_asked_once() -> None:
 def test_what_scipy_costs_is_kept_on_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
 ) -> None:
-    pytest.importorskip("scipy")
+    pytest.importorskip("scipy", reason="scipy, which brings the BLAS, is not installed")
     monkeypatch.setenv("OFFCUT_CACHE", os.fspath(tmp_path))
     how: dict[str, Any] = {"convention": "blas_gemm", "cycles": 1.0}
     kernel = oc.external_microkernel("sgemm", product(), oc.external.blas("sgemm"), **how)

@@ -23,7 +23,7 @@ def _declare(**changed: Any) -> Microkernel:
 
 
 def _routine(name: str) -> Any:
-    pytest.importorskip("scipy")
+    pytest.importorskip("scipy", reason="scipy, which brings the BLAS, is not installed")
     return oc.external.blas(name)
 
 

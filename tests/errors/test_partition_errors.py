@@ -438,7 +438,7 @@ plot: cannot draw the partition
 def test_a_picture_shows_every_piece_that_has_an_instance(
     tail: str, size: int, tmp_path: Path
 ) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = cut_of(tile={"i": 4, "j": 3}, tail={"i": tail, "j": "pad"})
     figure = p.plot(tmp_path / "cut.png", n=size)
     (axes,) = figure.axes
@@ -452,7 +452,7 @@ def test_a_picture_shows_every_piece_that_has_an_instance(
 
 
 def test_a_reduction_is_drawn_under_its_name() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     figure = cut_of(tile={"i": 4, "k": 5}, tail={"i": "shift", "k": "pad"}).plot(n=13)
     (axes,) = figure.axes
     assert axes.get_xlabel() == "k (reduced)"

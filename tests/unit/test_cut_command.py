@@ -42,7 +42,7 @@ def test_cut_prints_what_partition_makes(gemm: Path) -> None:
 
 
 def test_cut_explains_and_draws(gemm: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     png = tmp_path / "cut.png"
     asked = ["--tile", "i=4", "--tile", "j=8", "--tail", "i=balance", "--explain"]
     at = [word for size in ("n=13", "m=20", "K=3") for word in ("--at", size)]

@@ -143,7 +143,7 @@ def test_tiles_of_two_levels_lie_in_larger_ones() -> None:
 
 
 def test_a_pool_in_one_dimension_is_a_strip(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     (axes,) = plot(parsed(POOL, {"ow": 4}, "cut"), tmp_path / "pool.svg", {}).axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("ow", "")
     assert axes.get_title("left") == "C over ow in 0:16: 16 points, 16 run (1 ×)"
@@ -152,7 +152,7 @@ def test_a_pool_in_one_dimension_is_a_strip(tmp_path: Path) -> None:
 
 
 def test_a_shift_repeats_what_another_piece_owns() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = matmul({"i": 4, "j": 8}, {"i": "shift", "j": "cut"})
     (axes,) = p.plot(n=29, m=64).axes
     assert axes.get_title("left") == (
@@ -163,14 +163,14 @@ def test_a_shift_repeats_what_another_piece_owns() -> None:
 
 
 def test_a_loop_further_out_that_moves_the_tiles_is_drawn_at_its_first_iteration() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = parsed(ELIMINATION, {"i": 4, "j": 4}, "cut")
     (axes,) = p.plot(n=10).axes
     assert axes.get_title("left") == "C over i in 1:10, j in 1:10 at k = 0: 81 points, 81 run (1 ×)"
 
 
 def test_the_plane_may_be_asked_for() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = matmul({"i": 4, "j": 8, "k": 5}, "cut")
     (axes,) = plot(p, None, {"n": 9, "m": 9}, ("k", "i")).axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("k (reduced)", "i")
@@ -179,7 +179,7 @@ def test_the_plane_may_be_asked_for() -> None:
 
 
 def test_an_axis_that_is_cut_alone_is_drawn_with_the_next() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     (axes,) = matmul({"i": 4}, "cut").plot(n=9, m=9).axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("i", "j")
     (axes,) = parsed(TRIANGLE, {"j": 4}, "cut").plot(n=9).axes
@@ -187,7 +187,7 @@ def test_an_axis_that_is_cut_alone_is_drawn_with_the_next() -> None:
 
 
 def test_many_tiles_are_drawn_as_one() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = matmul({"i": 4, "j": 8}, "cut")
     found = [
         tile for piece in p.pieces for tile in tiles(piece, ("i", "j"), {"n": 2003, "m": 2001})
@@ -206,7 +206,7 @@ def refused(call: Callable[[], Any], text: str, kind: type[OffcutError]) -> None
 
 
 def test_sizes_of_a_program_are_checked_as_those_of_a_computation() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = parsed(TRIANGLE, {"i": 4}, "cut")
     refused(
         lambda: p.plot(),
@@ -242,7 +242,7 @@ plot: cannot draw the partition
 
 
 def test_what_clears_and_what_adds_to_the_same_points_are_drawn_apart() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     text = """\
 size n in 0:100
 input A: float32[n, n]
@@ -262,7 +262,7 @@ for i in 0:n
 
 
 def test_axes_that_no_nest_has_are_refused() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     p = parsed(TRIANGLE, {"i": 4}, "cut")
     for wanted in (("i", "z"), ("i", "i"), ()):
         refused(
@@ -277,7 +277,7 @@ plot: cannot draw the axes {", ".join(wanted) or "()"}
 
 @pytest.mark.slow
 def test_a_size_at_which_each_of_too_many_tiles_has_its_own_shape_is_refused() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     refused(
         lambda: parsed(TRIANGLE, {"i": 4, "j": 4}, "cut").plot(n=3000),
         """\

@@ -104,7 +104,7 @@ def test_an_axis_swept_twice_is_refused() -> None:
 
 
 def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     path = tmp_path / "new" / "sweep.png"
 
     plots.plot_lines(path, {"auto": [(1, 2), (4, 3)]}, title="t", x_label="m", footer="a machine")
@@ -145,7 +145,7 @@ def test_an_unknown_peer_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["mk,kn->mn", "mk,nk->mn", "bij,bkj->bik", "mk,kn,nj->mj"])
 def test_every_way_of_torch_computes_the_reference(text: str) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="torch is not installed")
     contraction = parse_contraction(text)
     sizes = dict(zip("mknbij", (5, 48, 32, 2, 4, 3), strict=True))
     rng = np.random.default_rng(1)
