@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
-from offcut.backends.host import arrays, entry
+from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.call import Native, SlowPath, bind, make_callable
 from offcut.errors import CallError, InternalError
 
@@ -479,7 +479,7 @@ def test_the_callable_serves_as_a_class_attribute_and_outlives_all_else():
 
 
 def test_where_the_memory_layout_is_unknown_the_slow_path_serves(add, monkeypatch, slow_calls):
-    monkeypatch.setattr(entry, "layout_holds", lambda: False)
+    monkeypatch.setattr(builtin, "layout_holds", lambda: False)
     native = add.slow.run
     assert isinstance(native, Native)
     kernel = make_callable(ADD, native.entry, native.workspace, add.fast_address)
@@ -489,7 +489,7 @@ def test_where_the_memory_layout_is_unknown_the_slow_path_serves(add, monkeypatc
 
 
 def test_the_layouts_that_generated_code_relies_on_hold_here():
-    assert entry.layout_holds()
+    assert builtin.layout_holds()
 
 
 def test_the_generated_text_refers_to_nothing_outside_its_module():

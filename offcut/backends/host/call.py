@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Extent, Relation, Signature
-from offcut.backends.host import arrays, entry
+from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.arrays import Array, View
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.errors import CallError, InternalError
@@ -169,7 +169,7 @@ def make_callable(
     slow = SlowPath(signature, native)
     if fastcall_address is None:
         return slow
-    fast = entry.fast_callable(signature, fastcall_address, slow, addresses, owners)
+    fast = builtin.fast_callable(signature, fastcall_address, slow, addresses, owners)
     return fast or slow
 
 

@@ -1,4 +1,4 @@
-"""The fast way from Python into a compiled kernel, generated beside the kernel.
+"""A signature -> LLVM IR of the fast way from Python into a compiled kernel, beside the kernel's own.
 
 `fast_entry_ir` writes a function with CPython's METH_FASTCALL | METH_KEYWORDS signature: it reads
 the arrays, solves the sizes from their shapes, checks every fact of the signature, finds or
@@ -6,268 +6,20 @@ allocates the results, and calls the kernel. It accepts exactly the good, plain 
 does not like, it hands with the same arguments to a Python callable, the slow path, which is
 complete by itself and the only author of error messages: so a check here needs to be safe, never
 exact, and the two cannot disagree about a message.
-
-Arrays are read from numpy's object structure, or by the DLPack C exchange function of their type.
-The text holds no address, so that its object code may be cached on disk: CPython's functions,
-numpy's types, the packed constants and the slow path come through a table, the contents of the
-`bytes` object that Python passes as `self`. `fast_callable` fills it. What this assumes of
-CPython's and numpy's memory layout is verified once by `layout_holds`; where it does not hold,
-there is no fast way, only the slow one.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
-import sys
-import sysconfig
-from collections.abc import Callable, Collection, Sequence
-from functools import cache
-from typing import Any
-
-import numpy as np
+from collections.abc import Collection
 
 from offcut.backends.base import Argument, Extent, Signature
 from offcut.backends.host import arrays
+from offcut.backends.host.builtin import ALIGNED, BYTES_OF, DATA, FIELDS, TYPE_OF, WRITEABLE
+from offcut.backends.host.reading import READ_ARRAY
 from offcut.core.dtypes import numpy_dtype
 
 RELEASE_ABOVE = 200_000
 """Work (flop, or elements read and written) above which other Python threads run meanwhile."""
-
-_FIELDS = (
-    "slow",
-    "out_name",
-    "ndarray",
-    "true",
-    "tuple",
-    "exchange",
-    "empty",
-    "PyObject_Vectorcall",
-    "PyObject_GetAttr",
-    "Py_IncRef",
-    "Py_DecRef",
-    "PyErr_Clear",
-    "PyEval_SaveThread",
-    "PyEval_RestoreThread",
-    "PyMem_RawMalloc",
-    "PyMem_RawFree",
-    "PyTuple_Size",
-    "PyTuple_GetItem",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-)
-_TYPE_OF = 8  # offset of ob_type in every object
-_BYTES_OF = 32  # offset of the contents of a bytes object
-_DATA, _RANK, _SHAPE, _STRIDES, _DESCR, _FLAGS = 16, 24, 32, 40, 56, 64  # of an ndarray's fields
-_ALIGNED, _WRITEABLE = 0x100, 0x400
-_EMPTY = 184  # index of PyArray_Empty in numpy's function table
-_FASTCALL_KEYWORDS = 0x0082
-_METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
-
-_READ_ARRAY = f"""
-; Reads one array: its shape, its strides in elements, its address. Null where the fast way refuses
-; it, the table where it is a numpy array, else the row of its type in the exchange table.
-; Of an array without elements any strides will do. Straight code as it stands: optimising it would
-; double what it costs to compile, for 10 ns a call; hence optnone, here and in offcut_fastcall.
-define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline optnone {{
-entry:
-  %dl = alloca [6 x i64]
-  %type.at = getelementptr i8, ptr %object, i64 {_TYPE_OF}
-  %type = load ptr, ptr %type.at
-  %ndarray.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("ndarray")}
-  %ndarray = load ptr, ptr %ndarray.at
-  %rank64 = sext i32 %rank to i64
-  %inner = sub i64 %rank64, 1
-  %size = shl i64 1, %shift
-  %mask = sub i64 %size, 1
-  %numpy = icmp eq ptr %type, %ndarray
-  br i1 %numpy, label %n.descr, label %d.find
-n.descr:
-  %descr.at = getelementptr i8, ptr %object, i64 {_DESCR}
-  %own.descr = load ptr, ptr %descr.at
-  %same = icmp eq ptr %own.descr, %descr
-  br i1 %same, label %n.rank, label %refuse
-n.rank:
-  %n.rank.at = getelementptr i8, ptr %object, i64 {_RANK}
-  %n.own.rank = load i32, ptr %n.rank.at
-  %n.ranked = icmp eq i32 %n.own.rank, %rank
-  br i1 %n.ranked, label %n.flags, label %refuse
-n.flags:
-  %flags.at = getelementptr i8, ptr %object, i64 {_FLAGS}
-  %own.flags = load i32, ptr %flags.at
-  %common = and i32 %own.flags, %flags
-  %flagged = icmp eq i32 %common, %flags
-  br i1 %flagged, label %n.read, label %refuse
-n.read:
-  %n.shape.at = getelementptr i8, ptr %object, i64 {_SHAPE}
-  %n.shape = load ptr, ptr %n.shape.at
-  %n.strides.at = getelementptr i8, ptr %object, i64 {_STRIDES}
-  %n.strides = load ptr, ptr %n.strides.at
-  %n.data.at = getelementptr i8, ptr %object, i64 {_DATA}
-  %n.data = load ptr, ptr %n.data.at
-  store ptr %n.data, ptr %address
-  br label %n.loop
-n.loop:
-  %i = phi i64 [ 0, %n.read ], [ %i.next, %n.store ]
-  %n.usable = phi i1 [ true, %n.read ], [ %n.still.usable, %n.store ]
-  %n.empty = phi i1 [ false, %n.read ], [ %n.now.empty, %n.store ]
-  %n.more = icmp slt i64 %i, %rank64
-  br i1 %n.more, label %n.axis, label %n.done
-n.axis:
-  %n.extent.at = getelementptr i64, ptr %n.shape, i64 %i
-  %n.extent = load i64, ptr %n.extent.at
-  %n.stride.at = getelementptr i64, ptr %n.strides, i64 %i
-  %n.stride = load i64, ptr %n.stride.at
-  %n.is.inner = icmp eq i64 %i, %inner
-  br i1 %n.is.inner, label %n.inner, label %n.outer
-n.inner:
-  %n.unit = icmp eq i64 %n.stride, %size
-  %n.single = icmp sle i64 %n.extent, 1
-  %n.suits = or i1 %n.unit, %n.single
-  br label %n.store
-n.outer:
-  %n.rest = and i64 %n.stride, %mask
-  %n.whole = icmp eq i64 %n.rest, 0
-  %n.forward = icmp sge i64 %n.stride, 0
-  %n.steps = and i1 %n.whole, %n.forward
-  br label %n.store
-n.store:
-  %n.good = phi i1 [ %n.suits, %n.inner ], [ %n.steps, %n.outer ]
-  %n.kept = phi i64 [ %size, %n.inner ], [ %n.stride, %n.outer ]
-  %n.still.usable = and i1 %n.usable, %n.good
-  %n.none = icmp eq i64 %n.extent, 0
-  %n.now.empty = or i1 %n.empty, %n.none
-  %n.elements = ashr i64 %n.kept, %shift
-  %n.shape.to = getelementptr i64, ptr %shape, i64 %i
-  store i64 %n.extent, ptr %n.shape.to
-  %n.strides.to = getelementptr i64, ptr %strides, i64 %i
-  store i64 %n.elements, ptr %n.strides.to
-  %i.next = add i64 %i, 1
-  br label %n.loop
-n.done:
-  %n.fits = or i1 %n.usable, %n.empty
-  br i1 %n.fits, label %n.accept, label %refuse
-n.accept:
-  ret ptr %table
-d.find:
-  %exchange.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("exchange")}
-  %exchange = load ptr, ptr %exchange.at
-  %scalar = icmp eq i32 %rank, 0
-  br i1 %scalar, label %refuse, label %d.row
-d.row:
-  %k = phi i64 [ 0, %d.find ], [ %k.next, %d.other ]
-  %k.word = mul i64 %k, {arrays.EXCHANGE_WORDS}
-  %row = getelementptr i64, ptr %exchange, i64 %k.word
-  %row.type = load ptr, ptr %row
-  %found = icmp eq ptr %row.type, %type
-  br i1 %found, label %d.get, label %d.other
-d.other:
-  %k.next = add i64 %k, 1
-  %k.more = icmp slt i64 %k.next, {arrays.EXCHANGE_SLOTS}
-  br i1 %k.more, label %d.row, label %refuse
-d.get:
-  %get.at = getelementptr i64, ptr %row, i64 1
-  %get = load ptr, ptr %get.at
-  %got = call i32 %get(ptr %object, ptr %dl)
-  %d.ok = icmp eq i32 %got, 0
-  br i1 %d.ok, label %d.head, label %d.clear
-d.head:
-  %device.at = getelementptr i8, ptr %dl, i64 8
-  %device = load i32, ptr %device.at
-  %host = icmp eq i32 %device, 1
-  %d.rank.at = getelementptr i8, ptr %dl, i64 16
-  %d.own.rank = load i32, ptr %d.rank.at
-  %d.ranked = icmp eq i32 %d.own.rank, %rank
-  %code.at = getelementptr i8, ptr %dl, i64 20
-  %own.code = load i32, ptr %code.at
-  %coded = icmp eq i32 %own.code, %code
-  %d.shape.at = getelementptr i8, ptr %dl, i64 24
-  %d.shape = load ptr, ptr %d.shape.at
-  %d.strides.at = getelementptr i8, ptr %dl, i64 32
-  %d.strides = load ptr, ptr %d.strides.at
-  %strided = icmp ne ptr %d.strides, null
-  %offset.at = getelementptr i8, ptr %dl, i64 40
-  %offset = load i64, ptr %offset.at
-  %base = load i64, ptr %dl
-  %d.data = add i64 %base, %offset
-  store i64 %d.data, ptr %address
-  %d.low = and i64 %d.data, %mask
-  %d.aligned = icmp eq i64 %d.low, 0
-  %write = and i32 %flags, {_WRITEABLE}
-  %reads = icmp eq i32 %write, 0
-  %mutable.at = getelementptr i64, ptr %row, i64 5
-  %mutable = load i64, ptr %mutable.at
-  %is.mutable = icmp ne i64 %mutable, 0
-  %may = or i1 %reads, %is.mutable
-  %h1 = and i1 %host, %d.ranked
-  %h2 = and i1 %coded, %strided
-  %h3 = and i1 %d.aligned, %may
-  %h4 = and i1 %h1, %h2
-  %h5 = and i1 %h3, %h4
-  br i1 %h5, label %d.loop, label %refuse
-d.loop:
-  %j = phi i64 [ 0, %d.head ], [ %j.next, %d.axis ]
-  %d.usable = phi i1 [ true, %d.head ], [ %d.still.usable, %d.axis ]
-  %d.empty = phi i1 [ false, %d.head ], [ %d.now.empty, %d.axis ]
-  %d.more = icmp slt i64 %j, %rank64
-  br i1 %d.more, label %d.axis, label %d.checked
-d.axis:
-  %d.extent.at = getelementptr i64, ptr %d.shape, i64 %j
-  %d.extent = load i64, ptr %d.extent.at
-  %d.stride.at = getelementptr i64, ptr %d.strides, i64 %j
-  %d.stride = load i64, ptr %d.stride.at
-  %d.is.inner = icmp eq i64 %j, %inner
-  %d.unit = icmp eq i64 %d.stride, 1
-  %d.forward = icmp sge i64 %d.stride, 0
-  %d.good = select i1 %d.is.inner, i1 %d.unit, i1 %d.forward
-  %d.still.usable = and i1 %d.usable, %d.good
-  %d.none = icmp eq i64 %d.extent, 0
-  %d.now.empty = or i1 %d.empty, %d.none
-  %d.kept = select i1 %d.is.inner, i64 1, i64 %d.stride
-  %d.shape.to = getelementptr i64, ptr %shape, i64 %j
-  store i64 %d.extent, ptr %d.shape.to
-  %d.strides.to = getelementptr i64, ptr %strides, i64 %j
-  store i64 %d.kept, ptr %d.strides.to
-  %j.next = add i64 %j, 1
-  br label %d.loop
-d.checked:
-  %d.fits = or i1 %d.usable, %d.empty
-  br i1 %d.fits, label %d.grad, label %refuse
-d.grad:
-  %grad.at = getelementptr i64, ptr %row, i64 4
-  %grad = load ptr, ptr %grad.at
-  %plain = icmp eq ptr %grad, null
-  br i1 %plain, label %d.done, label %d.ask
-d.ask:
-  %getattr.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("PyObject_GetAttr")}
-  %getattr = load ptr, ptr %getattr.at
-  %answer = call ptr %getattr(ptr %object, ptr %grad)
-  %answered = icmp ne ptr %answer, null
-  br i1 %answered, label %d.answer, label %d.clear
-d.answer:
-  %decref.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("Py_DecRef")}
-  %decref = load ptr, ptr %decref.at
-  call void %decref(ptr %answer)
-  %true.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("true")}
-  %true = load ptr, ptr %true.at
-  %records = icmp eq ptr %answer, %true
-  br i1 %records, label %refuse, label %d.done
-d.done:
-  ret ptr %row
-d.clear:
-  %clear.at = getelementptr ptr, ptr %table, i64 {_FIELDS.index("PyErr_Clear")}
-  %clear = load ptr, ptr %clear.at
-  call void %clear()
-  br label %refuse
-refuse:
-  ret ptr null
-}}
-
-; Where DLPack's allocator reports an error: the slow path meets it again and tells.
-define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
-  ret void
-}}
-"""
 
 
 def solving_order(
@@ -311,96 +63,11 @@ def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = Fals
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
     result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
     text.do(f"ret ptr {result}")
-    return (_READ_ARRAY if fast else "") + (
+    return (READ_ARRAY if fast else "") + (
         "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) "
         "noinline optnone {\nentry:\n"
-        f"  %table = getelementptr i8, ptr %self, i64 {_BYTES_OF}\n{text}}}\n"
+        f"  %table = getelementptr i8, ptr %self, i64 {BYTES_OF}\n{text}}}\n"
     )
-
-
-def fast_callable(
-    signature: Signature,
-    address: int,
-    slow: Callable[..., object],
-    constants: Sequence[int] = (),
-    owners: Sequence[object] = (),
-) -> Callable[..., Any] | None:
-    """A builtin function that runs the code of `fast_entry_ir` at `address`.
-
-    constants   addresses of the packed constants
-    owners      what must live as long as the builtin: the code, the constants
-
-    None where this interpreter's memory layout is not the one that the code assumes.
-    """
-    if not layout_holds():
-        return None
-    out_name = sys.intern("out")
-    dtypes = [numpy_dtype(each.dtype) for each in (*signature.inputs, *signature.outputs)]
-    fields = {
-        "slow": id(slow),
-        "out_name": id(out_name),
-        "ndarray": id(np.ndarray),
-        "true": id(True),
-        "tuple": id(tuple),
-        "exchange": arrays.exchange_table(),
-        "empty": _numpy_function(_EMPTY),
-    }
-    words = [fields[name] if name in fields else _python_function(name) for name in _FIELDS]
-    words += [*map(id, dtypes), *constants]
-
-    # One bytes object holds the table and the PyMethodDef with its text: no garbage collection
-    # can take them from a builtin that is still alive, as it could a Python attribute.
-    names = ", ".join([*(each.name for each in signature.inputs), "*", "out=None"])
-    label = signature.name.encode() + b"\0"
-    document = f"{signature.name}({names})\n--\n\nA compiled kernel.\0".encode()
-    table = struct.pack(f"{len(words)}P", *words)
-    at = len(table) + _METHOD.size
-    holder = _new_bytes(at + len(label) + len(document))
-    start = id(holder) + _BYTES_OF
-    method = _METHOD.pack(start + at, address, _FASTCALL_KEYWORDS, start + at + len(label))
-    content = table + method + label + document
-    ctypes.memmove(start, content, len(content))
-    keeper = _Keeper("offcut")
-    keeper.kept = (slow, out_name, dtypes, tuple(owners))
-    builtin: Callable[..., Any] = _new_function(start + len(table), holder, keeper)
-    return builtin
-
-
-@cache
-def layout_holds() -> bool:
-    """Whether CPython's objects and numpy's arrays lie in memory as the generated code assumes."""
-    if (
-        sys.implementation.name != "cpython"
-        or sysconfig.get_config_var("Py_GIL_DISABLED")
-        or struct.calcsize("P") != 8
-    ):
-        return False
-    sample = b"offcut: contents"
-    if ctypes.string_at(id(sample) + _BYTES_OF, len(sample)) != sample:
-        return False
-    array = np.zeros((3, 5, 7), np.float32)[:, 1:3]
-    if not _is_laid_out(array):
-        return False
-    array.flags.writeable = False
-    try:
-        empty = _empty_function()
-    except (AttributeError, ImportError, ValueError):
-        return False
-    dtype = np.dtype(np.float32)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
-    made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
-    return (
-        _is_laid_out(array)
-        and made.shape == (4, 6)
-        and made.dtype == dtype
-        and made.flags.c_contiguous
-    )
-
-
-class _Keeper(str):
-    """A builtin's module name that keeps what the builtin uses alive."""
-
-    kept: tuple[object, ...]
 
 
 class _Text:
@@ -443,7 +110,7 @@ class _Text:
         return self.let(f"load {type_}, ptr {at}")
 
     def load(self, field: str) -> str:
-        return self.word(_FIELDS.index(field))
+        return self.word(FIELDS.index(field))
 
     def at(self, base: str, index: int) -> str:
         return self.let(f"getelementptr i64, ptr {base}, i64 {index}")
@@ -504,7 +171,7 @@ def _fast_body(
     rows = []
     for number, argument in enumerate(inputs):
         array = text.word(number, base="%args")
-        rows.append(_read(text, argument, number, array, first[number], _ALIGNED))
+        rows.append(_read(text, argument, number, array, first[number], ALIGNED))
     sizes: dict[str, str] = {}
     solved = set()
     for name, number, axis in order:
@@ -546,7 +213,7 @@ def _fast_body(
     for (number, (output, extents)), array in zip(
         numbered, _given(text, len(outputs)), strict=True
     ):
-        _read(text, output, number, array, first[number], _ALIGNED | _WRITEABLE)
+        _read(text, output, number, array, first[number], ALIGNED | WRITEABLE)
         for axis, extent_ in enumerate(extents):
             text.require("eq", "i64", text.word(first[number] + axis, "i64", "%shapes"), extent_)
     _require_disjoint(text, signature, first)
@@ -580,7 +247,7 @@ def _given(text: _Text, count: int) -> list[str]:
     """The arrays of ``out=``: the object itself, or the items of a plain tuple where there are several."""
     if count == 1:
         return ["%out"]
-    type_ = text.word(_TYPE_OF // 8, base="%out")
+    type_ = text.word(TYPE_OF // 8, base="%out")
     text.require("eq", "ptr", type_, text.load("tuple"))
     size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %out)")
     text.require("eq", "i64", size, count)
@@ -592,7 +259,7 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
     """Read an argument into shapes, strides and pointers; the row of its type, the table if numpy."""
     shift = numpy_dtype(argument.dtype).itemsize.bit_length() - 1
     row = text.let(
-        f"call ptr @offcut_array(ptr %table, ptr {array}, ptr {text.word(len(_FIELDS) + number)}, "
+        f"call ptr @offcut_array(ptr %table, ptr {array}, ptr {text.word(len(FIELDS) + number)}, "
         f"i32 {len(argument.shape)}, i64 {shift}, i32 {_code(argument.dtype)}, i32 {flags}, "
         f"ptr {text.at('%shapes', first)}, ptr {text.at('%strides', first)}, "
         f"ptr {text.at('%pointers', number)})"
@@ -668,14 +335,14 @@ def _allocate(
     text.do(f"br i1 {numpy}, label %numpy{number}, label %exchange{number}")
 
     text.label(f"numpy{number}")
-    descr = text.word(len(_FIELDS) + number)
+    descr = text.word(len(FIELDS) + number)
     text.do(f"call void {text.load('Py_IncRef')}(ptr {descr})")
     made = text.let(f"call ptr {text.load('empty')}(i32 {rank}, ptr {shape}, ptr {descr}, i32 0)")
     failed = text.let(f"icmp eq ptr {made}, null")
     text.do(f"br i1 {failed}, label %failed{number}, label %made{number}")
     text.label(f"made{number}")
     text.do(f"store ptr {made}, ptr {result}")
-    data = text.let(f"getelementptr i8, ptr {made}, i64 {_DATA}")
+    data = text.let(f"getelementptr i8, ptr {made}, i64 {DATA}")
     address = text.let(f"load ptr, ptr {data}")
     text.do(f"store ptr {address}, ptr {text.at('%pointers', number)}")
     text.do(f"br label %allocated{number}")
@@ -720,7 +387,7 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:
     """The kernel itself, with its workspace, and without the interpreter's lock where it is long."""
     arguments = len(signature.inputs) + len(signature.outputs)
     for constant in range(constants):
-        address = text.word(len(_FIELDS) + arguments + constant)
+        address = text.word(len(FIELDS) + arguments + constant)
         text.do(f"store ptr {address}, ptr {text.at('%pointers', arguments + constant)}")
     needed = text.let("call i64 @offcut_workspace(ptr %sizes)")
     text.do(f"%scratches = icmp sgt i64 {needed}, 0")
@@ -791,57 +458,3 @@ def _result(text: _Text, count: int) -> str:
         result = text.word(position, base="%results")
         text.let(f"call i32 {put}(ptr {made}, i64 {position}, ptr {result})")
     return made
-
-
-def _is_laid_out(array: np.ndarray[Any, Any]) -> bool:
-    """Whether the fields of this array stand where the generated code reads them."""
-    at = id(array)
-    word = ctypes.c_uint64.from_address
-    rank, flags = (ctypes.c_int32.from_address(at + offset).value for offset in (_RANK, _FLAGS))
-    shape, strides = (
-        tuple((ctypes.c_int64 * array.ndim).from_address(word(at + offset).value))
-        for offset in (_SHAPE, _STRIDES)
-    )
-    return (
-        word(at + _TYPE_OF).value == id(type(array))
-        and word(at + _DATA).value == array.__array_interface__["data"][0]
-        and word(at + _DESCR).value == id(array.dtype)
-        and rank == array.ndim
-        and shape == array.shape
-        and strides == array.strides
-        and bool(flags & _WRITEABLE) == array.flags.writeable
-        and bool(flags & _ALIGNED) == array.flags.aligned
-    )
-
-
-def _python_function(name: str) -> int:
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-
-
-def _numpy_function(index: int) -> int:
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
-    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * index).value
-
-
-def _empty_function() -> Callable[..., Any]:
-    kind = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
-    )
-    return kind(_numpy_function(_EMPTY))
-
-
-def _new_bytes(size: int) -> bytes:
-    """A bytes object of its own, yet to be filled."""
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)
-    made: bytes = kind(("PyBytes_FromStringAndSize", ctypes.pythonapi))(None, size)
-    return made
-
-
-def _new_function(method: int, holder: bytes, module: str) -> Callable[..., Any]:
-    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
-    make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
-    builtin: Callable[..., Any] = make(method, holder, module)
-    return builtin

@@ -1,0 +1,192 @@
+"""The address of a compiled fast entry -> a builtin function of Python that runs it.
+
+The entry's text holds no address, so that its object code may be cached on disk: CPython's functions,
+numpy's types, the packed constants and the slow path come through a table, the contents of the `bytes`
+object that Python passes as `self`. What is assumed here of CPython's and numpy's memory layout is
+verified once by `layout_holds`; where it does not hold, there is no fast way, only the slow one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.base import Signature
+from offcut.backends.host import arrays
+from offcut.core.dtypes import numpy_dtype
+
+FIELDS = (
+    "slow",
+    "out_name",
+    "ndarray",
+    "true",
+    "tuple",
+    "exchange",
+    "empty",
+    "PyObject_Vectorcall",
+    "PyObject_GetAttr",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyErr_Clear",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "PyMem_RawMalloc",
+    "PyMem_RawFree",
+    "PyTuple_Size",
+    "PyTuple_GetItem",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+)
+TYPE_OF = 8  # offset of ob_type in every object
+BYTES_OF = 32  # offset of the contents of a bytes object
+DATA, RANK, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64  # of an ndarray's fields
+ALIGNED, WRITEABLE = 0x100, 0x400
+_EMPTY = 184  # index of PyArray_Empty in numpy's function table
+_FASTCALL_KEYWORDS = 0x0082
+_METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
+
+
+def fast_callable(
+    signature: Signature,
+    address: int,
+    slow: Callable[..., object],
+    constants: Sequence[int] = (),
+    owners: Sequence[object] = (),
+) -> Callable[..., Any] | None:
+    """A builtin function that runs the code of `entry.fast_entry_ir` at `address`.
+
+    constants   addresses of the packed constants
+    owners      what must live as long as the builtin: the code, the constants
+
+    None where this interpreter's memory layout is not the one that the code assumes.
+    """
+    if not layout_holds():
+        return None
+    out_name = sys.intern("out")
+    dtypes = [numpy_dtype(each.dtype) for each in (*signature.inputs, *signature.outputs)]
+    fields = {
+        "slow": id(slow),
+        "out_name": id(out_name),
+        "ndarray": id(np.ndarray),
+        "true": id(True),
+        "tuple": id(tuple),
+        "exchange": arrays.exchange_table(),
+        "empty": _numpy_function(_EMPTY),
+    }
+    words = [fields[name] if name in fields else _python_function(name) for name in FIELDS]
+    words += [*map(id, dtypes), *constants]
+
+    # One bytes object holds the table and the PyMethodDef with its text: no garbage collection
+    # can take them from a builtin that is still alive, as it could a Python attribute.
+    names = ", ".join([*(each.name for each in signature.inputs), "*", "out=None"])
+    label = signature.name.encode() + b"\0"
+    document = f"{signature.name}({names})\n--\n\nA compiled kernel.\0".encode()
+    table = struct.pack(f"{len(words)}P", *words)
+    at = len(table) + _METHOD.size
+    holder = _new_bytes(at + len(label) + len(document))
+    start = id(holder) + BYTES_OF
+    method = _METHOD.pack(start + at, address, _FASTCALL_KEYWORDS, start + at + len(label))
+    content = table + method + label + document
+    ctypes.memmove(start, content, len(content))
+    keeper = _Keeper("offcut")
+    keeper.kept = (slow, out_name, dtypes, tuple(owners))
+    builtin: Callable[..., Any] = _new_function(start + len(table), holder, keeper)
+    return builtin
+
+
+@cache
+def layout_holds() -> bool:
+    """Whether CPython's objects and numpy's arrays lie in memory as the generated code assumes."""
+    if (
+        sys.implementation.name != "cpython"
+        or sysconfig.get_config_var("Py_GIL_DISABLED")
+        or struct.calcsize("P") != 8
+    ):
+        return False
+    sample = b"offcut: contents"
+    if ctypes.string_at(id(sample) + BYTES_OF, len(sample)) != sample:
+        return False
+    array = np.zeros((3, 5, 7), np.float32)[:, 1:3]
+    if not _is_laid_out(array):
+        return False
+    array.flags.writeable = False
+    try:
+        empty = _empty_function()
+    except (AttributeError, ImportError, ValueError):
+        return False
+    dtype = np.dtype(np.float32)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
+    made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
+    return (
+        _is_laid_out(array)
+        and made.shape == (4, 6)
+        and made.dtype == dtype
+        and made.flags.c_contiguous
+    )
+
+
+class _Keeper(str):
+    """A builtin's module name that keeps what the builtin uses alive."""
+
+    kept: tuple[object, ...]
+
+
+def _is_laid_out(array: np.ndarray[Any, Any]) -> bool:
+    """Whether the fields of this array stand where the generated code reads them."""
+    at = id(array)
+    word = ctypes.c_uint64.from_address
+    rank, flags = (ctypes.c_int32.from_address(at + offset).value for offset in (RANK, FLAGS))
+    shape, strides = (
+        tuple((ctypes.c_int64 * array.ndim).from_address(word(at + offset).value))
+        for offset in (SHAPE, STRIDES)
+    )
+    return (
+        word(at + TYPE_OF).value == id(type(array))
+        and word(at + DATA).value == array.__array_interface__["data"][0]
+        and word(at + DESCR).value == id(array.dtype)
+        and rank == array.ndim
+        and shape == array.shape
+        and strides == array.strides
+        and bool(flags & WRITEABLE) == array.flags.writeable
+        and bool(flags & ALIGNED) == array.flags.aligned
+    )
+
+
+def _python_function(name: str) -> int:
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+
+
+def _numpy_function(index: int) -> int:
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
+    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * index).value
+
+
+def _empty_function() -> Callable[..., Any]:
+    kind = ctypes.PYFUNCTYPE(
+        ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+    )
+    return kind(_numpy_function(_EMPTY))
+
+
+def _new_bytes(size: int) -> bytes:
+    """A bytes object of its own, yet to be filled."""
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)
+    made: bytes = kind(("PyBytes_FromStringAndSize", ctypes.pythonapi))(None, size)
+    return made
+
+
+def _new_function(method: int, holder: bytes, module: str) -> Callable[..., Any]:
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    make = kind(("PyCFunction_NewEx", ctypes.pythonapi))
+    builtin: Callable[..., Any] = make(method, holder, module)
+    return builtin
