@@ -178,7 +178,7 @@ FAULTS = (
     ),
     Fault(
         "the last terms of bytes are left out",
-        "cpu.vnni",
+        "cpu.dots",
         'yield "  %any_odd = icmp ne i64 %odd, 0"',
         'yield "  %any_odd = icmp ugt i64 %odd, 1"',
     ),
@@ -497,9 +497,9 @@ FAULTS = (
     ),
     Fault(
         "the last terms of bytes are those before",
-        "cpu.vnni",
-        'yield f"  %part_k = mul i64 %steps, {TERMS}"',
-        'yield f"  %part_k = mul i64 %steps, {TERMS - 1}"',
+        "cpu.dots",
+        'yield f"  %part_k = mul i64 %steps, {self.item}"',
+        'yield f"  %part_k = mul i64 %steps, {self.item - 1}"',
     ),
     Fault(
         "one column past the panels is forgotten",

@@ -11,17 +11,17 @@ loop strength reduction would keep one pointer per row and spill most of them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import Host, Isa
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.layout import panels
+from offcut.core.layout import Layout, panels
 from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.sizes import dim
-from offcut.core.tensor import compute, placeholder, reduce_axis
+from offcut.core.tensor import Value, cast, compute, placeholder, reduce_axis
 from offcut.core.tensor import sum as sum_over
 
 LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
@@ -52,30 +52,58 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     Cost facts: a step takes what its ``rows*vectors`` multiply–adds take, its ``rows + vectors``
     loads, or the latency of one, whichever is the longest.
     """
-    shapes = widths(isa)
-    lanes = isa.lanes(dtype)
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        return step_cycles(isa, rows, vectors), startup_cycles(isa, rows, vectors)
+
+    layout = panels(isa.lanes(dtype))
+    return declared(isa, f"fma_{dtype}_{isa.name}", (dtype, dtype, dtype), cycles, layout)
+
+
+def declared(
+    isa: Isa,
+    name: str,
+    dtypes: tuple[str, str, str],
+    cycles: Callable[[int, int], tuple[float, float]],
+    layout: Layout,
+    features: frozenset[str] | None = None,
+    ascending: bool = True,
+) -> Microkernel:
+    """A row-block microkernel as data: ``C[i, j] = sum over p of A[i, p] * B[p, j]``.
+
+    dtypes    of A, of B, and of what both are converted to, which C has
+    cycles    predicted, by rows and vectors: of one term, and to start a tile and to end it
+    layout    of B
+    features  that it needs; None: the instruction set's
+    """
+    shapes, (a_dtype, b_dtype, into) = widths(isa), dtypes
+    lanes = isa.lanes(into)
     m = dim("m", min=1, max=max(shapes))
     n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
     k = reduce_axis(dim("k"), name="p")
-    a = placeholder((m, dim("k")), dtype, name="A")
-    b = placeholder((dim("k"), n), dtype, name="B")
-    tiles = tuple(
-        TileShape(
-            rows, width * lanes, step_cycles(isa, rows, width), startup_cycles(isa, rows, width)
-        )
-        for rows, options in shapes.items()
-        for width in options
-    )
+    a = placeholder((m, dim("k")), a_dtype, name="A")
+    b = placeholder((dim("k"), n), b_dtype, name="B")
+
+    def term(i: Value, j: Value) -> Value:
+        x, y = a[i, k], b[k, j]
+        x, y = (v if v.dtype == into else cast(v, into) for v in (x, y))
+        return sum_over(x * y, axis=k)
+
     return Microkernel(
-        name=f"fma_{dtype}_{isa.name}",
-        computes=compute((m, n), lambda i, j: sum_over(a[i, k] * b[k, j], axis=k), name="C"),
+        name=name,
+        computes=compute((m, n), term, name="C"),
         rows="i",
         columns="j",
-        tiles=tiles,
+        tiles=tuple(
+            TileShape(rows, vectors * lanes, *cycles(rows, vectors))
+            for rows, options in shapes.items()
+            for vectors in options
+        ),
         predicates=frozenset({"i", "j", "p"}),
         panel=lanes,
-        layouts=(("B", panels(lanes)),),
-        features=isa.features,
+        layouts=(("B", layout),),
+        features=isa.features if features is None else features,
+        ascending=ascending,
     )
 
 

@@ -23,13 +23,11 @@ from math import log2
 
 from offcut.backends.cpu import fma, rates
 from offcut.backends.cpu.chains import CHAINS, chained
+from offcut.backends.cpu.dots import PANELS, Dots
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import AVX512_FEATURES, Host, Isa
 from offcut.core.layout import panels
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.sizes import dim
-from offcut.core.tensor import cast, compute, placeholder, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.core.microkernel import Microkernel
 
 FEATURES = AVX512_FEATURES | {"avx512bf16"}
 """What the host must have, in LLVM's names."""
@@ -37,7 +35,6 @@ FEATURES = AVX512_FEATURES | {"avx512bf16"}
 TERMS = 2  # of an element in a step; rows of a panel of B that lie side by side
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 _PAIRS, _SUMS = "<32 x bfloat>", "<16 x float>"
-_PANELS = Variant(unit_depth=True, panels=True)
 _LATENCY = 6.0  # cycles of a step, however small the tile
 CHAIN = chained(
     _SUMS,
@@ -69,38 +66,15 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
 
     issue   the time of this instruction over that of a multiply–add of a vector
     """
-    shapes, lanes = fma.widths(isa), isa.lanes("float32")
-    m = dim("m", min=1, max=max(shapes))
-    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
-    k = reduce_axis(dim("k"), name="p")
-    a = placeholder((m, dim("k")), "bfloat16", name="A")
-    b = placeholder((dim("k"), n), "bfloat16", name="B")
-    tiles = tuple(
-        TileShape(
-            rows,
-            width * lanes,
-            _step_cycles(isa, rows, width, issue) / TERMS,
-            fma.startup_cycles(isa, rows, width),
-        )
-        for rows, options in shapes.items()
-        for width in options
-    )
-    return Microkernel(
-        name=f"dot_bfloat16_{isa.name}",
-        computes=compute(
-            (m, n),
-            lambda i, j: sum_over(cast(a[i, k], "float32") * cast(b[k, j], "float32"), axis=k),
-            name="C",
-        ),
-        rows="i",
-        columns="j",
-        tiles=tiles,
-        predicates=frozenset({"i", "j", "p"}),
-        panel=lanes,
-        layouts=(("B", panels(lanes, TERMS, TERMS)),),
-        features=FEATURES,
-        ascending=False,
-    )
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        step = _step_cycles(isa, rows, vectors, issue)
+        return step / TERMS, fma.startup_cycles(isa, rows, vectors)
+
+    layout = panels(isa.lanes("float32"), TERMS, TERMS)
+    dtypes = "bfloat16", "bfloat16", "float32"
+    name = f"dot_bfloat16_{isa.name}"
+    return fma.declared(isa, name, dtypes, cycles, layout, FEATURES, ascending=False)
 
 
 def _step_cycles(isa: Isa, rows: int, vectors: int, issue: float) -> float:
@@ -143,54 +117,29 @@ def tiles(isa: Isa, _: Variant, shapes: Shapes) -> str:
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
 
 
-class _Dots(fma.RowBlock):
+class _Dots(Dots):
     """Pairs of elements pass as words of the accumulators' type until they are multiplied."""
 
+    terms = TERMS
+
     def __init__(self, isa: Isa, rows: int, vectors: int) -> None:
-        super().__init__(isa, "float32", _PANELS, rows, vectors, a_align=2)
+        super().__init__(isa, "float32", PANELS, rows, vectors, a_align=2)
 
     @property
     def name(self) -> str:
         return symbol(self.isa, self.variant, self.rows, self.vectors)
 
-    def opening(self) -> Generator[str, None, tuple[str, str]]:
-        yield f"  %steps = lshr i64 %depth, {TERMS.bit_length() - 1}"
-        return "%entry", "%steps"
-
-    def closing(self, end: str) -> Generator[str, None, str]:
-        """The last term, where the depth is odd: beside it stands a zero."""
-        yield "  %any_odd = trunc i64 %depth to i1"
-        yield "  br i1 %any_odd, label %part, label %finish"
-        yield "part:"
-        yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
-        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
-        yield f"  %part_k = mul i64 %steps, {self.item}"
-        b = []
-        for p in range(self.vectors):
-            address, value = self.temp(), self.temp()
-            yield from self.panel_address(address, "%part_b", p, 0)
-            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-            b.append((yield from self.b_operand(value)))
-        for r in range(self.rows):
-            base = yield from self.row_address(f"%a_start{r - r % 4}", r)
-            address, half, word, value, one, splat = (self.temp() for _ in range(6))
-            yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
-            yield f"  {half} = load i16, ptr {address}, align 2"
-            yield f"  {word} = zext i16 {half} to i32"
-            yield f"  {value} = bitcast i32 {word} to {self.t}"
-            yield f"  {one} = insertelement {self.v} poison, {self.t} {value}, i32 0"
-            yield (
-                f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
-                f"<{self.lanes} x i32> zeroinitializer"
-            )
-            a = yield from self.a_operand(splat)
-            for p in range(self.vectors):
-                yield from self.multiply_add(f"%part{r}_{p}", a, b[p], f"%{end}{r}_{p}")
-        yield "  br label %finish"
-        yield "finish:"
-        for r, p in self.cells:
-            yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
-        return "whole"
+    def last_terms(self, address: str) -> Generator[str, None, str]:
+        half, word, value, one, splat = (self.temp() for _ in range(5))
+        yield f"  {half} = load i16, ptr {address}, align 2"
+        yield f"  {word} = zext i16 {half} to i32"
+        yield f"  {value} = bitcast i32 {word} to {self.t}"
+        yield f"  {one} = insertelement {self.v} poison, {self.t} {value}, i32 0"
+        yield (
+            f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
+            f"<{self.lanes} x i32> zeroinitializer"
+        )
+        return splat
 
     def a_operand(self, splat: str) -> Generator[str, None, str]:
         return (yield from self.b_operand(splat))

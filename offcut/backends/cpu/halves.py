@@ -18,10 +18,7 @@ from offcut.backends.cpu import fma
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import Host, Isa
 from offcut.core.layout import panels
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.sizes import dim
-from offcut.core.tensor import cast, compute, placeholder, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.core.microkernel import Microkernel
 
 TERMS = 2  # of a column side by side
 _UPPER = -65536  # the bits of a float32 that a bfloat16 has
@@ -39,35 +36,14 @@ def microkernel(isa: Isa) -> Microkernel:
     ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what
     it takes to widen each vector of B, for each term, in the units that multiply.
     """
-    shapes, lanes = fma.widths(isa), isa.lanes("float32")
-    m = dim("m", min=1, max=max(shapes))
-    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
-    k = reduce_axis(dim("k"), name="p")
-    a = placeholder((m, dim("k")), "float32", name="A")
-    b = placeholder((dim("k"), n), "bfloat16", name="B")
-    tiles = tuple(
-        TileShape(
-            rows,
-            width * lanes,
-            fma.step_cycles(isa, rows, width) + width * isa.machine.tiles.widen_cycles,
-            fma.startup_cycles(isa, rows, width),
-        )
-        for rows, options in shapes.items()
-        for width in options
-    )
-    return Microkernel(
-        name=f"fma_bfloat16_{isa.name}",
-        computes=compute(
-            (m, n), lambda i, j: sum_over(a[i, k] * cast(b[k, j], "float32"), axis=k), name="C"
-        ),
-        rows="i",
-        columns="j",
-        tiles=tiles,
-        predicates=frozenset({"i", "j", "p"}),
-        panel=lanes,
-        layouts=(("B", panels(lanes, TERMS, TERMS)),),
-        features=isa.features,
-    )
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        widened = vectors * isa.machine.tiles.widen_cycles
+        return fma.step_cycles(isa, rows, vectors) + widened, fma.startup_cycles(isa, rows, vectors)
+
+    layout = panels(isa.lanes("float32"), TERMS, TERMS)
+    dtypes = "float32", "bfloat16", "float32"
+    return fma.declared(isa, f"fma_bfloat16_{isa.name}", dtypes, cycles, layout)
 
 
 def symbol(isa: Isa, variant: Variant, rows: int, vectors: int) -> str:

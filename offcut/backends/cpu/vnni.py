@@ -19,13 +19,11 @@ from collections.abc import Generator, Iterator
 from functools import partial
 
 from offcut.backends.cpu import fma
+from offcut.backends.cpu.dots import PANELS, Dots
 from offcut.backends.cpu.family import Family, Shapes, Variant
 from offcut.backends.cpu.isa import AVX512_FEATURES, Host, Isa
 from offcut.core.layout import panels
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.sizes import dim
-from offcut.core.tensor import cast, compute, placeholder, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.core.microkernel import Microkernel
 
 FEATURES = AVX512_FEATURES | {"avx512vnni"}
 """What the host must have, in LLVM's names."""
@@ -33,7 +31,6 @@ FEATURES = AVX512_FEATURES | {"avx512vnni"}
 TERMS = 4  # of an element in a step; rows of a panel of B that lie side by side
 CHUNK = 64  # elements of A in a register
 _FLIP = "<" + ", ".join(["i32 -2139062144"] * 16) + ">"  # 128 in each byte
-_PANELS = Variant(unit_depth=True, panels=True)
 
 
 def families(host: Host) -> Iterator[Family]:
@@ -56,38 +53,16 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     takes the cycles of a step of `fma`, and with a signed A those of one more row; each row of a
     tile with a signed A is summed besides.
     """
-    shapes, lanes = fma.widths(isa), isa.lanes("int32")
-    m = dim("m", min=1, max=max(shapes))
-    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
-    k = reduce_axis(dim("k"), name="p")
-    a = placeholder((m, dim("k")), dtype, name="A")
-    b = placeholder((dim("k"), n), "int8", name="B")
     signed = dtype == "int8"
-    tiles = tuple(
-        TileShape(
-            rows,
-            width * lanes,
-            fma.step_cycles(isa, rows + signed, width) / TERMS,
-            fma.startup_cycles(isa, rows, width) + isa.machine.tiles.sum_cycles * rows * signed,
-        )
-        for rows, options in shapes.items()
-        for width in options
-    )
-    return Microkernel(
-        name=f"vnni_{dtype}_{isa.name}",
-        computes=compute(
-            (m, n),
-            lambda i, j: sum_over(cast(a[i, k], "int32") * cast(b[k, j], "int32"), axis=k),
-            name="C",
-        ),
-        rows="i",
-        columns="j",
-        tiles=tiles,
-        predicates=frozenset({"i", "j", "p"}),
-        panel=lanes,
-        layouts=(("B", panels(lanes, TERMS, TERMS)),),
-        features=FEATURES,
-    )
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        sums = isa.machine.tiles.sum_cycles * rows * signed
+        step = fma.step_cycles(isa, rows + signed, vectors)
+        return step / TERMS, fma.startup_cycles(isa, rows, vectors) + sums
+
+    layout = panels(isa.lanes("int32"), TERMS, TERMS)
+    dtypes = dtype, "int8", "int32"
+    return fma.declared(isa, f"vnni_{dtype}_{isa.name}", dtypes, cycles, layout, FEATURES)
 
 
 def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:
@@ -132,9 +107,11 @@ def _declarations() -> set[str]:
 _BYTES = f"<{CHUNK} x i8>"
 
 
-class _Dots(fma.RowBlock):
+class _Dots(Dots):
+    terms = TERMS
+
     def __init__(self, isa: Isa, a_dtype: str, rows: int, vectors: int) -> None:
-        super().__init__(isa, "int32", _PANELS, rows, vectors, a_align=1)
+        super().__init__(isa, "int32", PANELS, rows, vectors, a_align=1)
         self.a_dtype, self.signed = a_dtype, a_dtype == "int8"
 
     @property
@@ -142,9 +119,9 @@ class _Dots(fma.RowBlock):
         return symbol(self.isa, self.a_dtype, self.variant, self.rows, self.vectors)
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
-        yield f"  %steps = lshr i64 %depth, {TERMS.bit_length() - 1}"
+        found = yield from super().opening()
         if not self.signed:
-            return "%entry", "%steps"
+            return found
         yield "  br label %sums"
         yield "sums:"
         yield "  %sums_k = phi i64 [ 0, %entry ], [ %sums_next, %sums ]"
@@ -188,40 +165,18 @@ class _Dots(fma.RowBlock):
             for p in range(self.vectors):
                 yield f"  %start{r}_{p} = sub {self.v} %held{r}_{p}, {splat}"
 
-    def closing(self, end: str) -> Generator[str, None, str]:
-        """The last step, of less than four terms: those of A past the depth are zeros."""
-        yield f"  %odd = and i64 %depth, {TERMS - 1}"
-        yield "  %any_odd = icmp ne i64 %odd, 0"
-        yield "  br i1 %any_odd, label %part, label %finish"
-        yield "part:"
-        yield from fma.first_lanes("odd_mask", "%odd", 16, "i8")
-        yield f"  %part_k = mul i64 %steps, {TERMS}"
-        yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
-        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
-        b = []
-        for p in range(self.vectors):
-            address, value = self.temp(), self.temp()
-            yield from self.panel_address(address, "%part_b", p, 0)
-            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-            b.append((yield from self.b_operand(value)))
-        for r in range(self.rows):
-            base = yield from self.row_address(f"%a_start{r - r % 4}", r)
-            address, value, words, splat = (self.temp() for _ in range(4))
-            yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
-            yield _masked_bytes(value, address, "%odd_mask", 16)
-            yield f"  {words} = bitcast <16 x i8> {value} to <4 x i32>"
-            yield (
-                f"  {splat} = shufflevector <4 x i32> {words}, <4 x i32> poison, "
-                "<16 x i32> zeroinitializer"
-            )
-            a = yield from self.a_operand(splat)
-            for p in range(self.vectors):
-                yield from self.multiply_add(f"%part{r}_{p}", a, b[p], f"%{end}{r}_{p}")
-        yield "  br label %finish"
-        yield "finish:"
-        for r, p in self.cells:
-            yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
-        return "whole"
+    def before_last(self) -> Iterator[str]:
+        return fma.first_lanes("odd_mask", "%odd", 16, "i8")
+
+    def last_terms(self, address: str) -> Generator[str, None, str]:
+        value, words, splat = (self.temp() for _ in range(3))
+        yield _masked_bytes(value, address, "%odd_mask", 16)
+        yield f"  {words} = bitcast <16 x i8> {value} to <4 x i32>"
+        yield (
+            f"  {splat} = shufflevector <4 x i32> {words}, <4 x i32> poison, "
+            "<16 x i32> zeroinitializer"
+        )
+        return splat
 
     def a_operand(self, splat: str) -> Generator[str, None, str]:
         new = self.temp()
