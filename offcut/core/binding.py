@@ -12,10 +12,10 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts, negated
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
-from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, substituted, with_blocks
 from offcut.core.request import Array, checked_constants
+from offcut.core.values import evaluate
 from offcut.errors import DescribeError
 
 

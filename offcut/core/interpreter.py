@@ -7,42 +7,27 @@ A loop whose iterations touch nothing of each other (`independent.py`) runs as l
 changes no result; a program that breaks is run again, one iteration after the other, so that the
 refusal names the first one.
 
-A lane that is masked off reads nothing and writes nothing. Every other access is checked against
-the extents of its buffer, and what is read before it is written is NaN (for integers a pattern of
+A lane that is masked off writes nothing, and what is read before it is written is NaN (for integers a pattern of
 bytes), so that a wrong cut shows as an error or as a wrong result, never as luck.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
-from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
     Expr,
-    Load,
-    Logic,
-    Lookup,
-    Reduce,
-    Select,
-    Unary,
-    Var,
-    substitute,
     variables,
 )
 from offcut.core.independent import independent
-from offcut.core.printer import format_expr, format_stmt
+from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -53,69 +38,25 @@ from offcut.core.program import (
     Let,
     Option,
     Program,
-    Size,
     Stmt,
     Store,
     Tile,
     walk,
 )
-from offcut.core.strided import distinct, strided
+from offcut.core.run_arguments import GIVEN, at_sizes, checked_arrays, checked_sizes, declaration
+from offcut.core.strided import distinct
+from offcut.core.values import Array, Lanes, Values, Window, evaluate, lane_of
 from offcut.errors import CallError, InternalError
 
-Array: TypeAlias = npt.NDArray[Any]
 Chooser: TypeAlias = str | Callable[[Choose], str]
 
-_GIVEN = (Kind.INPUT, Kind.CONSTANT)
 _RESULTS = (Kind.OUTPUT, Kind.INOUT)
 _POISON_BYTE = 0xA5
 _MAX_LANES = 1 << 22  # a larger tile runs in slices of its first axis
 _MAX_ITERATIONS = 1 << 14  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_BINARY: dict[str, Callable[..., Any]] = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "/": np.true_divide,
-    "//": np.floor_divide,
-    "%": np.remainder,
-    "min": np.minimum,
-    "max": np.maximum,
-}
-_UNARY: dict[str, Callable[..., Any]] = {
-    "neg": np.negative,
-    "exp": np.exp,
-    "tanh": np.tanh,
-    "erf": _erf,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "log": np.log,
-}
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-
-
-class Fault(InternalError):
-    """A program that leaves a buffer or breaks a promise: a bug, where offcut wrote the program.
-
-    what, at, because   what it does, the statement, and the coordinates
-    """
-
-    def __init__(self, name: str, what: str, at: str, because: str) -> None:
-        super().__init__(f"program {name}: {what}\n  at       {at}\n  because  {because}")
-        self.what, self.at, self.because = what, at, because
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return InternalError, self.args
 
 
 class TooLong(Exception):
@@ -144,16 +85,16 @@ def run(
     Raises CallError for arguments that do not fit the program, Fault where the program itself leaves
     a buffer or breaks a promise, TooLong where more than `most` statements run.
     """
-    arrays = _arrays(program, inputs)
-    known = _sizes(program, arrays, dict(sizes or {}))
+    arrays = checked_arrays(program, inputs)
+    known = checked_sizes(program, arrays, dict(sizes or {}))
     _check_choice(program, choose)
     with np.errstate(all="ignore"):
         try:
             machine = _Machine(program, _own(program, arrays), known, choose, most, together=True)
-            machine.block(program.body, _lane(known))
+            machine.block(program.body, lane_of(known))
         except InternalError:
             machine = _Machine(program, _own(program, arrays), known, choose, most)
-            machine.block(program.body, _lane(known))
+            machine.block(program.body, lane_of(known))
     return {b.name: machine.memory[b.name] for b in program.buffers if b.kind in _RESULTS}
 
 
@@ -161,136 +102,6 @@ def _own(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
     """`arrays` with a copy of each that the program updates."""
     updated = {buffer.name for buffer in program.buffers if buffer.kind is Kind.INOUT}
     return {name: a.copy() if name in updated else a for name, a in arrays.items()}
-
-
-def _arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    given = (*_GIVEN, Kind.INOUT)
-    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in given}
-    listed = (f"inputs: {', '.join(wanted) or 'none'}",)
-    for name in inputs:
-        if name not in wanted:
-            raise CallError(
-                "run",
-                f"cannot take an input {name}",
-                because=f"program {program.name} reads no such buffer",
-                help=listed,
-            )
-    arrays: dict[str, Array] = {}
-    for name, buffer in wanted.items():
-        if name not in inputs:
-            raise CallError(
-                "run", f"cannot run without {name}", at=_declared(buffer), because="it is not given"
-            )
-        array = arrays[name] = np.asarray(inputs[name])
-        if array.dtype != numpy_dtype(buffer.dtype):
-            raise CallError(
-                "run",
-                f"cannot take {name} of {array.dtype}",
-                at=_declared(buffer),
-                because=f"its elements are {buffer.dtype}",
-                help=(f'{name}.astype("{buffer.dtype}")',),
-            )
-        if array.ndim != len(buffer.shape):
-            raise CallError(
-                "run",
-                f"cannot take {name} of shape {array.shape}",
-                at=_declared(buffer),
-                because=f"it has {len(buffer.shape)} axes, not {array.ndim}",
-            )
-    return arrays
-
-
-def _sizes(program: Program, arrays: dict[str, Array], given: dict[str, int]) -> dict[str, int]:
-    """Every size of the program: as given, else solved from the shapes, then checked."""
-    declared = {size.name: size for size in program.sizes}
-    known: dict[str, int] = {}
-    for name, value in given.items():
-        if name not in declared:
-            raise CallError(
-                "run",
-                f"cannot take a size {name}",
-                because=f"program {program.name} has no such size",
-                help=(f"sizes: {', '.join(declared) or 'none'}",),
-            )
-        try:
-            known[name] = operator.index(value)
-        except TypeError:
-            raise CallError(
-                "run", f"cannot take {name} = {value!r}", because="a size is an integer"
-            ) from None
-    while _solve_one(program, arrays, known):
-        pass
-    for name, size in declared.items():
-        if name not in known:
-            raise CallError(
-                "run",
-                f"cannot run without the size {name}",
-                because="no shape of an input determines it",
-                help=(f"run(…, {name}={size.min})",),
-            )
-        _check_size(size, known[name])
-    _check_shapes(program, arrays, known)
-    for fact in program.assumptions:
-        if not evaluate(fact, known):
-            raise CallError(
-                "run",
-                f"cannot run at {_at_sizes(fact, known)}",
-                at=f"program {program.name}",
-                because=f"it assumes {format_expr(fact)}",
-            )
-    return known
-
-
-def _solve_one(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> bool:
-    """Solve one extent that is affine in a single unknown size; False where there is none."""
-    values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
-    for buffer, axis, extent in _extents(program, arrays):
-        form = ix.linear(ix.simplify(substitute(extent, values)))
-        if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
-            continue
-        unknown, factor = form.terms[0][0].name, form.terms[0][1]
-        actual = arrays[buffer.name].shape[axis]
-        size, rest = divmod(actual - form.const, factor)
-        if rest:
-            raise CallError(
-                "run",
-                f"cannot take {buffer.name} of shape {arrays[buffer.name].shape}",
-                at=_declared(buffer),
-                because=f"axis {axis} is {actual}, and no {unknown} makes {format_expr(extent)} that",
-            )
-        known[unknown] = size
-        return True
-    return False
-
-
-def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffer, int, Expr]]:
-    for buffer in program.buffers:
-        if buffer.name in arrays:
-            for axis, extent in enumerate(buffer.shape):
-                yield buffer, axis, extent
-
-
-def _check_size(size: Size, value: int) -> None:
-    because = ""
-    if not size.min <= value <= size.max:
-        because = f"{size.name} is in {size.min}…{size.max}"
-    elif value % size.multiple_of:
-        because = f"{size.name} is a multiple of {size.multiple_of}"
-    if because:
-        raise CallError("run", f"cannot run at {size.name} = {value}", because=because)
-
-
-def _check_shapes(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:
-    for buffer, axis, extent in _extents(program, arrays):
-        actual, wanted = arrays[buffer.name].shape[axis], int(evaluate(extent, known))
-        if actual != wanted:
-            sizes = _at_sizes(extent, known)
-            raise CallError(
-                "run",
-                f"cannot take {buffer.name} of shape {arrays[buffer.name].shape}",
-                at=_declared(buffer),
-                because=f"axis {axis} is {wanted}{f' at {sizes}' if sizes else ''}, not {actual}",
-            )
 
 
 def _check_choice(program: Program, choose: Chooser | None) -> None:
@@ -310,75 +121,7 @@ def _no_such_option(label: str, labels: tuple[str, ...]) -> CallError:
     )
 
 
-def _declared(buffer: Buffer) -> str:
-    shape = ", ".join(map(format_expr, buffer.shape))
-    return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{shape}]"
-
-
-def _at_sizes(expr: Expr, known: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} = {known[name]}" for name in sorted(variables(expr)))
-
-
-def evaluate(expr: Expr, values: Mapping[str, int]) -> int | float | bool:
-    """The value of an expression without loads, at given sizes and coordinates."""
-    machine = _Machine(Program("", (), (), (), ()), {}, {}, None)
-    with np.errstate(all="ignore"):
-        value: int | float | bool = machine.value(expr, _lane(values)).item()
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Lanes:
-    """Instances that run together.
-
-    values   coordinates and sizes by name, each broadcastable to `shape`
-    mask     which lanes run, broadcastable to `shape`
-    shape    one axis for each axis of the tiles around, the innermost tile's first
-    owners   the trailing axes of `shape` that are the outermost tile's
-    own      the private buffers of which each of those owners has a copy
-    """
-
-    values: Mapping[str, Array]
-    mask: Array
-    shape: tuple[int, ...] = ()
-    owners: int = 0
-    own: Mapping[str, Array] | None = None
-
-    def where(self, condition: Array) -> _Lanes:
-        """The lanes of these where `condition` holds too."""
-        return replace(self, mask=self.mask & condition)
-
-    def let(self, name: str, value: Array) -> _Lanes:
-        """These lanes, with `name` bound."""
-        return replace(self, values={**self.values, name: value})
-
-    def first(self, bad: Array) -> tuple[int, ...] | None:
-        """The first running lane at which `bad` holds."""
-        if not bad.any():
-            return None
-        found = np.argwhere(np.broadcast_to(self.mask & bad, self.shape))
-        return tuple(map(int, found[0])) if len(found) else None
-
-    def describe(self, lane: tuple[int, ...]) -> str:
-        """The coordinates of a lane, for a message."""
-        values = {n: np.broadcast_to(v, self.shape)[lane] for n, v in self.values.items()}
-        return ", ".join(f"{name} = {value}" for name, value in values.items())
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """What a buffer holds for a while: from `starts` on, `extents` elements, by axis.
-
-    lanes  how many trailing axes of the lanes have a window of their own; they are the trailing axes
-           of the memory, and of starts and extents
-    """
-
-    starts: tuple[Array, ...]
-    extents: tuple[Array, ...]
-    lanes: int
-
-
-class _Machine:
+class _Machine(Values):
     """The memory of one run, and what statements do to it.
 
     left      how many statements may still run
@@ -394,13 +137,11 @@ class _Machine:
         left: float = math.inf,
         together: bool = False,
     ) -> None:
-        self.program, self.choose, self.left = program, choose, left
+        super().__init__(program, dict(arrays))
+        self.choose, self.left = choose, left
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.kinds = {buffer.name: buffer.kind for buffer in program.buffers}
-        self.memory = dict(arrays)
-        self.windows: dict[str, _Window] = {}
         self.together: dict[int, bool] | None = {} if together else None
-        self.running: Stmt | None = None
         for name, buffer in self.buffers.items():
             if name not in arrays:
                 self.memory[name] = self.fresh(buffer, sizes)
@@ -412,18 +153,13 @@ class _Machine:
             if shape[-1] < 0:
                 raise CallError(
                     "run",
-                    f"cannot run at {_at_sizes(extent, sizes)}",
-                    at=_declared(buffer),
+                    f"cannot run at {at_sizes(extent, sizes)}",
+                    at=declaration(buffer),
                     because=f"the extent {format_expr(extent)} would be {shape[-1]}",
                 )
         return poisoned(tuple(shape), buffer.dtype)
 
-    def broken(self, what: str, lanes: _Lanes, lane: tuple[int, ...]) -> Fault:
-        line = "" if self.running is None else format_stmt(self.running).partition("\n")[0]
-        because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
-        return Fault(self.program.name, what, line, because)
-
-    def block(self, body: tuple[Stmt, ...], lanes: _Lanes) -> None:
+    def block(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
         for stmt in body:
             if not lanes.mask.any():
                 return
@@ -433,7 +169,7 @@ class _Machine:
             self.running = stmt
             self.statement(stmt, lanes)
 
-    def statement(self, stmt: Stmt, lanes: _Lanes) -> None:
+    def statement(self, stmt: Stmt, lanes: Lanes) -> None:
         match stmt:
             case For():
                 self.loop(stmt, lanes)
@@ -459,7 +195,7 @@ class _Machine:
             case _:
                 assert_never(stmt)
 
-    def loop(self, stmt: For, lanes: _Lanes) -> None:
+    def loop(self, stmt: For, lanes: Lanes) -> None:
         lo, hi = self.value(stmt.lo, lanes), self.value(stmt.hi, lanes)
         alike = lo.ndim == 0 and hi.ndim == 0
         first, last = (int(lo), int(hi)) if alike else _range_of(lo, hi, lanes)
@@ -479,7 +215,7 @@ class _Machine:
             self.together[id(stmt)] = independent(stmt, self.kinds)
         return self.together[id(stmt)]
 
-    def iterations(self, stmt: For, first: int, last: int, lanes: _Lanes) -> None:
+    def iterations(self, stmt: For, first: int, last: int, lanes: Lanes) -> None:
         """The iterations of an independent loop, one lane each, as many together as memory allows."""
         volume = max((self.volume(inner, lanes) for inner in walk(stmt.body)), default=1)
         most = min(_MAX_ITERATIONS, _MAX_WINDOWS // volume)
@@ -493,7 +229,7 @@ class _Machine:
             together = lanes.let(stmt.iter, values.reshape(axis))
             self.block(stmt.body, replace(together, shape=(len(values), *lanes.shape)))
 
-    def volume(self, stmt: Stmt, lanes: _Lanes) -> int:
+    def volume(self, stmt: Stmt, lanes: Lanes) -> int:
         """About how many elements one iteration holds at once in `stmt`, a window or a tile."""
         extents: list[Expr] = []
         if isinstance(stmt, Alloc):
@@ -506,7 +242,7 @@ class _Machine:
             found *= max(1, int(np.max(self.value(extent, lanes)))) if known else 64
         return found
 
-    def window(self, stmt: Alloc, lanes: _Lanes) -> None:
+    def window(self, stmt: Alloc, lanes: Lanes) -> None:
         """Run the body of `stmt` with poisoned memory for its buffer, of its own for each lane."""
         buffer = self.buffers.get(stmt.buffer)
         alone = lanes.own is None and buffer is not None and buffer.kind is Kind.LOCAL
@@ -520,14 +256,14 @@ class _Machine:
         shape = tuple(max(0, _range_of(zero, extent, lanes)[1]) for extent in extents)
         kept, around = self.memory[buffer.name], self.windows.get(buffer.name)
         self.memory[buffer.name] = poisoned((*shape, *lanes.shape), buffer.dtype)
-        self.windows[buffer.name] = _Window(starts, extents, len(lanes.shape))
+        self.windows[buffer.name] = Window(starts, extents, len(lanes.shape))
         self.block(stmt.body, lanes)
         self.memory[buffer.name] = kept
         del self.windows[buffer.name]
         if around is not None:
             self.windows[buffer.name] = around
 
-    def tile(self, stmt: Tile, lanes: _Lanes) -> None:
+    def tile(self, stmt: Tile, lanes: Lanes) -> None:
         starts = [self.value(axis.start, lanes) for axis in stmt.axes]
         extents = [self.value(axis.extent, lanes) for axis in stmt.axes]
         zero = np.asarray(0, np.int64)
@@ -548,7 +284,7 @@ class _Machine:
         starts: list[Array],
         extents: list[Array],
         offsets: list[Array],
-        lanes: _Lanes,
+        lanes: Lanes,
     ) -> None:
         """The instances of `stmt` at the given offsets from its starts."""
         self.running = stmt
@@ -585,10 +321,10 @@ class _Machine:
                     copies[buffer.name] = poisoned(whole, buffer.dtype)
         return copies
 
-    def store(self, stmt: Store, lanes: _Lanes) -> None:
+    def store(self, stmt: Store, lanes: Lanes) -> None:
         buffer = self.buffers.get(stmt.buffer)
         value = self.value(stmt.value, lanes)
-        if buffer is None or buffer.kind in _GIVEN or value.dtype != numpy_dtype(buffer.dtype):
+        if buffer is None or buffer.kind in GIVEN or value.dtype != numpy_dtype(buffer.dtype):
             what = f"cannot store {value.dtype} into {stmt.buffer}"
             raise self.broken(what, lanes, (0,) * len(lanes.shape))
         memory, parts = self.element(stmt.buffer, stmt.index, lanes)
@@ -622,7 +358,7 @@ class _Machine:
             what = f"two instances of one tile store different values in {stmt.buffer}"
             raise self.broken(what, lanes, tuple(map(int, lane)))
 
-    def option(self, stmt: Choose, options: tuple[Option, ...], lanes: _Lanes) -> None:
+    def option(self, stmt: Choose, options: tuple[Option, ...], lanes: Lanes) -> None:
         label = self.choose(stmt) if callable(self.choose) else self.choose
         forced = [option for option in options if option.label == label]
         if callable(self.choose) and not forced:
@@ -635,135 +371,6 @@ class _Machine:
         for place, option in enumerate(options):
             self.block(option.body, lanes.where(cheapest == place))
 
-    def value(self, expr: Expr, lanes: _Lanes) -> Array:
-        """The value of `expr` at every running lane; what it is at the others is not defined."""
-        return np.asarray(self.compute(expr, lanes))
-
-    def compute(self, expr: Expr, lanes: _Lanes) -> Any:
-        match expr:
-            case Const(value, dtype):
-                return np.asarray(value, _numpy(dtype))
-            case Var(name):
-                if name not in lanes.values:
-                    raise self.broken(f"{name} has no value", lanes, (0,) * len(lanes.shape))
-                return lanes.values[name]
-            case Load(buffer, index, _):
-                return self.load(buffer, index, lanes)
-            case Binary(op, a, b):
-                return self.binary(op, self.value(a, lanes), self.value(b, lanes), lanes)
-            case Unary(op, a):
-                operand = self.value(a, lanes)
-                return np.asarray(_UNARY[op](operand)).astype(operand.dtype, copy=False)
-            case Cast(a, dtype):
-                return self.value(a, lanes).astype(_numpy(dtype))
-            case Select(condition, then, other):
-                holds = self.value(condition, lanes)
-                taken = self.value(then, lanes.where(holds))
-                return np.where(holds, taken, self.value(other, lanes.where(~holds)))
-            case Compare(op, a, b):
-                return _COMPARE[op](self.value(a, lanes), self.value(b, lanes))
-            case Logic("not", (arg,)):
-                return ~self.value(arg, lanes)
-            case Logic(op, args):
-                join = np.logical_and if op == "and" else np.logical_or
-                return join.reduce(np.broadcast_arrays(*(self.value(a, lanes) for a in args)))
-            case Lookup(table, at):
-                row = self.inside("the table", self.value(at, lanes), len(table), lanes)
-                return np.asarray(table, np.float64)[row] if table else np.float64(0)
-            case Reduce():
-                what = f"the reduction {format_expr(expr)} is not lowered to loops"
-                raise self.broken(what, lanes, (0,) * len(lanes.shape))
-            case _:
-                assert_never(expr)
-
-    def binary(self, op: str, a: Array, b: Array, lanes: _Lanes) -> Any:
-        integers = b.dtype.kind in "iu"
-        if a.dtype != b.dtype or (op == "/" and integers):
-            what = f"{a.dtype} {op} {b.dtype} has no meaning"
-            raise self.broken(what, lanes, (0,) * len(lanes.shape))
-        if op in ("//", "%") and integers:
-            lane = lanes.first(b <= 0)
-            if lane is not None:
-                divisor = np.broadcast_to(b, lanes.shape)[lane]
-                raise self.broken(f"{op} by {divisor}, which is not positive", lanes, lane)
-        return _BINARY[op](a, b)
-
-    def load(self, name: str, index: tuple[Expr, ...], lanes: _Lanes) -> Array:
-        memory, parts = self.element(name, index, lanes)
-        if 0 in memory.shape:
-            return np.zeros((), memory.dtype)
-        view = self.view(name, memory, parts, lanes)
-        return view if view is not None else np.asarray(memory[self.spread(name, parts, lanes)])
-
-    def element(
-        self, name: str, index: tuple[Expr, ...], lanes: _Lanes
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """The array that holds a buffer for these lanes, and the indices into it, all inside."""
-        whole, window = self.memory.get(name), self.windows.get(name)
-        if whole is None or whole.ndim - (window.lanes if window else 0) != len(index):
-            what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
-            raise self.broken(what, lanes, (0,) * len(lanes.shape))
-        parts = [self.value(part, lanes) for part in index]
-        extents: tuple[int | Array, ...] = whole.shape
-        if window is not None:
-            parts = [part - start for part, start in zip(parts, window.starts, strict=True)]
-            extents = window.extents
-        copy = (lanes.own or {}).get(name)
-        inside = tuple(
-            self.inside(name, part, extents[k], lanes, parts) for k, part in enumerate(parts)
-        )
-        return whole if copy is None else copy, inside
-
-    def view(
-        self, name: str, memory: Array, parts: tuple[Array, ...], lanes: _Lanes
-    ) -> Array | None:
-        """The elements as a view of the memory that holds them, broadcastable to the lanes."""
-        window = self.windows.get(name)
-        if name in (lanes.own or {}):
-            return None
-        return strided(memory, parts, lanes.shape, window.lanes if window else 0)
-
-    def spread(self, name: str, parts: tuple[Array, ...], lanes: _Lanes) -> tuple[Array, ...]:
-        """Indices into the memory that holds a buffer, those of the lanes that own a part of it too."""
-        window = self.windows.get(name)
-        if window is not None:
-            own = lanes.shape[len(lanes.shape) - window.lanes :]
-            return (*parts, *np.ogrid[tuple(slice(extent) for extent in own)])
-        if name not in (lanes.own or {}):
-            return parts
-        owners = lanes.shape[len(lanes.shape) - lanes.owners :]
-        return (*np.ogrid[tuple(slice(extent) for extent in owners)], *parts)
-
-    def inside(
-        self,
-        name: str,
-        part: Array,
-        extent: int | Array,
-        lanes: _Lanes,
-        parts: list[Array] | None = None,
-    ) -> Array:
-        """`part`, which lies in ``0:extent`` at every running lane; 0 at others that do not."""
-        outside = (part < 0) | (part >= extent)
-        if not outside.any():
-            return part
-        lane = lanes.first(outside)
-        if lane is None:
-            return np.where(outside, 0, part)
-        element = [int(np.broadcast_to(p, lanes.shape)[lane]) for p in parts or [part]]
-        whole = () if parts is None else self.memory[name].shape[: len(parts)]
-        shape = "" if parts is None else f" of shape {whole}"
-        text = ", ".join(map(str, element))
-        raise self.broken(f"[{text}] is outside {name}{shape}", lanes, lane)
-
-
-def _lane(sizes: Mapping[str, int]) -> _Lanes:
-    """The one lane outside all tiles."""
-    return _Lanes({n: np.asarray(v, np.int64) for n, v in sizes.items()}, np.asarray(True))
-
-
-def _numpy(dtype: str) -> np.dtype[Any]:
-    return numpy_dtype({"index": "int64"}.get(dtype, dtype))
-
 
 def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
     """An array of what is read where nothing was written: NaN, or for integers a pattern of bytes."""
@@ -773,7 +380,7 @@ def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
     return bytes.view(numpy_dtype(dtype)).reshape(shape)
 
 
-def _range_of(lo: Array, hi: Array, lanes: _Lanes) -> tuple[int, int]:
+def _range_of(lo: Array, hi: Array, lanes: Lanes) -> tuple[int, int]:
     """The least `lo` and the greatest `hi` over the running lanes, of which there is one."""
     mask = np.broadcast_to(lanes.mask, lanes.shape)
     low = np.broadcast_to(lo, lanes.shape)[mask]

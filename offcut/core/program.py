@@ -239,7 +239,8 @@ class Program:
         Raises CallError where an input or a size does not fit, and where the program leaves a buffer
         or breaks a promise.
         """
-        from offcut.core.interpreter import Fault, run
+        from offcut.core.interpreter import run
+        from offcut.core.values import Fault
 
         if not isinstance(inputs, Mapping):
             raise CallError(

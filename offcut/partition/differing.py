@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, rewrite
-from offcut.core.interpreter import Array, TooLong, evaluate, run
+from offcut.core.interpreter import TooLong, run
 from offcut.core.program import Kind, Program, Stmt, Store, all_mapped, with_blocks
+from offcut.core.values import Array, evaluate
 from offcut.errors import CallError, InternalError
 
 _MOST_STATEMENTS = 4096

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core.expr import Expr, variables
-from offcut.core.interpreter import evaluate
+from offcut.core.values import evaluate
 from offcut.partition.areas import Area, Interval, joined, strips_of
 from offcut.partition.pieces import LoopPiece, Piece
 from offcut.partition.placing import ITER

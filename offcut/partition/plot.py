@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
 from offcut.core.program import Form, Role
+from offcut.core.values import evaluate
 from offcut.errors import CallError, PartitionError, TargetError
 from offcut.partition.areas import Area, Line, minus, outline, points, strips_of
 from offcut.partition.drawn import Nest, nests, operator_of

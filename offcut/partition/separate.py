@@ -52,7 +52,6 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
@@ -71,6 +70,7 @@ from offcut.core.program import (
     substituted,
 )
 from offcut.core.program import walk as statements
+from offcut.core.values import evaluate
 from offcut.core.walking import taken
 from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 

@@ -21,7 +21,7 @@ from offcut.core import tensor as oc
 from offcut.core.computation import computation
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Compare, Expr, Load, rewrite
-from offcut.core.interpreter import evaluate, run
+from offcut.core.interpreter import run
 from offcut.core.parser import parse
 from offcut.core.program import (
     Alloc,
@@ -36,6 +36,7 @@ from offcut.core.program import (
 )
 from offcut.core.sizes import dim
 from offcut.core.source import source
+from offcut.core.values import evaluate
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.partition import cut
 from offcut.partition.equivalence import check_equal

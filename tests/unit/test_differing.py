@@ -14,8 +14,8 @@ import offcut as oc
 import offcut.ir as ir
 from offcut import ops
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.interpreter import evaluate
 from offcut.core.program import Kind, Program
+from offcut.core.values import evaluate
 from offcut.partition.differing import difference
 from offcut.partition.sides import NOT_TOLD
 

@@ -12,10 +12,11 @@ from offcut.core import interpreter
 from offcut.core.dtypes import DTYPES, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
 from offcut.core.index import const
-from offcut.core.interpreter import evaluate, run
+from offcut.core.interpreter import run
 from offcut.core.parser import parse
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Choose, Kind, Program, Store, Tile, TileAxis
+from offcut.core.values import evaluate
 from offcut.errors import CallError, InternalError
 
 # Every way a size can sit against a tile of 4.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import offcut as oc
 from offcut.core import index as ix
-from offcut.core.interpreter import evaluate
+from offcut.core.values import evaluate
 from offcut.partition import STRATEGIES, Strategy, segments, strategy_named
 from offcut.partition.strategies import runs
 from offcut.partition.tiled_axis import EXTENT, Take, Takes, TiledAxis

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Logic, Var
 from offcut.core.expr_parser import parse_expr
-from offcut.core.interpreter import evaluate
 from offcut.core.printer import format_stmt
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, walk
 from offcut.core.ranges import Known, Range, nest
+from offcut.core.values import evaluate
 
 N, M = 6, 4
 AXES = [("i", Var("n")), ("j", Var("m"))]

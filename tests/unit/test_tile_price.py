@@ -7,7 +7,7 @@ import pytest
 from offcut.backends.cpu import isa
 from offcut.backends.cpu.kernels import families
 from offcut.core import index as ix
-from offcut.core.interpreter import evaluate
+from offcut.core.values import evaluate
 from offcut.costmodel import tile_price
 
 kernel = families(isa.host())[0].microkernel

@@ -13,7 +13,6 @@ from functools import reduce
 from offcut.backends.cpu.parallel import Parallel
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
-from offcut.core.interpreter import evaluate
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -27,6 +26,7 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.program import walk as statements
+from offcut.core.values import evaluate
 from offcut.costmodel import Machine
 from offcut.schedule import Applied
 
