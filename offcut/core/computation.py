@@ -26,8 +26,9 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.program import Buffer, Kind, Size
+from offcut.core.reads import sizes_of, tensors_of
 from offcut.core.sizes import condition_of, facts_about, index_of
-from offcut.core.tensor import Axis, Tensor, size_var, sizes_of, tensors_of
+from offcut.core.tensor import Axis, Tensor, size_var
 from offcut.errors import DescribeError
 
 # Words of the loop syntax; a size, an axis or a tensor of such a name gets an underscore.

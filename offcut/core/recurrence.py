@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from offcut.core import index as ix
+from offcut.core.axes import axis_names
 from offcut.core.computation import Names, rename
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.dtypes import FLOATS, in_range, neutral
@@ -32,17 +33,9 @@ from offcut.core.expr import (
 from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
 from offcut.core.ranges import Known, Range, nest, reads
+from offcut.core.reads import sizes_of
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
-from offcut.core.tensor import (
-    Axis,
-    Compute,
-    Tensor,
-    Value,
-    axis_names,
-    cast,
-    size_var,
-    sizes_of,
-)
+from offcut.core.tensor import Axis, Compute, Tensor, Value, cast, size_var
 from offcut.errors import DescribeError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

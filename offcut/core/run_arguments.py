@@ -39,7 +39,10 @@ def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dic
     for name, buffer in wanted.items():
         if name not in inputs:
             raise CallError(
-                "run", f"cannot run without {name}", at=declaration(buffer), because="it is not given"
+                "run",
+                f"cannot run without {name}",
+                at=declaration(buffer),
+                because="it is not given",
             )
         array = arrays[name] = np.asarray(inputs[name])
         if array.dtype != numpy_dtype(buffer.dtype):

@@ -8,7 +8,6 @@ builds nodes and checks what a single node can show (ranks, element types, axes)
 from __future__ import annotations
 
 import builtins
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
+from offcut.core.axes import axis_names, checked_name, checked_shape
 from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, in_range, numpy_dtype
 from offcut.core.expr import (
     MAX_HEIGHT,
@@ -541,17 +541,9 @@ def min(value: Any, axis: Any) -> Value:
     return _reduce("min", value, axis)
 
 
-def _checked_name(what: str, name: Any) -> str:
-    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
-        raise DescribeError(
-            what, f"cannot take the name {name!r}", because="names are ASCII identifiers"
-        )
-    return name
-
-
 def reduce_axis(extent: Any, name: str = "k") -> Value:
     """A reduction axis: ``0 <= name < extent``, for ``sum(…, axis=)``."""
-    axis = Axis(_checked_name("reduce_axis", name), size_expr(extent, "reduce_axis"))
+    axis = Axis(checked_name("reduce_axis", name), size_expr(extent, "reduce_axis"))
     return Value(Var(axis.name), (), (axis,))
 
 
@@ -560,7 +552,7 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
 
     shape   one size per axis: ints and expressions in sizes, in elements
     """
-    _checked_name("placeholder", name)
+    checked_name("placeholder", name)
     if dtype not in DTYPES:
         raise DescribeError(
             "placeholder",
@@ -568,28 +560,7 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
             at=f"tensor {name}",
             because=f"element types are {', '.join(DTYPES)}",
         )
-    return Tensor(name, _shape("placeholder", name, shape), dtype)
-
-
-def _shape(what: str, name: str, shape: Any) -> tuple[Any, ...]:
-    if isinstance(shape, str) or not isinstance(shape, Sequence):
-        raise DescribeError(
-            what,
-            f"cannot take the shape {shape!r}",
-            at=f"tensor {name}",
-            because="a shape is a tuple of sizes",
-            help=("(n, 768)", "(n,)"),
-        )
-    sizes = tuple(size_expr(extent, what) for extent in shape)
-    for axis, extent in enumerate(sizes):
-        if extent.is_Integer and extent < 0:
-            raise DescribeError(
-                what,
-                f"cannot take the extent {extent}",
-                at=f"tensor {name}, axis {axis}",
-                because="an extent is at least 0",
-            )
-    return sizes
+    return Tensor(name, checked_shape("placeholder", name, shape), dtype)
 
 
 def compute(
@@ -608,8 +579,8 @@ def compute(
 
     Raises DescribeError when ranks, names or element types do not fit.
     """
-    _checked_name("compute", name)
-    extents = _shape("compute", name, shape)
+    checked_name("compute", name)
+    extents = checked_shape("compute", name, shape)
     names = axis_names(fn, name, axes, len(extents))
     own = tuple(Axis(n, extent) for n, extent in zip(names, extents, strict=True))
     value = fn(*(Value(Var(axis.name), (), (axis,)) for axis in own))
@@ -632,61 +603,6 @@ def compute(
             help=('cast(i, "int32")', "where(condition, a, b)"),
         )
     return _define(name, extents, own, value)
-
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def axis_names(
-    fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int, op: str = "compute"
-) -> tuple[str, ...]:
-    """The names of the axes of `name`: `axes`, else the parameters of `fn`; `op` is the user's call.
-
-    Raises DescribeError where they are no names, or not `rank` different ones.
-    """
-    if not callable(fn):
-        raise DescribeError(
-            op,
-            f"cannot {op} with {fn!r}",
-            at=f"tensor {name}",
-            because="it is not a function of the axes",
-            help=(f"{op}({'(n,)' if op == 'compute' else name}, lambda i: A[i] + 1.0)",),
-        )
-    if axes is not None and not isinstance(axes, Sequence):
-        raise DescribeError(
-            op,
-            f"cannot take axes={axes!r}",
-            at=f"tensor {name}",
-            because="axes are a tuple of names",
-            help=('axes=("i", "j")',),
-        )
-    parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
-    if axes is None and any(p.kind not in _POSITIONAL for p in parameters):
-        raise DescribeError(
-            op,
-            "cannot name the axes",
-            at=f"tensor {name}",
-            because="the function's parameters are not all plain names",
-            help=('axes=("i", "j")',),
-        )
-    names = tuple(axes) if axes is not None else tuple(p.name for p in parameters)
-    if len(names) != rank:
-        raise DescribeError(
-            op,
-            f"cannot give {rank} axes the names {', '.join(names) or '(none)'}",
-            at=f"tensor {name}",
-            because=f"the shape has {rank} extents and the function {len(names)} parameters",
-        )
-    for axis in names:
-        _checked_name(op, axis)
-    if len(set(names)) != len(names):
-        raise DescribeError(
-            op,
-            f"cannot name axes {names}",
-            at=f"tensor {name}",
-            because="a name is repeated",
-        )
-    return names
 
 
 def _define(name: str, extents: tuple[Any, ...], own: tuple[Axis, ...], value: Value) -> Tensor:
@@ -759,51 +675,3 @@ def _tensor(
     read = dict.fromkeys(node.buffer for node in walk(body) if isinstance(node, Load))
     reads = tuple(tensors[buffer] for buffer in read)
     return Tensor(name, extents, dtype_of(body), Compute(own, reduced, body, reads, sizes))
-
-
-def tensors_of(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """`outputs` and all that they read, each after what it reads."""
-    order: dict[Tensor, None] = {}
-    pending = [(tensor, False) for tensor in reversed(outputs)]
-    while pending:
-        tensor, ready = pending.pop()
-        if tensor in order:
-            continue
-        reads = tensor.definition.reads if tensor.definition is not None else ()
-        if ready or not reads:
-            order[tensor] = None
-        else:
-            pending.append((tensor, True))
-            pending += [(read, False) for read in reversed(reads)]
-    return tuple(order)
-
-
-def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
-    """Every symbolic size in the shapes and bodies of `tensors`, by first appearance.
-
-    Raises DescribeError when two sizes of one name carry different facts.
-    """
-    found: dict[str, Dim] = {}
-    for tensor in tensors:
-        definition = tensor.definition
-        extents = [*tensor.shape]
-        if definition is not None:
-            extents += [axis.extent for axis in definition.reduce_axes]
-            extents += definition.sizes
-        for extent in extents:
-            for symbol in sorted(extent.free_symbols, key=str):
-                other = found.setdefault(symbol.name, symbol)
-                if other != symbol:
-                    raise DescribeError(
-                        "compute",
-                        f"cannot tell two sizes named {symbol.name} apart",
-                        at=f"tensor {tensor.name}",
-                        because=f"one is {_facts(other)}, the other {_facts(symbol)}",
-                        help=("make the size once, and use it in every shape",),
-                    )
-    return tuple(found.values())
-
-
-def _facts(size: Dim) -> str:
-    multiple = f", a multiple of {size.multiple_of}" if size.multiple_of != 1 else ""
-    return f"{size.min}…{size.max}{multiple}"

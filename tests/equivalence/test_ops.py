@@ -14,7 +14,8 @@ from scipy import special
 
 import offcut as oc
 from offcut import ops
-from offcut.core.tensor import Tensor, tensors_of
+from offcut.core.reads import tensors_of
+from offcut.core.tensor import Tensor
 
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")
 X = oc.placeholder((m, n), name="X")
