@@ -56,6 +56,7 @@ _MAX_LANES = 1 << 22  # a larger tile runs in slices of its first axis
 _MAX_ITERATIONS = 1 << 14  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
+_LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -78,7 +79,7 @@ def run(
     sizes    the sizes that no shape determines; others may be given too, and must agree
     choose   the label of the option to run wherever a `choose` offers it, or a function from a
              `Choose` to a label; the cheapest option runs where this decides nothing
-    most     how many statements may run; those of lanes that run together count as one
+    most     how many statements may run; of lanes that run together, some thousand count as one
 
     Values are computed in their element type, `sum` in the order of the loops.
 
@@ -163,7 +164,7 @@ class _Machine(Values):
         for stmt in body:
             if not lanes.mask.any():
                 return
-            self.left -= 1
+            self.left -= 1 + math.prod(lanes.shape) // _LANES_OF_ONE
             if self.left < 0:
                 raise TooLong
             self.running = stmt

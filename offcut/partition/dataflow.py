@@ -20,7 +20,6 @@ from offcut.partition.sides import (
     reads_of,
     refused,
     shown,
-    text_of,
     timing,
     untold,
 )
@@ -162,7 +161,9 @@ class DataFlow:
                         continue
                     first, second = flows.access(one, a, x), flows.access(other, b, y)
                     if first is None or second is None:
-                        raise untold(self.all.of, f"cannot bound {text_of(one)}: not quasi-affine")
+                        raise untold(
+                            self.all.of, f"cannot bound {self.all.text(one)}: not quasi-affine"
+                        )
                     pairs = first.apply_range(second.reverse())
                     wrong = cross_lanes(pairs, timing(one), timing(other))
                     for each in wrong:
@@ -305,7 +306,8 @@ class DataFlow:
         found = self.flows.access(statement, statement.store.buffer, statement.store.index)
         if found is None:
             raise untold(
-                self.all.of, f"cannot follow {text_of(statement)}: its index is not quasi-affine"
+                self.all.of,
+                f"cannot follow {self.all.text(statement)}: its index is not quasi-affine",
             )
         return found
 
@@ -407,7 +409,7 @@ class DataFlow:
             element = name[2:], tuple(point)
             return Differs(f"the result {name[2:]}", [replace(case, element=element)])
         read = next(read for read in self.reads if read.name == name)
-        return Differs(text_of(read.part.statement), [case])
+        return Differs(self.all.text(read.part.statement), [case])
 
     def value_at(
         self, values: UnionMap, name: str, sizes: Sequence[int], point: Sequence[int]

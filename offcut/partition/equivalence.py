@@ -61,7 +61,6 @@ from offcut.partition.sides import (
     reads_of,
     refused,
     shown,
-    text_of,
     unprimed,
     untold,
 )
@@ -489,7 +488,7 @@ class _Comparison(Sides):
             elif statement.name in self.emitted.copies:
                 choices.append([[Part(statement, None)]])
             else:
-                raise Differs(text_of(statement), self.unmatched(statement))
+                raise Differs(self.text(statement), self.unmatched(statement))
         for choice in product(*choices):
             yield [part for parts in choice for part in parts]
 
@@ -511,7 +510,7 @@ class _Comparison(Sides):
         if found is not None:
             sizes, point = found
             case = self.case(statement, sizes, point, "is no instance of the source")
-            raise Differs(text_of(statement), [case])
+            raise Differs(self.text(statement), [case])
         return parts
 
     def unmatched(self, statement: Statement) -> Iterator[Case]:

@@ -183,6 +183,12 @@ class Sides:
         at = ", ".join(f"{unprimed(name)} = {value}" for name, value in pairs)
         return text_of(here) + (f" ({at})" if at else "")
 
+    def text(self, statement: Statement) -> str:
+        """``C[i, j] += A[i, k] * B[k, j]``, sizes as the user wrote them."""
+        store = mapped(statement.store, self.flows.unnamed)
+        assert isinstance(store, Store)
+        return text_of(replace(statement, store=store))
+
     def at(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> Store:
         """What an instance stores, over the elements that it reads."""
         values = self.values(statement, sizes, point)

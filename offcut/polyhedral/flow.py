@@ -157,6 +157,12 @@ class Flows:
         """`expr` with quotients and rests of sizes by literals as names."""
         return ix.folded(rewrite(expr, self._quotient))
 
+    def unnamed(self, expr: Expr) -> Expr:
+        """`expr` with quotients of sizes written out, as a user wrote them."""
+        for (a, divisor), q in reversed(self._quotients.items()):
+            expr = substitute(expr, {q.name: Binary("//", a, ix.const(divisor))})
+        return ix.folded(expr)
+
     def _quotient(self, node: Expr) -> Expr | None:
         match node:
             case Binary("//" | "%" as op, a, Const(value, "index")) if value > 0:
@@ -175,6 +181,9 @@ class Flows:
                 return q if op == "//" else ix.sub(a, ix.mul(divisor, q))
             case _:
                 return None
+
+    def _text(self, expr: Expr) -> str:
+        return format_expr(self.unnamed(expr))
 
     def _is_size(self, expr: Expr) -> bool:
         form = ix.linear(expr)
@@ -227,10 +236,10 @@ class Flows:
             case For(iter, lo, hi, body):
                 inner = self._bound(scope, iter)
                 inner = self._where(
-                    inner, Compare(">=", Var(iter), lo), f"the bound {format_expr(lo)}"
+                    inner, Compare(">=", Var(iter), lo), f"the bound {self._text(lo)}"
                 )
                 inner = self._where(
-                    inner, Compare("<", Var(iter), hi), f"the bound {format_expr(hi)}"
+                    inner, Compare("<", Var(iter), hi), f"the bound {self._text(hi)}"
                 )
                 yield from self._block(body, replace(inner, time=(*scope.time, iter)))
             case If(condition, then, other):
@@ -257,7 +266,7 @@ class Flows:
                 for axis in axes:
                     inner = self._bound(inner, axis.iter)
                     end = ix.add(self._closed(axis.start, scope), self._closed(axis.extent, scope))
-                    text = f"the tile {format_expr(axis.start)} +: {format_expr(axis.extent)}"
+                    text = f"the tile {self._text(axis.start)} +: {self._text(axis.extent)}"
                     inner = self._where(inner, Compare(">=", Var(axis.iter), axis.start), text)
                     inner = self._where(inner, Compare("<", Var(axis.iter), end), text)
                 if where is not None:
@@ -338,7 +347,7 @@ class Flows:
                 raise PartitionError(
                     "prove",
                     f"the value of {let.name} is not in {let.lo}:{let.hi}",
-                    because=f"{self.given(found[0])}{format_expr(let.value)} leaves it",
+                    because=f"{self.given(found[0])}{self._text(let.value)} leaves it",
                 )
 
     def cases(self, program: Program) -> Iterator[Flows]:
@@ -430,7 +439,7 @@ class Flows:
             condition: Expr = Logic("and", (positive, low, high))
         else:
             condition = Compare("==", value, ix.const(literal))
-        return self._where(scope, condition, f"the value {format_expr(value)}").domain
+        return self._where(scope, condition, f"the value {self._text(value)}").domain
 
     def restricted(
         self, domain: isl.Set, condition: Expr, coordinates: Mapping[str, str]
