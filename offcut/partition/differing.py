@@ -1,4 +1,4 @@
-"""Two programs and sizes -> where they give other results there, by the reference interpreter.
+"""What sets find that differs in two programs -> an error with it, where running both confirms it.
 
 What sets say of two programs is of instances that were paired with each other, and a pairing may be a
 poor guess, as where both programs are tiled. So what they find wrong is believed where two runs differ.
@@ -10,8 +10,9 @@ floats are wide, so that what is close is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 from typing import Any, Literal
 
@@ -23,8 +24,11 @@ from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, r
 from offcut.core.interpreter import TooLong, run
 from offcut.core.program import Kind, Program, Stmt, Store, all_mapped, with_blocks
 from offcut.core.values import Array, evaluate
-from offcut.errors import CallError, InternalError
+from offcut.errors import CallError, InternalError, PartitionError
+from offcut.partition.sides import Differs, refused, untold
+from offcut.polyhedral.flow import Flows
 
+_MOST_SIZES = 6  # beside those that sets give
 _MOST_STATEMENTS = 4096
 _MOST_ELEMENTS = 2**22
 _CLOSE = 1e-9
@@ -53,6 +57,37 @@ class Difference:
             return "the emitted program leaves an array, or breaks a promise"
         name, at = next((n, np.argwhere(here)[0]) for n, here in self.where.items() if here.any())
         return f"{name}[{', '.join(map(str, at))}] {self.what}"
+
+
+def confirmed(
+    found: Differs, source: Program, emitted: Program, flows: Flows, reassociate: bool, of: str
+) -> PartitionError:
+    """The error of programs that differ, where running both shows it at some of those sizes, or at the
+    smallest ones; else of programs of which nothing is known.
+    """
+    seen = ""
+    vague: list[str] = []
+
+    def ran(sizes: Sequence[int]) -> Difference | None:
+        nonlocal seen
+        at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
+        told = difference(source, emitted, at, reassociate)
+        nothing = "it is too much to run" if told is None else "runs show no difference"
+        seen = seen or f"{flows.given(sizes)}{nothing}"
+        return told or None
+
+    for case in found.cases:
+        told = ran(case.sizes)
+        if told and case.because and (case.element is None or told.is_at(*case.element)):
+            return refused(of, case.because)
+        vague += [f"{flows.given(case.sizes)}{told}"] if told else []
+    for sizes in islice(flows.all_sizes(), _MOST_SIZES):
+        told = ran(sizes)
+        if told:
+            return refused(of, f"{flows.given(sizes)}{told}")
+    if vague:
+        return refused(of, vague[0])
+    return untold(of, f"the proof does not see through {found.what}: {seen}")
 
 
 def difference(

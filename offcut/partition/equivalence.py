@@ -44,7 +44,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements_of
 from offcut.errors import PartitionError
 from offcut.partition.dataflow import DataFlow
-from offcut.partition.differing import Difference, difference
+from offcut.partition.differing import confirmed
 from offcut.partition.forwarding import forwarded
 from offcut.partition.joining import joined_like
 from offcut.partition.prove import Theorem
@@ -164,42 +164,11 @@ def _theorems(
             for case in flows.cases(pair[1]):
                 _Comparison(case, *pair, reassociate, of).prove()
         except Differs as found:
-            raise _confirmed(found, plain, whole, flows, reassociate, of) from None
+            raise confirmed(found, plain, whole, flows, reassociate, of) from None
         except NotReadable as why:
             raise untold(of, f"{why.refused}: {why.because}") from None
         _check_inside(whole, users)
     return tuple(theorems)
-
-
-def _confirmed(
-    found: Differs, source: Program, emitted: Program, flows: Flows, reassociate: bool, of: str
-) -> PartitionError:
-    """The error of programs that differ, where running both shows it at some of those sizes, or at the
-    smallest ones; else of programs of which nothing is known.
-    """
-    seen = ""
-    vague: list[str] = []
-
-    def ran(sizes: Sequence[int]) -> Difference | None:
-        nonlocal seen
-        at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
-        told = difference(source, emitted, at, reassociate)
-        nothing = "it is too much to run" if told is None else "runs show no difference"
-        seen = seen or f"{flows.given(sizes)}{nothing}"
-        return told or None
-
-    for case in found.cases:
-        told = ran(case.sizes)
-        if told and case.because and (case.element is None or told.is_at(*case.element)):
-            return refused(of, case.because)
-        vague += [f"{flows.given(case.sizes)}{told}"] if told else []
-    for sizes in islice(flows.all_sizes(), _MOST_SIZES):
-        told = ran(sizes)
-        if told:
-            return refused(of, f"{flows.given(sizes)}{told}")
-    if vague:
-        return refused(of, vague[0])
-    return untold(of, f"the proof does not see through {found.what}: {seen}")
 
 
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:

@@ -175,7 +175,7 @@ def test_an_edit_is_refused_with_a_witness_that_runs_confirm(what: str) -> None:
 
 
 def test_what_is_proved_is_no_matter_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcut.partition.equivalence.difference", None)
+    monkeypatch.setattr("offcut.partition.differing.difference", None)
     assert oc.prove_equal(oc.parse(HEAD + WHOLE), oc.parse(HEAD + TILES))
 
 
