@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +170,11 @@ def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, i
         best = costs.index(min(costs))
         chosen = choices[best]
         considered += [
-            Considered(_stage(choice), choice.label, cost, position == best)
+            Considered(choice.stage.label, choice.label, cost, position == best)
             for position, (choice, cost) in enumerate(zip(choices, costs, strict=True))
         ]
         running += chosen.pieces
-        planned = [one for piece in chosen.pieces for one in _planned(piece, values)]
+        planned = _planned(chosen, values)
         total = sum(one.instances for one in planned)
         pieces += [_with_share(one, costs[best], total) for one in planned]
     runs = replace(applied.partition, pieces=tuple(running))
@@ -223,29 +222,23 @@ def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
             )
 
 
-def _stage(choice: Choice) -> str:
-    return choice.pieces[0].stage.label if choice.pieces else "nothing"
-
-
-def _planned(piece: Piece, values: Mapping[str, int]) -> list[PlannedPiece]:
-    """The piece at fixed sizes; none where it is empty."""
-    found = []
-    labels = {a.name: a.label for a in (*piece.stage.axes, *piece.stage.reduce_axes)}
-    along = [[(axis, *_fixed(segment, values))] for axis, segment in piece.segments]
-    for combination in product(*along):
-        ranges = {labels[axis]: (lo, hi) for axis, lo, hi, _ in combination}
-        tile = {labels[axis]: height for axis, _, _, height in combination}
+def _planned(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
+    """The pieces of a way at fixed sizes, without those that are empty."""
+    stage, found = choice.stage, list[PlannedPiece]()
+    labels = {axis.name: axis.label for axis in (*stage.axes, *stage.reduce_axes)}
+    for piece in {(p.segments, p.microkernel): p for p in choice.pieces}.values():
+        fixed = {labels[axis]: _fixed(segment, values) for axis, segment in piece.segments}
+        ranges = {axis: (lo, hi) for axis, (lo, hi, _) in fixed.items()}
         instances = 1
-        for axis in (*piece.stage.axes, *piece.stage.reduce_axes):
+        for axis in (*stage.axes, *stage.reduce_axes):
             lo, hi = ranges.get(axis.label, (0, int(evaluate(axis.extent, values))))
             instances *= max(hi - lo, 0)
         if instances:
             roles = {axis: role.value for axis, role in piece.roles.items()}
+            tile = {axis: height for axis, (_, _, height) in fixed.items()}
             kernel = piece.microkernel or "vector loops"
             found.append(
-                PlannedPiece(
-                    piece.stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0
-                )
+                PlannedPiece(stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0)
             )
     return found
 

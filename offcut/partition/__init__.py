@@ -5,21 +5,16 @@
 
 from offcut.partition.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.cut import (
-    GroupCut,
     Tiles,
-    all_matches,
     axis_named,
     checked_request,
     checked_tiles,
     cut,
-    cut_group,
     cuts_of,
     labelled,
-    partition_of,
-    program_of,
-    prove,
     users_of,
 )
+from offcut.partition.cutting import AxisCut, LoopCut, Made, Price, tiles_alike
 from offcut.partition.equivalence import check_equal
 from offcut.partition.fusion import (
     Shared,
@@ -29,13 +24,12 @@ from offcut.partition.fusion import (
     windowed,
     with_shared,
 )
+from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
 from offcut.partition.legality import check_marks, check_tiles, check_windows
-from offcut.partition.loops import LoopCut, Price, tiles_alike
 from offcut.partition.match import Match, matches
-from offcut.partition.nest import AxisCut
-from offcut.partition.pieces import LoopPiece, Partition, Piece, Users
+from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.placing import Segment
-from offcut.partition.programs import cut_program
+from offcut.partition.programs import cut_program, pieces_of
 from offcut.partition.prove import (
     Certificate,
     Theorem,
@@ -69,7 +63,6 @@ from offcut.partition.strategies import (
 )
 from offcut.partition.structure import bare
 from offcut.partition.tiled_axis import Take, TiledAxis
-from offcut.partition.verify import check_program
 
 __all__ = [
     "BALANCE",
@@ -88,7 +81,7 @@ __all__ = [
     "Certificate",
     "GroupCut",
     "LoopCut",
-    "LoopPiece",
+    "Made",
     "Match",
     "Partition",
     "Piece",
@@ -109,7 +102,6 @@ __all__ = [
     "check_divides",
     "check_equal",
     "check_marks",
-    "check_program",
     "check_shared",
     "check_tiles",
     "check_windows",
@@ -127,9 +119,8 @@ __all__ = [
     "labelled",
     "matches",
     "owned_set",
-    "partition_of",
-    "program_of",
-    "prove",
+    "pieces_of",
+    "prove_stages",
     "reading",
     "runs",
     "segments",

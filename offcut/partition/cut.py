@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from offcut.core import index as ix
-from offcut.core.computation import Computation, Names, Stage, StageAxis
+from offcut.core.computation import Computation, Stage
 from offcut.core.microkernel import Microkernel
-from offcut.core.program import Program, Stmt
 from offcut.core.source import source
 from offcut.errors import PartitionError
-from offcut.partition.legality import check_keeps_reduction, check_takes
-from offcut.partition.loops import LoopCut, Price, tiles_alike
-from offcut.partition.match import Match, cover, matches
-from offcut.partition.nest import AxisCut, Cover, nest
-from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.placing import Segment
+from offcut.partition.cutting import LoopCut, Price, tiles_alike
+from offcut.partition.groups import prove_stages
+from offcut.partition.pieces import Partition, Users
 from offcut.partition.programs import cut_program
-from offcut.partition.prove import Certificate, Theorem, check_axis, check_divides
+from offcut.partition.prove import Certificate, Theorem
 from offcut.partition.separate import COPIES
 from offcut.partition.strategies import (
     CUT,
-    LADDER,
     Strategy,
     StrategyLike,
-    segments,
     strategy_named,
-)
-from offcut.polyhedral import (
-    Space,
-    check_extents,
-    check_fits,
-    check_in_bounds,
-    check_parallel,
-    space_of,
-    stage_sets,
 )
 
 Tiles = int | Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCut:
-    """How one group of stages is cut; `nest` says what the fields mean."""
-
-    group: tuple[Stage, ...]
-    cuts: tuple[AxisCut, ...] = ()
-    reduce_cuts: tuple[AxisCut, ...] = ()
-    outer: tuple[str, ...] = ()
-    match: Match | None = None
-    around: tuple[str, ...] = ()
-    inner: tuple[str, ...] = ()
 
 
 def cut(
@@ -77,11 +48,9 @@ def cut(
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     wanted = cuts_of(computation, tile, tail)
-    space = space_of(computation)
     theorems: dict[Theorem, None] = {}
     for group in computation.groups:
-        for stage in group:
-            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
+        theorems |= dict.fromkeys(prove_stages(computation, group))
     users = users_of(computation)
     made = cut_program(source(computation), wanted, microkernels, price, users, copies)
     return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
@@ -129,136 +98,6 @@ def labelled(computation: Computation, users: Users) -> Computation:
         labels=tuple((buffers.get(name, label), name) for label, name in computation.labels),
         groups=tuple(tuple(map(named, group)) for group in computation.groups),
     )
-
-
-def partition_of(
-    computation: Computation, pieces: tuple[Piece, ...], loops: Program, theorems: Certificate
-) -> Partition:
-    """The partition of a described computation."""
-    return Partition(
-        source=source(computation),
-        pieces=pieces,
-        loops=loops,
-        certificate=theorems,
-        users=users_of(computation),
-        computation=computation,
-    )
-
-
-def program_of(computation: Computation, body: tuple[Stmt, ...]) -> Program:
-    """The loop program of `computation` with this body."""
-    return Program(
-        computation.name, computation.sizes, computation.assumptions, computation.buffers, body
-    )
-
-
-def all_matches(stage: Stage, microkernels: Sequence[Microkernel]) -> Iterator[Match]:
-    """Every way in which a microkernel computes what `stage` does, the preferred ones first."""
-    axes = [axis.name for axis in stage.axes]
-    reduced = [axis.name for axis in stage.reduce_axes]
-    for kernel in microkernels:
-        yield from matches(kernel, stage.value, stage.reducer, axes, reduced)
-
-
-def cut_group(
-    computation: Computation, plan: GroupCut, names: Names
-) -> tuple[tuple[Stmt, ...], tuple[Piece, ...]]:
-    """The statements and the pieces of one group."""
-    made = nest(
-        plan.group,
-        plan.cuts,
-        plan.reduce_cuts,
-        plan.outer,
-        _cover(plan.match),
-        names,
-        plan.around,
-        plan.inner,
-    )
-    space, lead = space_of(computation), plan.group[0]
-    along: list[list[tuple[str, Segment]]] = []
-    extents = {axis.name: axis.extent for axis in lead.reduce_axes}
-    for one in plan.reduce_cuts:
-        parts = segments(one.strategy.stepped(one.heights), extents[one.axis], one.tile)
-        along.append([(one.axis, segment) for segment in parts])
-    pieces = tuple(
-        Piece(
-            (*region.segments, *reduced), region.microkernel, space, lead, tuple(made.tiles[region])
-        )
-        for region in made.regions
-        for reduced in product(*along)
-    )
-    return made.body, pieces
-
-
-def _cover(found: Match | None) -> Cover:
-    """The microkernel's name wherever it covers a tile; None where nothing does."""
-    return lambda heights, masked: None if found is None else cover(found, heights, masked, {})
-
-
-def prove(computation: Computation, cuts: Sequence[GroupCut]) -> Certificate:
-    """The certificate of a computation cut so; raises PartitionError where a theorem fails."""
-    space = space_of(computation)
-    names = {name: user for user, name in computation.size_names}
-    theorems: dict[Theorem, None] = {}
-    for one in cuts:
-        for stage in one.group:
-            theorems |= dict.fromkeys(_prove_stage(computation, space, stage))
-        lead = one.group[0]
-        axes = {axis.name: axis for axis in (*lead.axes, *lead.reduce_axes)}
-        for axis_cut in (*one.cuts, *one.reduce_cuts):
-            axis = axes[axis_cut.axis]
-            reduced = axis in lead.reduce_axes
-            theorems |= dict.fromkeys(_prove_axis(space, names, lead, axis, axis_cut, reduced))
-    return Certificate(tuple(theorems))
-
-
-def _prove_stage(computation: Computation, space: Space, stage: Stage) -> tuple[Theorem, ...]:
-    """What holds of a stage however it is cut."""
-    check_extents(computation, space, stage)
-    check_fits(computation, stage)
-    sets = stage_sets(space, stage)
-    check_in_bounds(computation, space, sets)
-    check_parallel(sets)
-    of = stage.label
-    return (
-        Theorem("in bounds", "every access lies inside its tensor", of),
-        Theorem("int64", "index arithmetic stays within 2^62", of),
-        Theorem("order kept", "dependences run along the reduction only", of),
-    )
-
-
-def _prove_axis(
-    space: Space,
-    names: dict[str, str],
-    lead: Stage,
-    axis: StageAxis,
-    asked: AxisCut,
-    reduced: bool,
-) -> list[Theorem]:
-    at = f"axis {lead.label}.{axis.label}"
-    steps: list[tuple[int, tuple[int, ...] | None]] = [
-        (tile, heights) for _, tile, heights in asked.by_height
-    ]
-    found: list[Theorem] = []
-    size = ix.literal(axis.extent)
-    windows = [size]
-    if asked.group is not None and (size is None or size > asked.group):
-        found += check_axis(LADDER, asked.group, reduced, size)
-        windows = [None] if size is None else [asked.group, size % asked.group]
-    for tile, heights in steps or [(asked.tile, asked.heights)]:
-        strategy = asked.strategy.stepped(heights)
-        check_takes(at, strategy, tile)
-        check_keeps_reduction(at, strategy, tile, lead.reducer if reduced else None)
-        for window in windows:
-            found += check_axis(strategy, tile, reduced, window)
-        if strategy.divides:
-            found.append(check_divides(space, names, axis.extent, tile, at=at))
-        if strategy.repeats(tile):
-            statement = (
-                "a repeated instance starts from the neutral element and writes the same value"
-            )
-            found.append(Theorem("repetition safe", statement, at))
-    return found
 
 
 def checked_tiles(name: str, given: object) -> tuple[int, ...]:

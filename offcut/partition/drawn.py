@@ -7,16 +7,15 @@ from typing import Any
 
 from offcut.core.expr import variables
 from offcut.errors import PartitionError
-from offcut.partition.pieces import LoopPiece, Partition, Piece
+from offcut.partition.pieces import Partition, Piece
 
 
-def nests(partition: Partition) -> list[list[Piece | LoopPiece]]:
+def nests(partition: Partition) -> list[list[Piece]]:
     """The pieces that are cut, by what they compute."""
-    found: dict[Any, list[Piece | LoopPiece]] = {}
+    found: dict[Any, list[Piece]] = {}
     for piece in partition.pieces:
         if piece.segments:
-            key = piece.stage if isinstance(piece, Piece) else (piece.store.buffer, _kept(piece))
-            found.setdefault(key, []).append(piece)
+            found.setdefault((piece.store.buffer, _kept(piece)), []).append(piece)
     if not found:
         raise PartitionError(
             "plot",
@@ -27,7 +26,7 @@ def nests(partition: Partition) -> list[list[Piece | LoopPiece]]:
     return list(found.values())
 
 
-def _kept(piece: LoopPiece) -> tuple[str, ...]:
+def _kept(piece: Piece) -> tuple[str, ...]:
     """The axes that are no reduction's: instances along others update the same element."""
     if piece.store.reduce is None:
         return piece.names
@@ -45,26 +44,19 @@ class Nest:
     def __init__(
         self,
         partition: Partition,
-        pieces: Sequence[Piece | LoopPiece],
+        pieces: Sequence[Piece],
         wanted: Sequence[str] | None,
     ) -> None:
-        lead = pieces[0]
         self.partition, self.pieces, self.wanted = partition, pieces, wanted
-        if isinstance(lead, Piece):
-            own = (*lead.stage.axes, *lead.stage.reduce_axes)
-            names, self.labels = [a.name for a in own], [a.label for a in own]
-            self.label, self.operator = lead.stage.label, ""
-            reduced = {axis.name for axis in lead.stage.reduce_axes}
-        else:
-            lead = max(_loop_pieces(pieces), key=lambda piece: len(piece.names))
-            buffer, reduce = lead.store.buffer, lead.store.reduce
-            shared = set(lead.names).intersection(*(p.names for p in _loop_pieces(pieces)))
-            names = [name for name in lead.names if name in shared]
-            self.labels = [lead.label_of(name) for name in names]
-            users = {inner: user for user, inner in partition.users.buffers}
-            self.label = users.get(buffer, buffer)
-            self.operator = " =" if reduce is None else f" {'+' if reduce == 'sum' else reduce}="
-            reduced = set(names) - set(_kept(lead))
+        lead = max(pieces, key=lambda piece: len(piece.names))
+        buffer, reduce = lead.store.buffer, lead.store.reduce
+        shared = set(lead.names).intersection(*(piece.names for piece in pieces))
+        names = [name for name in lead.names if name in shared]
+        self.labels = [lead.label_of(name) for name in names]
+        users = {inner: user for user, inner in partition.users.buffers}
+        self.label = users.get(buffer, buffer)
+        self.operator = " =" if reduce is None else f" {'+' if reduce == 'sum' else reduce}="
+        reduced = set(names) - set(_kept(lead))
         cut = {name for piece in pieces for name, _ in piece.segments}
         places = [k for k, name in enumerate(names) if name in cut]
         if len(places) == 1 and len(names) > 1:
@@ -81,17 +73,8 @@ class Nest:
 
     def by_update(self) -> list[Nest]:
         """The pieces that assign and those that add, each by themselves."""
-        found: dict[str | None, list[Piece | LoopPiece]] = {}
+        found: dict[str | None, list[Piece]] = {}
         for piece in self.pieces:
-            found.setdefault(operator_of(piece), []).append(piece)
+            found.setdefault(piece.store.reduce, []).append(piece)
         nests = [Nest(self.partition, pieces, self.wanted) for pieces in found.values()]
         return [nest for nest in nests if nest.plane]
-
-
-def operator_of(piece: Piece | LoopPiece) -> str | None:
-    """How it updates elements; None where it assigns them, or is of a described stage."""
-    return piece.store.reduce if isinstance(piece, LoopPiece) else None
-
-
-def _loop_pieces(pieces: Sequence[Piece | LoopPiece]) -> list[LoopPiece]:
-    return [piece for piece in pieces if isinstance(piece, LoopPiece)]

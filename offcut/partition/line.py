@@ -98,21 +98,20 @@ def check_line(
     extent: Expr,
     strips: Sequence[Strip],
     *,
-    once: bool = True,
     ordered: bool = False,
 ) -> Broken | None:
     """None where, for all sizes, the strips are ``0 <= X < extent``.
 
     missing   every coordinate lies in a strip
     outside   no other one does
-    twice     it lies in one iteration of one strip, if `once`; strips that repeat do not count
+    twice     it lies in one iteration of one strip; strips that repeat do not count
     late      a strip's coordinates are less than those of the strips behind it, if `ordered`; each
               strip must be a run of tiles, which ascends
     bounded   where a value's conditions hold, it lies in its range and its divisor is positive
 
     Raises NotSeparable where a part is not quasi-affine, or not of a form that keeps an order.
     """
-    return _asked(space, extent, tuple(strips), (once, ordered), _decide)
+    return _asked(space, extent, tuple(strips), ordered, _decide)
 
 
 def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
@@ -120,11 +119,11 @@ def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
 
     Raises NotSeparable where a part is not quasi-affine.
     """
-    return _asked(space, ix.const(0), (inner, outer), (True, False), _decide_within)
+    return _asked(space, ix.const(0), (inner, outer), False, _decide_within)
 
 
 _Decide: TypeAlias = Callable[
-    [Expr, tuple[Strip, ...], tuple[Size, ...], tuple[Expr, ...], bool, bool], Broken | None
+    [Expr, tuple[Strip, ...], tuple[Size, ...], tuple[Expr, ...], bool], Broken | None
 ]
 
 
@@ -132,7 +131,7 @@ def _asked(
     space: Space,
     extent: Expr,
     strips: tuple[Strip, ...],
-    how: tuple[bool, bool],
+    ordered: bool,
     decide: _Decide,
 ) -> Broken | None:
     """What `decide` says of any extent, where nothing else matters; else of these sizes."""
@@ -142,9 +141,9 @@ def _asked(
         some = negative is None or not space.set((), [negative]).is_empty()
         sizes = Space((Size(_EXTENT.name, _LEAST if some else 0),))
         with suppress(NotSeparable):  # it may be seen by what is known of the sizes
-            if _of_sizes(sizes, _EXTENT, alone, how, decide) is None:
+            if _of_sizes(sizes, _EXTENT, alone, ordered, decide) is None:
                 return None
-    return _of_sizes(space, extent, strips, how, decide)
+    return _of_sizes(space, extent, strips, ordered, decide)
 
 
 def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | None:
@@ -175,7 +174,7 @@ def _of_sizes(
     space: Space,
     extent: Expr,
     strips: tuple[Strip, ...],
-    how: tuple[bool, bool],
+    ordered: bool,
     decide: _Decide,
 ) -> Broken | None:
     """What `decide` says with canonical names: for any sizes, else with the facts there are."""
@@ -197,7 +196,7 @@ def _of_sizes(
     length = _rename(extent, names)
     used = [name for name in names if name not in bound]
     plain = tuple(Size(names[name], min(0, known[name].min)) for name in used)
-    found = decide(length, canonical, plain, (), *how)
+    found = decide(length, canonical, plain, (), ordered)
     if found is None:
         return None
     used = _connected(used, space.assumptions)
@@ -205,7 +204,7 @@ def _of_sizes(
     sizes = tuple(replace(known[name], name=names[name]) for name in used)
     facts = tuple(_rename(f, names) for f in space.assumptions if variables(f) <= set(used))
     if sizes != plain or facts:
-        found = decide(length, canonical, sizes, facts, *how)
+        found = decide(length, canonical, sizes, facts, ordered)
     if found is None:
         return None
     back = {new: old for old, new in names.items()}
@@ -266,12 +265,11 @@ def _decide(
     strips: tuple[Strip, ...],
     sizes: tuple[Size, ...],
     facts: tuple[Expr, ...],
-    once: bool,
     ordered: bool,
 ) -> Broken | None:
     if not strips and ix.literal(extent) == 0:
         return None
-    return _Line(extent, sizes, facts, once, ordered).decide(strips)
+    return _Line(extent, sizes, facts, ordered).decide(strips)
 
 
 @lru_cache(_KEPT)
@@ -280,10 +278,9 @@ def _decide_within(
     strips: tuple[Strip, ...],
     sizes: tuple[Size, ...],
     facts: tuple[Expr, ...],
-    once: bool,
     ordered: bool,
 ) -> Broken | None:
-    return _Line(extent, sizes, facts, once, ordered).decide_within(*strips)
+    return _Line(extent, sizes, facts, ordered).decide_within(*strips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +297,11 @@ class _Line:
         extent: Expr,
         sizes: tuple[Size, ...],
         facts: tuple[Expr, ...],
-        once: bool,
         ordered: bool,
     ) -> None:
         self.quotients = Quotients(sizes)
         self.extent, self.sizes, self.given = self.quotients.named(extent), sizes, facts
-        self.once, self.ordered = once, ordered
+        self.ordered = ordered
 
     def named(self, strips: Sequence[Strip]) -> list[Strip]:
         """`strips` with quotients as sizes, and the space that these make."""
@@ -431,7 +427,7 @@ class _Line:
                 raise NotSeparable("tiles that need not ascend")
             mine, again = self.reached(case.where, strip)
             checks: list[tuple[str, Set]] = []
-            if self.once and not strip.repeats:
+            if not strip.repeats:
                 if again is not None:
                     checks.append(("twice", again))
                 if seen is not None:

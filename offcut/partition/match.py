@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Var
+from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Var, variables
 from offcut.core.microkernel import Microkernel
+from offcut.core.program import For, Stmt, Store
+from offcut.partition.cutting import Cover
 from offcut.polyhedral import coefficient
 
 
@@ -122,6 +124,60 @@ def _moves_alike(mine: Load, theirs: Load, mapping: dict[str, str | None]) -> bo
         if moves != any(steps):
             return False
     return True
+
+
+def covering(microkernels: Sequence[Microkernel]) -> Cover:
+    """By which of `microkernels` a tile is covered: one that computes the sum in it, or all that is
+    in it; one that holds it in the preferred way before one that takes it in pieces.
+    """
+
+    def covers(
+        store: Store,
+        inner: Sequence[For],
+        heights: Mapping[str, tuple[int, int]],
+        masked: frozenset[str],
+    ) -> list[Microkernel]:
+        terms = {loop.iter: ix.sub(loop.hi, loop.lo) for loop in inner}
+        of = store.value, store.reduce, list(heights), list(terms)
+        ways = [list(matches(kernel, *of)) for kernel in microkernels]
+        preferred = [found for way in ways for found in way[:1]]
+        others = [found for way in ways for found in way[1:]]
+        every = (*preferred, *others)
+        return [found.microkernel for found in every if cover(found, heights, masked, terms)]
+
+    def covered(
+        body: Sequence[Stmt], heights: Mapping[str, tuple[int, int]], masked: frozenset[str]
+    ) -> str | None:
+        found = _updates(body, (), frozenset(heights))
+        match body:
+            case [Store(reduce=None) as only]:
+                found.append((only, ()))
+            case _:
+                pass
+        for one in found:
+            for kernel in covers(*one, heights, masked):
+                whole = kernel.at_once > 1  # then it computes all of the sum, or nothing of it
+                if not whole or all(kernel in covers(*o, heights, masked) for o in found):
+                    return kernel.name
+        return None
+
+    return covered
+
+
+def _updates(
+    body: Sequence[Stmt], loops_around: tuple[For, ...], axes: frozenset[str]
+) -> list[tuple[Store, tuple[For, ...]]]:
+    """Every reduction in `body` that is as long for all instances, with the loops around it."""
+    found: list[tuple[Store, tuple[For, ...]]] = []
+    for stmt in body:
+        match stmt:
+            case Store() if stmt.reduce is not None:
+                found.append((stmt, loops_around))
+            case For(_, lo, hi, inner) if not axes & (variables(lo) | variables(hi)):
+                found += _updates(inner, (*loops_around, stmt), axes)
+            case _:
+                pass
+    return found
 
 
 def cover(

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.computation import Computation, Stage
 from offcut.core.expr import Expr
 from offcut.core.expr_parser import count
-from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -30,20 +28,27 @@ from offcut.core.program import (
 )
 from offcut.core.walking import around, bound
 from offcut.partition.placing import Segment
-from offcut.partition.prove import Certificate, interval_text
+from offcut.partition.prove import Certificate
 from offcut.polyhedral import Run, Set, Space, runs
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """What the pieces of every program share.
+@dataclass(frozen=True, repr=False)
+class Piece:
+    """A part of a loop program that is executed in one way.
 
     segments     (axis, segment) of every axis that is cut
     microkernel  the one that covers its tiles; None where plain vector loops do
+    path         the statement that runs the instances of one tile, last, and what encloses it
+    iterators    the loops of the program that was cut; other names count tiles
+    users        the users' names
     """
 
     segments: tuple[tuple[str, Segment], ...]
     microkernel: str | None
+    space: Space
+    path: tuple[Stmt, ...]
+    iterators: frozenset[str]
+    users: Users
 
     @property
     def roles(self) -> dict[str, Role]:
@@ -66,86 +71,6 @@ class _Cut:
         """How its tiles are executed, the most particular of its axes."""
         forms = {segment.form for _, segment in self.segments}
         return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
-
-    def label_of(self, axis: str) -> str:
-        """What the user calls an axis."""
-        return axis
-
-    def __repr__(self) -> str:
-        return f"<piece {self}>"
-
-
-@dataclass(frozen=True, repr=False)
-class Piece(_Cut):
-    """A part of the iteration domain of a described stage that is executed in one way.
-
-    tiles   of the partition's loops, which run it
-    """
-
-    space: Space
-    stage: Stage
-    tiles: tuple[Tile, ...] = field(default=(), repr=False, compare=False)
-
-    @property
-    def ranges(self) -> dict[str, tuple[Expr, Expr]]:
-        """``lo, hi`` of the owned coordinates, by axis; in the sizes and in bounded values."""
-        return {self.label_of(axis): segment.owned for axis, segment in self.segments}
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The names of the coordinates of `owned` and `executed`, by position."""
-        return tuple(a.label for a in (*self.stage.axes, *self.stage.reduce_axes))
-
-    @property
-    def owned(self) -> Set:
-        """The instances that this piece answers for; the pieces' sets are disjoint and covering."""
-        return self._instances({axis: segment.owned for axis, segment in self.segments})
-
-    @property
-    def executed(self) -> Set:
-        """What actually runs: repeated and padded instances too."""
-        return self._instances({axis: segment.executed for axis, segment in self.segments})
-
-    def label_of(self, axis: str) -> str:
-        """What the user calls an axis."""
-        axes = (*self.stage.axes, *self.stage.reduce_axes)
-        return next(a.label for a in axes if a.name == axis)
-
-    def _instances(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Set:
-        cut = dict(self.segments)
-        axes = (*self.stage.axes, *self.stage.reduce_axes)
-        conditions = []
-        for position, axis in enumerate(axes):
-            x = f"x{position}"
-            if axis.name in cut:
-                text = interval_text(self.space, cut[axis.name], bounds[axis.name], x)
-                conditions.append(text)
-            else:
-                conditions.append(f"0 <= {x} < {self.space.expr(axis.extent, {})}")
-        return self.space.set([axis.name for axis in axes], conditions)
-
-    def __str__(self) -> str:
-        parts = [
-            f"{axis} {role.value} {format_expr(self.ranges[axis][0])}:"
-            f"{format_expr(self.ranges[axis][1])} by {self.tile[axis]}"
-            for axis, role in self.roles.items()
-        ]
-        return f"{self.stage.label} {self.role}: {', '.join(parts)}; {self.microkernel or 'loops'}"
-
-
-@dataclass(frozen=True, repr=False)
-class LoopPiece(_Cut):
-    """A part of a loop program that is executed in one way.
-
-    path       the statement that runs the instances of one tile, last, and what encloses it
-    iterators  the loops of the program that was cut; other names count tiles
-    users      the users' names
-    """
-
-    space: Space
-    path: tuple[Stmt, ...]
-    iterators: frozenset[str]
-    users: Users
 
     @cached_property
     def store(self) -> Store:
@@ -240,6 +165,9 @@ class LoopPiece(_Cut):
         parts = [f"{axis} {role.value} by {self.tile[axis]}" for axis, role in self.roles.items()]
         return f"{self.store.buffer} {self.role}: {', '.join(parts)}; {self.microkernel or 'loops'}"
 
+    def __repr__(self) -> str:
+        return f"<piece {self}>"
+
 
 def _all_lanes(stmt: Stmt) -> Stmt:
     """A tile with the lanes that are off as well."""
@@ -327,19 +255,17 @@ class Partition:
     loops        the loop program; ``str(partition)`` is its text
     users        the users' names
     notes        what was decided, and what was left as it is, and why
-    computation  what was described, where a program was not given as loops
     measure      bytes of the object code that a back end makes of `loops`
     through      a program on the way from `source` to `loops`, by which the proof goes
     schedule     what was decided, as an `offcut.Schedule`: it cuts the same program so again
     """
 
     source: Program
-    pieces: tuple[Piece | LoopPiece, ...]
+    pieces: tuple[Piece, ...]
     loops: Program
     certificate: Certificate
     users: Users
     notes: tuple[str, ...] = ()
-    computation: Computation | None = None
     measure: Callable[[Partition], int | None] | None = field(
         default=None, repr=False, compare=False
     )
@@ -360,13 +286,9 @@ class Partition:
         Raises PartitionError with a witness where a theorem fails.
         """
         from offcut.partition.equivalence import check_equal
-        from offcut.partition.verify import check_program
 
-        if self.computation is not None:
-            proved = check_program(self.computation, self.loops)
-        else:
-            names, through = self.users.of_sizes, self.through
-            proved = check_equal(self.source, self.loops, users=names, through=through)
+        names, through = self.users.of_sizes, self.through
+        proved = check_equal(self.source, self.loops, users=names, through=through)
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

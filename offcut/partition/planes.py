@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from offcut.core.expr import Expr, variables
 from offcut.core.values import evaluate
 from offcut.partition.areas import Area, Interval, joined, strips_of
-from offcut.partition.pieces import LoopPiece, Piece
+from offcut.partition.pieces import Piece
 from offcut.partition.placing import ITER
 from offcut.partition.steps import Loop, Step, Test, Value, needs, steps_of
 
@@ -51,7 +51,7 @@ _Env = dict[str, int]
 
 
 def tiles(
-    piece: Piece | LoopPiece,
+    piece: Piece,
     plane: Sequence[str],
     sizes: Mapping[str, int],
     at: Mapping[str, int] | None = None,
@@ -68,9 +68,7 @@ def tiles(
     return _Walk(steps_of(piece, plane), plane, sizes, at or {}).found()
 
 
-def first(
-    piece: Piece | LoopPiece, plane: Sequence[str], sizes: Mapping[str, int]
-) -> dict[str, int]:
+def first(piece: Piece, plane: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:
     """The first iteration with a tile of every loop that moves tiles and is no axis of the plane."""
     return _Walk(steps_of(piece, plane), plane, sizes, {}).first()
 

@@ -21,8 +21,8 @@ from offcut.core.program import Form, Role
 from offcut.core.values import evaluate
 from offcut.errors import CallError, PartitionError, TargetError
 from offcut.partition.areas import Area, Line, minus, outline, points, strips_of
-from offcut.partition.drawn import Nest, nests, operator_of
-from offcut.partition.pieces import LoopPiece, Piece
+from offcut.partition.drawn import Nest, nests
+from offcut.partition.pieces import Piece
 from offcut.partition.placing import Segment
 from offcut.partition.planes import TileShape, TooMany, first, tiles
 
@@ -170,7 +170,7 @@ def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def _part(piece: Piece | LoopPiece, plane: Sequence[str], found: Sequence[TileShape]) -> _Part:
+def _part(piece: Piece, plane: Sequence[str], found: Sequence[TileShape]) -> _Part:
     """The tiles of a piece; what other parts ran before is not known here."""
     segments = [segment for axis, segment in piece.segments if axis in plane]
     pads = any(segment.form is Form.PAD for segment in segments)
@@ -194,7 +194,7 @@ def _role(segments: Sequence[Segment]) -> str:
 
 
 def _describe(
-    piece: Piece | LoopPiece, segments: Sequence[Segment], axes: int, found: Sequence[TileShape]
+    piece: Piece, segments: Sequence[Segment], axes: int, found: Sequence[TileShape]
 ) -> str:
     """Role, tile extents at these sizes, form and microkernel."""
     each = [{extent for tile in found for extent in tile.extents[k]} for k in (0, 1)]
@@ -234,7 +234,7 @@ class _Panel:
         seen: set[tuple[str | None, tuple[TileShape, ...]]] = set()
         for piece in nest.pieces:
             found = tuple(tiles(piece, nest.plane, values, self.at))
-            operator = operator_of(piece)
+            operator = piece.store.reduce
             if not found or (operator, found) in seen:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn
             seen.add((operator, found))

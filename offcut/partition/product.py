@@ -1,4 +1,4 @@
-"""An emitted program of a described computation proved axis by axis, from its own text.
+"""What is around a tile, axis by axis, from the text of a program.
 
 In nearly every cut, the instances that a tile runs are a product: each loop, window and condition
 around a store speaks of one axis, and the sizes. Then, with the statements grouped by what they say
@@ -9,263 +9,61 @@ about an axis a,
 
 suffice, one axis after the other, and each axis is a question in one dimension (`line.py`). A
 condition on sizes alone may stand with any axis: for given sizes, the product is the same. It is
-put where its subterms occur; a poor choice can only make the proof fail.
-
-Inside a tile the order is that of the text: a start, then all terms ascending, then the stages that
-follow at the same point. A program of another form is `NotSeparable`, which says nothing about it.
+put where its subterms occur; a poor choice can only make the proof fail. A program of another form is
+`NotSeparable`, which says nothing about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.computation import Stage, StageAxis
+from offcut.core.computation import StageAxis
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Const, Expr, Load, Var, substitute, variables, walk
-from offcut.core.program import Alloc, Choose, For, Form, If, Kind, Let, Stmt, Store, Tile
-from offcut.core.program import walk as statements
-from offcut.partition.line import Broken, NotSeparable, Strip, Value, X, check_line
+from offcut.core.expr import Const, Expr, Var, substitute, variables, walk
+from offcut.core.program import For, Form, If, Let, Stmt, Tile
+from offcut.partition.line import NotSeparable, Strip, Value, X, check_line
 from offcut.polyhedral import Space
-
-Conditions = Callable[[Store], tuple[Expr, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Wrong:
-    """A theorem about one axis that fails: of which axis of which stage, and how."""
-
-    stage: Stage
-    axis: StageAxis
-    broken: Broken
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tile of the program: what encloses it, and where it stands. Statements of one point that
-    stand in no tile are one of no axes.
+    """A tile of a program, and what encloses it; what stands in no tile is one of no axes.
 
-    path     loops, values, and conditions that hold, outermost first
-    place    its position in each block around it, outermost first
-    loops    the counters of the loops around it, and how many positions say which loop it is
-    windows  the windows of buffers around it, and their places
+    path  loops, values, and conditions that hold, outermost first
     """
 
     path: tuple[For | Let | Expr, ...]
     tile: Tile
-    place: tuple[int, ...]
-    loops: tuple[tuple[str, int], ...] = ()
-    windows: tuple[tuple[Alloc, tuple[int, ...]], ...] = ()
-
-
-def check_product(
-    space: Space,
-    stages: Sequence[Stage],
-    kinds: dict[str, Kind],
-    body: tuple[Stmt, ...],
-    kept_where: Callable[[Stage], Conditions],
-) -> Wrong | None:
-    """None where `body` runs every instance of `stages` as it should; `check_program` says how.
-
-    stages      those that must be run, in their order
-    kinds       of the buffers
-    kept_where  checks what a store of the stage computes, and gives the conditions outside of which
-                its term is masked
-
-    Raises NotSeparable where the program is of another form, or the proof fails in a way that says
-    nothing about the program.
-    """
-    leaves = list(_leaves(body, Leaf((), _NOTHING, ())))
-    order: dict[str, list[tuple[Leaf, int]]] = {stage.buffer: [] for stage in stages}
-    by_name = {stage.buffer: stage for stage in stages}
-    terms: dict[tuple[str, tuple[Stmt, ...]], None] = {}
-    for leaf in leaves:
-        for position, (buffer, block) in enumerate(_blocks(leaf.tile.body)):
-            stage = by_name.get(buffer)
-            if stage is None:
-                raise NotSeparable("a store of a buffer that no stage makes")
-            if any(other is leaf for other, _ in order[buffer]):
-                raise NotSeparable("a stage twice in one tile")
-            order[buffer].append((leaf, position))
-            terms[buffer, block] = None
-    for buffer, block in terms:
-        wrong = _check_terms(space, by_name[buffer], block, kept_where(by_name[buffer]))
-        if wrong is not None:
-            return wrong
-    _check_reads(order, kinds)
-    _check_windows(order, by_name, leaves)
-    done: set[tuple[tuple[StageAxis, ...], tuple[int, ...]]] = set()
-    for stage in stages:
-        mine = [leaf for leaf, _ in order[stage.buffer]]
-        key = stage.axes, tuple(map(id, mine))
-        if key in done:
-            continue
-        done.add(key)
-        products = [product_of(leaf, stage.axes, space) for leaf in mine]
-        failed = check_axes(space, stage, stage.axes, products)
-        if failed is not None:
-            return failed
-    return None
 
 
 def strips_of(space: Space, body: tuple[Stmt, ...], axis: str) -> list[Strip]:
     """What each tile of a program over one axis says about it."""
     alone = (StageAxis(axis, ix.const(0), axis),)
-    leaves = _leaves(body, Leaf((), _NOTHING, ()))
-    products = [product_of(leaf, alone, space) for leaf in leaves]
+    products = [product_of(leaf, alone, space) for leaf in _leaves(body, ())]
     return [replace(one[axis], repeats=one[""].repeats) for one in products]
 
 
-def _leaves(body: Sequence[Stmt], at: Leaf) -> Iterator[Leaf]:
-    """The tiles in a block, below what `at` says of what is around it."""
-    position = 0
-    while position < len(body):
-        stmt, place = body[position], (*at.place, position)
-        here = replace(at, place=place)
-        position += 1
-        match stmt:
-            case For(body=inner):
-                loops = (*at.loops, (stmt.iter, len(place)))
-                yield from _leaves(inner, replace(here, path=(*at.path, stmt), loops=loops))
-            case Let(body=inner):
-                yield from _leaves(inner, replace(here, path=(*at.path, stmt)))
-            case If(condition, then, other):
-                for branch, (block, holds) in enumerate(((then, True), (other, False))):
-                    path = (*at.path, *conjuncts(condition, holds))
-                    yield from _leaves(block, replace(here, path=path, place=(*place, branch)))
-            case Alloc(body=inner):
-                yield from _leaves(inner, replace(here, windows=(*at.windows, (stmt, place))))
-            case Tile():
-                yield replace(here, tile=stmt)
-            case Store():
-                first = position - 1
-                while position < len(body) and _is_of_the_point(body[position]):
-                    position += 1
-                yield replace(here, tile=Tile((), tuple(body[first:position])))
-            case _:
-                raise NotSeparable("a choice")
-
-
-def _is_of_the_point(stmt: Stmt) -> bool:
-    """Whether a statement behind a store runs at its point: a store, or loops of a reduction."""
-    if isinstance(stmt, Store):
-        return True
-    inside = list(statements((stmt,)))
-    stores = [one for one in inside if isinstance(one, Store)]
-    plain = not any(isinstance(one, Tile | Alloc | Choose) for one in inside)
-    return plain and bool(stores) and all(one.reduce is not None for one in stores)
-
-
-_NOTHING = Tile((), ())
-
-
-def _blocks(body: tuple[Stmt, ...]) -> list[tuple[str, tuple[Stmt, ...]]]:
-    """(buffer, statements) of a tile, in the order of the text."""
-    found: list[tuple[str, tuple[Stmt, ...]]] = []
+def _leaves(body: Sequence[Stmt], path: tuple[For | Let | Expr, ...]) -> Iterator[Leaf]:
+    """The tiles in a block, inside of `path`."""
     for stmt in body:
-        inner = list(statements((stmt,)))
-        buffers = {one.buffer for one in inner if isinstance(one, Store)}
-        if len(buffers) != 1 or any(isinstance(one, Tile) for one in inner):
-            raise NotSeparable("a statement of several stages")
-        buffer = buffers.pop()
-        if found and found[-1][0] == buffer:
-            found[-1] = buffer, (*found[-1][1], stmt)
-        else:
-            found.append((buffer, (stmt,)))
-    return found
+        match stmt:
+            case For(body=inner) | Let(body=inner):
+                yield from _leaves(inner, (*path, stmt))
+            case If(condition, then, other):
+                yield from _leaves(then, (*path, *conjuncts(condition)))
+                yield from _leaves(other, (*path, *conjuncts(condition, False)))
+            case Tile():
+                yield Leaf(path, stmt)
+            case _:
+                raise NotSeparable("a statement outside of all tiles")
 
 
-def _check_reads(order: dict[str, list[tuple[Leaf, int]]], kinds: dict[str, Kind]) -> None:
-    """A stage runs after those it reads: further up at its own point, or in an earlier statement of
-    what they share.
-    """
-    for buffer, found in order.items():
-        for leaf, position in found:
-            stores = [
-                stmt
-                for stmt in statements(leaf.tile.body)
-                if isinstance(stmt, Store) and stmt.buffer == buffer
-            ]
-            reads = [
-                (node, store)
-                for store in stores
-                for node in walk(store.value)
-                if isinstance(node, Load) and node.buffer in order
-            ]
-            for node, store in reads:
-                above = [p for other, p in order[node.buffer] if other is leaf]
-                beside = bool(above) and above[0] < position and node.index == store.index
-                writers = [writer for writer, _ in order[node.buffer]]
-                later = not above and all(_is_complete(node, w, leaf) for w in writers)
-                private = kinds.get(node.buffer) is Kind.PRIVATE
-                if not (beside or (later and not private)):
-                    raise NotSeparable("a read of what may not be complete")
-
-
-def _is_complete(read: Load, writer: Leaf, reader: Leaf) -> bool:
-    """Whether a tile is done with what another one reads.
-
-    It stands before it in the innermost block around both, and the loops around that block are over
-    axes of the buffer, at whose counters it is read.
-    """
-    common = 0
-    while writer.place[common] == reader.place[common]:
-        common += 1
-    stored = next(
-        stmt.index
-        for stmt in statements(writer.tile.body)
-        if isinstance(stmt, Store) and stmt.buffer == read.buffer
-    )
-    shared = [Var(name) for name, depth in reader.loops if depth <= common]
-    return writer.place[common] < reader.place[common] and all(
-        any(mine == theirs == counter for mine, theirs in zip(read.index, stored, strict=True))
-        for counter in shared
-    )
-
-
-def _check_windows(
-    order: dict[str, list[tuple[Leaf, int]]], stages: dict[str, Stage], leaves: Sequence[Leaf]
-) -> None:
-    """What lives in a window is used in that one alone, and inside of it."""
-    homes = {
-        buffer: {_window_of(leaf, buffer) for leaf, _ in found} for buffer, found in order.items()
-    }
-    for leaf in leaves:
-        for stmt in statements(leaf.tile.body):
-            if not isinstance(stmt, Store):
-                continue
-            read = [n for n in walk(stmt.value) if isinstance(n, Load) and n.buffer in order]
-            accesses = [(node.buffer, node.index) for node in read]
-            for buffer, index in ((stmt.buffer, stmt.index), *accesses):
-                home = _window_of(leaf, buffer)
-                if homes[buffer] != {home}:
-                    raise NotSeparable("a buffer that is used outside of its window")
-                if home is None:
-                    continue
-                axes = zip(index, home[0].axes, stages[buffer].axes, strict=True)
-                for part, (start, extent), axis in axes:
-                    whole = ix.literal(start) == 0 and extent == axis.extent
-                    if not whole and not (part == start and ix.literal(extent) == 1):
-                        raise NotSeparable("an access that may leave its window")
-
-
-def _window_of(leaf: Leaf, buffer: str) -> tuple[Alloc, tuple[int, ...]] | None:
-    """The innermost window of a buffer around a tile, and its place."""
-    return next((one for one in reversed(leaf.windows) if one[0].buffer == buffer), None)
-
-
-def check_axes(
-    space: Space, stage: Stage, axes: Sequence[StageAxis], products: Sequence[dict[str, Strip]]
-) -> Wrong | None:
-    """Whether the products cover all of `axes` and, but for those that repeat, are disjoint."""
+def fills(space: Space, axes: Sequence[StageAxis], products: Sequence[dict[str, Strip]]) -> bool:
+    """Whether it shows that the products cover all of `axes` and, but for those that repeat, are disjoint."""
     if not axes:
-        if not products:
-            raise NotSeparable("a stage that is never run")
-        if sum(not product[""].repeats for product in products) > 1:
-            raise NotSeparable("a point in two tiles")
-        return None
-    first: Wrong | None = None
+        return bool(products) and sum(not product[""].repeats for product in products) <= 1
     for axis in axes:
         groups: dict[Strip, list[dict[str, Strip]]] = {}
         for product in products:
@@ -275,17 +73,12 @@ def check_axes(
             replace(strip, repeats=all(one[""].repeats for one in group))
             for strip, group in groups.items()
         ]
-        broken = check_line(space, axis.extent, strips)
-        if broken is not None:
-            first = first or Wrong(stage, axis, broken)
+        if check_line(space, axis.extent, strips) is not None:
             continue
         rest = [other for other in axes if other is not axis]
-        results = [check_axes(space, stage, rest, group) for group in groups.values()]
-        failed = next((wrong for wrong in results if wrong is not None), None)
-        if failed is None:
-            return None
-        first = first or failed
-    return first
+        if all(fills(space, rest, group) for group in groups.values()):
+            return True
+    return False
 
 
 def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str, Strip]:
@@ -470,114 +263,3 @@ class _Classes:
         roots = sorted({self.root(name) for name in names if name in self.above})
         for other in roots[1:]:
             self.above[other] = roots[0]
-
-
-def _check_terms(
-    space: Space, stage: Stage, block: tuple[Stmt, ...], kept_where: Conditions
-) -> Wrong | None:
-    """A stage inside a tile: a start, then every term once, ascending (max and min: any order)."""
-    if stage.reducer is None:
-        if len(block) != 1 or not isinstance(block[0], Store) or kept_where(block[0]):
-            raise NotSeparable("more than the one store of a stage")
-        return None
-    start = block[0]
-    if not isinstance(start, Store) or start.reduce is not None or kept_where(start):
-        raise NotSeparable("a reduction that is not started first")
-    idempotent = stage.reducer in ("max", "min")
-    named = {axis.name for axis in (*stage.axes, *stage.reduce_axes)}
-    named |= {size.name for size in space.sizes}
-    inside = list(statements(block[1:]))
-    bound = {one.iter for one in inside if isinstance(one, For)}
-    bound -= {axis.name for axis in stage.reduce_axes}
-    if (bound | {one.name for one in inside if isinstance(one, Let)}) & named:
-        raise NotSeparable("a counter or a value with the name of something else")
-    levels, left = _levels(block[1:], stage.reduce_axes, kept_where)
-    if left:
-        raise NotSeparable("a term that is masked by more than its own axes")
-    for axis, strips in zip(stage.reduce_axes, levels, strict=True):
-        if not idempotent and len(strips) > 1 and any(strip.repeats for strip in strips):
-            raise NotSeparable("terms whose loops are entwined")
-        alone = [replace(strip, repeats=False) for strip in strips]
-        broken = check_line(space, axis.extent, alone, once=not idempotent, ordered=not idempotent)
-        if broken is not None:
-            return Wrong(stage, axis, broken)
-    return None
-
-
-def _strip_of(
-    path: tuple[For | Let | Expr, ...],
-    loop: For,
-    masks: Sequence[Expr],
-    repeats: bool,
-) -> Strip:
-    """What a loop over a reduction axis says about it, inside the loops, values and conditions of
-    `path` and where `masks` hold.
-    """
-    counters = [entry for entry in path if isinstance(entry, For)]
-    lets = [entry for entry in path if isinstance(entry, Let)]
-    conditions = [entry for entry in path if not isinstance(entry, For | Let)]
-    taken = [*(one.iter for one in counters), *(let.name for let in lets)]
-    # Counters are of this axis alone: others' loops lie inside.
-    if len({*taken, loop.iter}) <= len(taken):
-        raise NotSeparable("a name that is bound twice")
-    values = tuple(_value(let, path, {*taken, loop.iter}, conditions) for let in lets)
-    mine = Strip(
-        loop.lo,
-        loop.hi,
-        tuple((one.iter, one.lo, one.hi) for one in counters),
-        tuple(substitute(condition, {loop.iter: X}) for condition in (*conditions, *masks)),
-        values,
-        repeats,
-    )
-    return _canonical({loop.iter: mine}, {loop.iter})[loop.iter]
-
-
-def _levels(
-    body: tuple[Stmt, ...], axes: Sequence[StageAxis], kept_where: Conditions
-) -> tuple[tuple[tuple[Strip, ...], ...], frozenset[Expr]]:
-    """The strips of each reduction axis, nested in their order, and conditions on other names.
-
-    `Strip.repeats` says here that a loop around the strip is around another one too.
-    """
-    if not axes:
-        if len(body) != 1 or not isinstance(body[0], Store):
-            raise NotSeparable("more than one term inside the loops of a reduction")
-        if body[0].reduce is None:
-            raise NotSeparable("a start inside the loops of a reduction")
-        parts = (part for condition in kept_where(body[0]) for part in conjuncts(condition))
-        return (), frozenset(parts)
-    axis, rest = axes[0], axes[1:]
-    inner: set[tuple[tuple[tuple[Strip, ...], ...], frozenset[Expr]]] = set()
-    strips: list[Strip] = []
-    for path, loop, shared in _holes(body, axis.name, (), False):
-        deeper, conditions = _levels(loop.body, rest, kept_where)
-        mine = sorted((c for c in conditions if axis.name in variables(c)), key=lambda c: repr(c))
-        inner.add((deeper, conditions - set(mine)))
-        strips.append(_strip_of(path, loop, mine, shared))
-    if len(inner) > 1:
-        raise NotSeparable("terms that differ by where they are")
-    if not inner:
-        return tuple(() for _ in axes), frozenset()
-    deeper, left = inner.pop()
-    return (tuple(strips), *deeper), left
-
-
-def _holes(
-    body: tuple[Stmt, ...], axis: str, path: tuple[For | Let | Expr, ...], shared: bool
-) -> Iterator[tuple[tuple[For | Let | Expr, ...], For, bool]]:
-    """(what encloses it, the loop over `axis`, whether a loop encloses another one too)."""
-    for stmt in body:
-        match stmt:
-            case For(iter=name) if name == axis:
-                yield path, stmt, shared
-            case For():
-                inside = [one for one in statements(stmt.body) if isinstance(one, For)]
-                several = shared or sum(one.iter == axis for one in inside) > 1
-                yield from _holes(stmt.body, axis, (*path, stmt), several)
-            case Let():
-                yield from _holes(stmt.body, axis, (*path, stmt), shared)
-            case If(condition, then, other):
-                yield from _holes(then, axis, (*path, *conjuncts(condition)), shared)
-                yield from _holes(other, axis, (*path, *conjuncts(condition, False)), shared)
-            case _:
-                raise NotSeparable("a term outside the loops of its reduction")

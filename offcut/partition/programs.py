@@ -6,7 +6,7 @@ proved equal to the one given, whatever made it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,19 +18,13 @@ from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.walking import around, taken
 from offcut.errors import PartitionError
+from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, Price, tiles_alike
 from offcut.partition.equivalence import check_equal
 from offcut.partition.legality import check_marks, not_equal
-from offcut.partition.loops import (
-    AxisClaim,
-    Carried,
-    LoopCut,
-    LoopCutter,
-    Made,
-    Price,
-    tiles_alike,
-)
-from offcut.partition.pieces import LoopPiece, Partition, Users
-from offcut.partition.prove import Certificate, Theorem, check_axis
+from offcut.partition.loops import LoopCutter
+from offcut.partition.match import covering
+from offcut.partition.pieces import Partition, Piece, Users
+from offcut.partition.prove import Certificate, Theorem
 from offcut.partition.separate import COPIES, separate
 from offcut.polyhedral import (
     Facts,
@@ -71,20 +65,20 @@ def cut_program(
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
-    axes: dict[AxisClaim, None] = {}
+    theorems: dict[Theorem, None] = {}
     nests = _carried_by_nest(source)
     for stmt in separated.program.body:
-        cutter = LoopCutter(
+        cutting = Cutting(
             lambda loop: _choice(loop, homes, wanted),
             _carried_in(stmt, nests),
-            microkernels,
+            covering(microkernels),
             price,
             names,
         )
-        body += cutter.block((stmt,), Facts(space))
-        made += cutter.made
-        axes |= cutter.axes
-        notes |= cutter.notes
+        body += LoopCutter(cutting).block((stmt,), Facts(space))
+        made += cutting.made
+        theorems |= cutting.theorems
+        notes |= cutting.notes
     reached = {axis for one in made for axis, _ in one.segments}
     notes |= {
         f"{name} is not cut: none of its iterations is left in a loop": None
@@ -92,7 +86,6 @@ def cut_program(
         if iterator not in reached
     }
     emitted = replace(source, body=body)
-    certificate = Certificate(tuple(dict.fromkeys(_axis_theorems(axes))))
     try:
         proved = check_equal(source, emitted, users=users.of_sizes, through=separated.program)
     except PartitionError as refused:
@@ -101,9 +94,9 @@ def cut_program(
         raise not_equal(refused, list(wanted), again) from None
     return Partition(
         source=source,
-        pieces=tuple(_pieces(space, source, emitted, made, users)),
+        pieces=pieces_of(space, source, emitted, made, users),
         loops=emitted,
-        certificate=Certificate((*certificate.theorems, _fits(source), *proved)),
+        certificate=Certificate((*theorems, _fits(source), *proved)),
         users=users,
         notes=tuple(notes),
         through=separated.program,
@@ -149,14 +142,6 @@ def check_in_bounds(program: Program, users: Users) -> None:
             f"{one.buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
             help=("an `if` around the statement, or a where(…) around the read",),
         )
-
-
-def _axis_theorems(axes: Iterable[AxisClaim]) -> list[Theorem]:
-    found: list[Theorem] = []
-    for strategy, tile, ordered, extent in axes:
-        for one in strategy.among or (strategy,):
-            found += check_axis(one, tile, ordered, extent)
-    return found
 
 
 def _loops(body: Sequence[Stmt]) -> list[For]:
@@ -242,18 +227,17 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
     return Carried(sequential, alone)
 
 
-def _pieces(
+def pieces_of(
     space: Space, source: Program, emitted: Program, made: Sequence[Made], users: Users
-) -> list[LoopPiece]:
-    """A piece for every tile that was made, with all that encloses it."""
+) -> tuple[Piece, ...]:
+    """A piece for every tile that was made, in the order of the text, with all that encloses it."""
     iterators = frozenset(loop.iter for loop in _loops(source.body))
-    found: list[LoopPiece] = []
+    found: list[Piece] = []
     wanted = {id(one.leaf): one for one in made}
-
     for stmt, path in around(emitted):
         one = wanted.get(id(stmt))
         if one is not None:
             whole = (*(outer for outer, _ in path), stmt)
             cut = one.segments, one.microkernel
-            found.append(LoopPiece(*cut, space, whole, iterators, users))
-    return found
+            found.append(Piece(*cut, space, whole, iterators, users))
+    return tuple(found)

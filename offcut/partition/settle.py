@@ -7,12 +7,12 @@ is taken from the tile and from the piece, and noted with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
 from offcut.core.program import Choose, If, Program, Stmt, Store, Tile, walk
-from offcut.partition.pieces import LoopPiece, Partition, Piece
+from offcut.partition.pieces import Partition, Piece
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,10 @@ def settled(made: Partition, refused: Mapping[int, str]) -> Partition:
     return replace(made, loops=found.program, pieces=pieces, notes=notes)
 
 
-def _settled(piece: Piece | LoopPiece, by: Mapping[int, Stmt]) -> Piece | LoopPiece:
+def _settled(piece: Piece, by: Mapping[int, Stmt]) -> Piece:
     """`piece` in the settled program: a microkernel is its own where no tile of it lost one."""
-    before: Sequence[Stmt]
-    match piece:
-        case Piece():
-            before = piece.tiles
-            tiles = tuple(tile for one in before if isinstance(tile := by.get(id(one), one), Tile))
-            piece = replace(piece, tiles=tiles)
-        case LoopPiece():
-            before = (*piece.path[:-1], *walk(piece.path[-1:]))
-            piece = replace(piece, path=tuple(by.get(id(stmt), stmt) for stmt in piece.path))
+    before = (*piece.path[:-1], *walk(piece.path[-1:]))
+    piece = replace(piece, path=tuple(by.get(id(stmt), stmt) for stmt in piece.path))
     lost = any(_name(by.get(id(stmt), stmt)) != _name(stmt) for stmt in before)
     return replace(piece, microkernel=None) if lost else piece
 

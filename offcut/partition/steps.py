@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Load, Logic, Select, Var, substitute, variables, walk
+from offcut.core.expr import Expr, Load, Logic, Select, Var, substitute, variables, walk
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Tile, blocks
 from offcut.core.walking import around
-from offcut.partition.pieces import LoopPiece, Piece
-from offcut.partition.placing import ITER
+from offcut.partition.pieces import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,50 +60,12 @@ def needs(step: Step) -> frozenset[str]:
             return step.needs
 
 
-def steps_of(piece: Piece | LoopPiece, plane: Sequence[str]) -> list[Step]:
+def steps_of(piece: Piece, plane: Sequence[str]) -> list[Step]:
     """What encloses the instances of the tiles of `piece`, outermost first, as far as the plane
     needs it.
 
     Conditions on data are left out: what they decide is not known before the program runs.
     """
-    if isinstance(piece, Piece):
-        return _steps_of_piece(piece)
-    return _steps_of_path(piece, plane)
-
-
-def _steps_of_piece(piece: Piece) -> list[Step]:
-    """The loops of a described stage: its axes are independent, each in its segment."""
-    cut = dict(piece.segments)
-    steps: list[Step] = []
-    for axis in (*piece.stage.axes, *piece.stage.reduce_axes):
-        steps.append(Test(Compare("<", ix.const(0), axis.extent)))
-        if axis.name not in cut:
-            steps.append(Loop(axis.name, ix.const(0), axis.extent, lane=True))
-            continue
-        segment = cut[axis.name]
-        fresh = {let.name: Var(f"{let.name}{axis.name}") for let in segment.lets}
-        fresh[ITER.name] = Var(f"{ITER.name}{axis.name}")
-
-        def named(expr: Expr, fresh: Mapping[str, Var] = fresh) -> Expr:
-            return substitute(expr, fresh)
-
-        if segment.when is not None:
-            steps.append(Test(segment.when))
-        steps += [Value(fresh[let.name].name, named(let.value)) for let in segment.lets]
-        count = ix.const(1) if segment.count is None else named(segment.count)
-        steps.append(Loop(fresh[ITER.name].name, ix.const(0), count))
-        start = named(segment.start)
-        height = ix.const(segment.guarded) if segment.guarded else named(segment.height)
-        steps.append(Loop(axis.name, start, ix.add(start, height), lane=True, boxed=True))
-        lo, hi = (named(edge) for edge in segment.owned)
-        steps.append(Test(Compare("<", lo, hi)))
-        if segment.predicate or segment.guarded or segment.form in (Form.MASK, Form.PAD):
-            steps.append(Test(Compare("<", Var(axis.name), hi)))
-    return steps
-
-
-def _steps_of_path(piece: LoopPiece, plane: Sequence[str]) -> list[Step]:
-    """What encloses the instances of a tile, until the axes of the plane are bound."""
     path, leaf = _down_to_store(piece), len(piece.path) - 1
     guarded = {name for name, segment in piece.segments if segment.guarded}
     alias = _aliases(path, guarded)
@@ -157,7 +118,7 @@ def _steps_of_path(piece: LoopPiece, plane: Sequence[str]) -> list[Step]:
     return steps
 
 
-def _down_to_store(piece: LoopPiece) -> tuple[Stmt, ...]:
+def _down_to_store(piece: Piece) -> tuple[Stmt, ...]:
     """The path of `piece`, on to the statement of it that lies in most loops."""
     below = next(path for stmt, path in around(piece.path[-1]) if stmt is piece.store)
     return (*piece.path[:-1], *(stmt for stmt, _ in below), piece.store)

@@ -7,7 +7,7 @@ too. The two texts are walked together, with what is known at each place:
 a loop        the emitted nests' coordinates are the loop's, each once, ascending (`check_line`), or
               what they leave out does nothing; and each nest's inside is the loop's body there
 a band        loops that carry no dependence may run in any order: the tiles' coordinates on each
-              axis are the loop's, each point in one tile (`check_axes`)
+              axis are the loop's, each point in one tile (`fills`)
 a choice      each option runs what the loop program runs there
 a condition   it is there, or what is known decides it
 a statement   it is the same, with the conditions in its value decided by what is known
@@ -26,7 +26,7 @@ from typing import assert_never
 
 from offcut.core import index as ix
 from offcut.core.accesses import touched
-from offcut.core.computation import Stage, StageAxis
+from offcut.core.computation import StageAxis
 from offcut.core.conditions import all_of, conjuncts, negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
@@ -68,7 +68,7 @@ from offcut.core.program import walk as statements
 from offcut.core.walking import around, bound, bound_in
 from offcut.partition.alike import alike, idle, reads_memory, same_store, settled
 from offcut.partition.line import NotSeparable, Strip, check_line
-from offcut.partition.product import Leaf, check_axes, product_of
+from offcut.partition.product import Leaf, fills, product_of
 from offcut.polyhedral import INDEX_LIMIT, Dependence, Facts, Space, accesses_outside, dependences
 from offcut.polyhedral.around import equal
 
@@ -179,7 +179,7 @@ class _Place:
         """The same as a tile of a product."""
         axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
         where = all_of(self.where) if self.where else None
-        return Leaf(self.path, Tile(axes, self.body, where, self.form), ())
+        return Leaf(self.path, Tile(axes, self.body, where, self.form))
 
     @property
     def bound(self) -> frozenset[str]:
@@ -652,8 +652,7 @@ class _SideBySide:
             for one in chain:
                 found[one.iter] = _from(found[one.iter], one.lo)
             products.append(found)
-        stage = Stage("", "", axes, (), Const(0, "index"))
-        if check_axes(space, stage, axes, products) is not None:
+        if not fills(space, axes, products):
             raise NotStructural("the tiles of a band are not its points")
         for place in places:
             self.inner(place, chain, at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.computation import Computation, Names, Stage, StageAxis
@@ -23,6 +24,7 @@ from offcut.partition import (
     AxisCut,
     Certificate,
     GroupCut,
+    Made,
     Match,
     Partition,
     Piece,
@@ -33,16 +35,17 @@ from offcut.partition import (
     conversions,
     converted,
     cut_group,
-    partition_of,
-    program_of,
-    prove,
+    pieces_of,
+    prove_stages,
     settled,
     turned,
+    users_of,
     window,
     windowed,
     with_scratch,
     with_shared,
 )
+from offcut.polyhedral import space_of
 from offcut.schedule.checks import check_cost, check_panels, check_splits
 from offcut.schedule.decisions import (
     Convert,
@@ -69,10 +72,12 @@ Price = Callable[[Computation, Sequence[Stage], Match | None, Way, frozenset[str
 class Choice:
     """One way to run a group.
 
+    stage  the first of the group
     cost   predicted seconds, a float64 expression in the sizes
     """
 
     label: str
+    stage: Stage
     pieces: tuple[Piece, ...]
     cost: Expr
 
@@ -99,10 +104,7 @@ class Applied:
         now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
         choices = tuple(
             tuple(
-                replace(
-                    one, pieces=tuple(p for q in one.pieces if isinstance(p := now[id(q)], Piece))
-                )
-                for one in group
+                replace(one, pieces=tuple(now[id(piece)] for piece in one.pieces)) for one in group
             )
             for group in self.choices
         )
@@ -189,6 +191,21 @@ class _Way:
     cost: Expr
     before: tuple[GroupCut, ...]
     cut: GroupCut
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A way as statements, with the tiles in them and what was proved of its loops."""
+
+    way: _Way
+    body: tuple[Stmt, ...]
+    tiles: tuple[Made, ...]
+    theorems: tuple[Theorem, ...]
+
+    @property
+    def option(self) -> Option:
+        """It, where several compete."""
+        return Option(self.way.way.label, self.way.cost, self.body)
 
 
 class _Applying:
@@ -438,53 +455,67 @@ class _Applying:
         check_panels("lay", step.buffer, panels, self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
-        names, choices = planned.names(), list[tuple[Choice, ...]]()
-        theorems: dict[Theorem, None] = {}
+        names, made = planned.names(), list[tuple[_Made, ...]]()
 
         def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
             if isinstance(part, Shared):
                 inside = (*around, *part.axes)
                 inner = tuple(s for one in part.parts for s in statements(one, inside))
                 return windowed(self.given, part, around, inner)
-            for way in self.ways[part]:
-                theorems.update(dict.fromkeys(self.proved(planned, way)))
-            made = [self.option(planned, way, around, names) for way in self.ways[part]]
-            choices.append(tuple(choice for choice, _ in made))
-            alone = len(made) == 1
-            return made[0][1].body if alone else (Choose(tuple(one for _, one in made)),)
+            ways = tuple(self.made(planned, way, around, names) for way in self.ways[part])
+            made.append(ways)
+            alone = len(ways) == 1
+            return ways[0].body if alone else (Choose(tuple(one.option for one in ways)),)
 
         body = tuple(s for part in shared.parts for s in statements(part, ()))
-        pieces = tuple(piece for group in choices for choice in group for piece in choice.pieces)
-        certificate = Certificate(tuple(theorems))
-        partition = partition_of(planned, pieces, program_of(planned, body), certificate)
-        return Applied(partition, tuple(choices), staged)
+        uncut = source(planned)
+        emitted, users = replace(uncut, body=body), users_of(planned)
+        tiles = [tile for ways in made for one in ways for tile in one.tiles]
+        pieces = pieces_of(space_of(planned), uncut, emitted, tiles, users)
+        home = {id(piece.path[-1]): piece for piece in pieces}
+        choices = tuple(
+            tuple(
+                Choice(one.way.way.label, one.way.cut.group[0], of, one.way.cost)
+                for one in ways
+                for of in (tuple(home[id(tile.leaf)] for tile in one.tiles),)
+            )
+            for ways in made
+        )
+        theorems = (theorem for ways in made for one in ways for theorem in one.theorems)
+        certificate = Certificate(tuple(dict.fromkeys(theorems)))
+        partition = Partition(uncut, pieces, emitted, certificate, users)
+        return Applied(partition, choices, staged)
 
-    def proved(self, planned: Computation, way: _Way) -> Iterator[Theorem]:
-        """What holds of the loops of a way, split by split."""
-        for made in (*way.before, way.cut):
-            with self.line(way.way):
-                yield from prove(planned, [GroupCut(made.group)]).theorems
-            for cut in made.cuts:
-                with self.line(cut):
-                    yield from prove(planned, [GroupCut(made.group, (cut,))]).theorems
-            for cut in made.reduce_cuts:
-                with self.line(cut):
-                    yield from prove(planned, [GroupCut(made.group, (), (cut,))]).theorems
-
-    def option(
+    def made(
         self, planned: Computation, way: _Way, around: Sequence[StageAxis], names: Names
-    ) -> tuple[Choice, Option]:
+    ) -> _Made:
         """A way as statements; what it packs in an iteration of loops around lives in a window."""
+        body: tuple[Stmt, ...] = ()
+        theorems: dict[Theorem, None] = {}
+        tiles: list[Made] = []
         with self.line(way.way):
-            body: tuple[Stmt, ...] = ()
-            for one in way.before:
-                body += cut_group(planned, one, names)[0]
-            inner, pieces = cut_group(planned, way.cut, names)
-            body += inner
+            for one in (*way.before, way.cut):
+                theorems |= dict.fromkeys(prove_stages(planned, one.group))
+                inner, found = cut_group(planned, one, names, partial(self.blamed, one))
+                body += inner
+                theorems |= found.theorems
+                tiles = found.made
             for one in way.before if around else ():
                 body = (window(planned.buffer(one.group[0].buffer), around, body),)
-        label = way.way.label
-        return Choice(label, pieces, way.cost), Option(label, way.cost, body)
+        return _Made(way, body, tuple(tiles), tuple(theorems))
+
+    @contextmanager
+    def blamed(self, made: GroupCut, axis: str) -> Iterator[None]:
+        """Name the split of an axis, and the axis as the user does, in what is refused meanwhile."""
+        lead = made.group[0]
+        label = next(a.label for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
+        split = next(cut for cut in (*made.cuts, *made.reduce_cuts) if cut.axis == axis)
+        with self.line(split):
+            try:
+                yield
+            except PartitionError as refused:
+                refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
+                raise
 
 
 def _read(stage: Stage) -> set[str]:

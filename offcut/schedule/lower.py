@@ -47,8 +47,7 @@ from offcut.core.program import (
     TileAxis,
     substituted,
 )
-from offcut.partition import CUT, LADDER, MASK, PAD, Segment, Strategy, runs, segments
-from offcut.partition.loops import tiles_alike
+from offcut.partition import CUT, LADDER, MASK, PAD, Segment, Strategy, runs, segments, tiles_alike
 from offcut.partition.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.bounds import footprint, interval

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import offcut as oc
 from offcut.core.program import For, Program, Store, walk
 from offcut.errors import OffcutError
-from offcut.partition import LoopPiece, Partition
+from offcut.partition import Partition, Piece
 
 Array = npt.NDArray[np.int32]
 
@@ -349,7 +349,7 @@ def test_pieces_are_disjoint_and_cover_the_instances(one: Drawn) -> None:
     for n, m in SIZES:
         owned: list[tuple[int, ...]] = []
         for piece in cut.pieces:
-            assert isinstance(piece, LoopPiece)
+            assert isinstance(piece, Piece)
             assert piece.axes == tuple(one.tile)
             owned += points(piece.owned, n, m)
         assert sorted(owned) == executed(one.text, {"n": n, "m": m})

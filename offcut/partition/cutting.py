@@ -1,0 +1,133 @@
+"""How loops are to be cut, and what was made of them: what a cutter is asked, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from offcut.core import index as ix
+from offcut.core.computation import Names
+from offcut.core.expr import Binary, Const, Expr, real
+from offcut.core.program import For, Stmt
+from offcut.partition.placing import Segment
+from offcut.partition.prove import Theorem
+from offcut.partition.strategies import Strategy
+
+# Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
+Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
+
+# (statements of a tile, least and most instances along each of its axes, axes with lanes that are off)
+# -> the name of the microkernel that covers it, or None
+Cover = Callable[[Sequence[Stmt], Mapping[str, tuple[int, int]], frozenset[str]], str | None]
+
+# By the iterator of a loop, what is around everything that is asked of it.
+Blame = Callable[[str], AbstractContextManager[None]]
+
+
+def tiles_alike(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
+    """A price where nothing is known of the hardware: a tile costs its height, and 4 to start."""
+    total: Expr = Const(0.0, "float64")
+    for count, height in runs:
+        one = real(ix.add(height, 4))
+        total = Binary("+", total, Binary("*", real(count), one))
+    return Binary("*", total, Const(1e-9, "float64"))
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCut:
+    """How a loop is cut: the largest tile by level, outermost first, and the innermost one's tail."""
+
+    tiles: tuple[int, ...]
+    strategy: Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCut:
+    """How an axis of a nest is cut into the tiles of a microkernel.
+
+    tile       the largest tile, in iterations
+    heights    the tile sizes there are, for `ladder`; None: those that the strategy says
+    by_height  instead, for columns: tile and heights by the height of the row tile around
+    group      tiles are visited in groups of this many iterations, outermost; a multiple of every
+               tile; None: no groups
+    """
+
+    axis: str
+    strategy: Strategy
+    tile: int
+    heights: tuple[int, ...] | None = None
+    by_height: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What one tile of the program is, by the loops that were cut around it.
+
+    leaf         the statement that runs the instances of one tile
+    segments     (loop, its segment); the segment's quantities count from the start of the loop
+    microkernel  the name of the one that covers it
+    """
+
+    leaf: Stmt
+    segments: tuple[tuple[str, Segment], ...]
+    microkernel: str | None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What the loops of one nest carry, by their names.
+
+    sequential  loops that carry any dependence
+    reductions  those of them that carry nothing but updates of a declared reduction: (op)
+    """
+
+    sequential: frozenset[str]
+    reductions: Mapping[str, str]
+
+
+@dataclass
+class Cutting:
+    """What the cutting of one nest is asked, and what it finds.
+
+    choice    how a loop is cut; None: it is not
+    names     that are taken; new ones come from it
+    folds     whether what is known at a place is used there: conditions that always hold are left out,
+              and a loop that is shorter than a tile is one. Without, all tiles along an axis are cut
+              alike, whatever is around them
+    blame     around what is asked of a loop, by its iterator: it may say more in a refusal
+    made      the tiles
+    tiles     how many, those of parts of sums among them
+    theorems  what is proved of each loop that is cut
+    notes     what was decided
+    """
+
+    choice: Callable[[For], LoopCut | None]
+    carried: Carried
+    cover: Cover
+    price: Price
+    names: Names
+    folds: bool = True
+    blame: Blame = lambda iterator: nullcontext()
+    made: list[Made] = field(default_factory=list)
+    tiles: int = 0
+    theorems: dict[Theorem, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    _sequences: dict[tuple[str, Expr, Expr], Strategy] = field(default_factory=dict)
+
+    def cut_of(self, loop: For) -> LoopCut | None:
+        """How `loop` is cut, in the option that is being made; None: it is not."""
+        cut = self.choice(loop)
+        one = self._sequences.get((loop.iter, loop.lo, loop.hi))
+        return cut if cut is None or one is None else replace(cut, strategy=one)
+
+    @contextmanager
+    def decided(self, mixed: Sequence[For], one: Strategy) -> Iterator[None]:
+        """Take the loops in `mixed` in this sequence meanwhile."""
+        kept = self._sequences
+        self._sequences = kept | {(loop.iter, loop.lo, loop.hi): one for loop in mixed}
+        try:
+            yield
+        finally:
+            self._sequences = kept

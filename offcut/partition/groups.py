@@ -1,0 +1,136 @@
+"""One group of stages in the tiles of a microkernel: the loops that a way of running it asks for.
+
+From the outside in: loops that run plainly, cache groups of columns, loops inside these, segments of
+each cut axis in turn, then a `Tile` whose body initialises, reduces, and runs the stages that follow
+at the same point. The axes of a stage are parallel, so their order is free; a reduction stays inside
+its tile and runs in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.computation import Computation, Names, Stage
+from offcut.core.microkernel import Microkernel
+from offcut.core.program import For, Stmt
+from offcut.core.source import instance, plain_loop
+from offcut.partition.band import Step
+from offcut.partition.cutting import AxisCut, Blame, Carried, Cutting, LoopCut, tiles_alike
+from offcut.partition.loops import LoopCutter
+from offcut.partition.match import Match, cover, matches
+from offcut.partition.prove import Theorem
+from offcut.partition.strategies import LADDER
+from offcut.polyhedral import (
+    Facts,
+    Space,
+    check_extents,
+    check_fits,
+    check_in_bounds,
+    check_parallel,
+    space_of,
+    stage_sets,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCut:
+    """How one group of stages is cut.
+
+    cuts, reduce_cuts  of its axes, in loop order, and of those of its first stage's sum
+    outer              axes that get a plain loop each, outermost first; the other axes that are not
+                       cut lie inside the tile with their whole extent
+    match              the microkernel that is laid over it
+    around             axes that loops around the nest run through
+    inner              axes that get a plain loop inside the cache groups, so that a group stays near
+    """
+
+    group: tuple[Stage, ...]
+    cuts: tuple[AxisCut, ...] = ()
+    reduce_cuts: tuple[AxisCut, ...] = ()
+    outer: tuple[str, ...] = ()
+    match: Match | None = None
+    around: tuple[str, ...] = ()
+    inner: tuple[str, ...] = ()
+
+
+def all_matches(stage: Stage, microkernels: Sequence[Microkernel]) -> Iterator[Match]:
+    """Every way in which a microkernel computes what `stage` does, the preferred ones first."""
+    axes = [axis.name for axis in stage.axes]
+    reduced = [axis.name for axis in stage.reduce_axes]
+    for kernel in microkernels:
+        yield from matches(kernel, stage.value, stage.reducer, axes, reduced)
+
+
+def cut_group(
+    computation: Computation, plan: GroupCut, names: Names, blame: Blame
+) -> tuple[tuple[Stmt, ...], Cutting]:
+    """The statements of one group, and what was made.
+
+    blame  around what is asked of an axis, by its name
+
+    Raises PartitionError where an axis cannot be cut so.
+    """
+    axes = {axis.name: plain_loop(axis, ()) for axis in plan.group[0].axes}
+    summed = {axis.name: stage.reducer for stage in plan.group for axis in stage.reduce_axes}
+    reductions = {name: op for name, op in summed.items() if op is not None}
+    chosen = {
+        cut.axis: LoopCut((cut.tile,), cut.strategy.stepped(cut.heights))
+        for cut in plan.reduce_cuts
+    }
+    found = plan.match
+    cutting = Cutting(
+        lambda loop: chosen.get(loop.iter),
+        Carried(frozenset(summed), reductions),
+        lambda body, heights, off: None if found is None else cover(found, heights, off, {}),
+        tiles_alike,
+        names,
+        folds=False,
+        blame=blame,
+    )
+    at = Facts(space_of(computation))
+    for name in (*plan.around, *plan.outer):
+        at = at.loop(name, axes[name].lo, axes[name].hi)
+    plain = (*plan.around, *plan.outer, *plan.inner)
+    band = [loop for name, loop in axes.items() if name not in plain]
+    steps = _steps(plan, band, [axes[name] for name in plan.inner])
+    body = LoopCutter(cutting).tiled(band, instance(plan.group), list(steps), at)
+    for name in reversed(plan.outer):
+        body = (For(name, axes[name].lo, axes[name].hi, body),)
+    return body, cutting
+
+
+def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterator[Step | For]:
+    """What is around a tile, outermost first: the one cache group, loops inside it, the cuts."""
+    numbers = {loop.iter: number for number, loop in enumerate(band)}
+    for cut in plan.cuts:
+        size = ix.literal(band[numbers[cut.axis]].hi)
+        if cut.group is not None and (size is None or size > cut.group):
+            yield Step(numbers[cut.axis], cut.group, LADDER, False)
+            break
+    yield from inner
+    for cut in plan.cuts:
+        strategy = cut.strategy.stepped(cut.heights)
+        yield Step(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)
+
+
+def prove_stages(computation: Computation, group: Sequence[Stage]) -> tuple[Theorem, ...]:
+    """What holds of the stages of a group however it is cut; raises PartitionError where it does not."""
+    space = space_of(computation)
+    return tuple(theorem for stage in group for theorem in _proved(computation, space, stage))
+
+
+def _proved(computation: Computation, space: Space, stage: Stage) -> tuple[Theorem, ...]:
+    """What holds of a stage however it is cut."""
+    check_extents(computation, space, stage)
+    check_fits(computation, stage)
+    sets = stage_sets(space, stage)
+    check_in_bounds(computation, space, sets)
+    check_parallel(sets)
+    of = stage.label
+    return (
+        Theorem("in bounds", "every access lies inside its tensor", of),
+        Theorem("int64", "index arithmetic stays within 2^62", of),
+        Theorem("order kept", "dependences run along the reduction only", of),
+    )
