@@ -273,8 +273,7 @@ class Band:
                 mine = _Range(*own, (own[0], ix.sub(own[1], own[0])), None, part)
                 body += self.level(rest, _with(ranges, step.loop, mine), at)
                 continue
-            counted = loop.iter if step.last else f"{loop.iter}_group"
-            body += loops(segment, counted, self.names, inside)
+            body += loops(segment, loop.iter, self.names, inside)
         if body and self.cutting.folds and not at.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
         return body

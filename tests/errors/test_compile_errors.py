@@ -360,8 +360,8 @@ partition: cannot find the axis 'row'
         """\
 partition: cannot take tail="exact"
   at       axis C.i
-  because  n = 1 is allowed and leaves 1 of 14 iterations over
-  help     tail="cut" separates 14*(n//14) iterations from the last n % 14
+  because  with n = 1, 14 does not divide the extent n
+  help     tail="cut" separates the last n % 14 iterations
   help     assume(n % 14 == 0) if every caller guarantees it""",
     ),
     "shift of a sum": (

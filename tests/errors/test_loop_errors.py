@@ -120,7 +120,7 @@ def test_a_described_sum_has_no_more_parts_than_compile_in_seconds() -> None:
     a, b = oc.placeholder((n, m), name="A"), oc.placeholder((m, n), name="B")
     k = oc.reduce_axis(m, "k")
     c = oc.compute((n, n), lambda i, j: oc.sum(a[i, k] * b[k, j], axis=k), name="C")
-    with pytest.raises(oc.PartitionError, match=r"cannot cut i, j, k so\n.*more than 256 tiles"):
+    with pytest.raises(oc.PartitionError, match=r"cannot cut k so\n.*more than 256 tiles"):
         oc.compile(c, strategy=dict.fromkeys("ijk", "residue"))
 
 

@@ -161,8 +161,8 @@ schedule: cannot find C
         """\
 partition: cannot take tail="exact"
   at       line 5: split i exact 14
-  because  n = 1 is allowed and leaves 1 of 14 iterations over
-  help     tail="cut" separates 14*(n//14) iterations from the last n % 14
+  because  with n = 1, 14 does not divide the extent n
+  help     tail="cut" separates the last n % 14 iterations
   help     assume(n % 14 == 0) if every caller guarantees it""",
     ),
     "a unit that is not there": (
