@@ -159,7 +159,7 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
 
     The buffers of which sets do not say it.
     """
-    for broken in unbounded(space, program.body):
+    for broken in unbounded(space, program):
         found = smallest(broken.sizes)
         assert found is not None
         let, pairs = broken.let, zip(program.sizes, found[0], strict=True)

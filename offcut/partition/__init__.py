@@ -25,7 +25,7 @@ from offcut.partition.fusion import (
     with_shared,
 )
 from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
-from offcut.partition.legality import check_marks, check_tiles, check_windows
+from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
 from offcut.partition.match import Match, matches
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.placing import Segment
@@ -34,9 +34,6 @@ from offcut.partition.prove import (
     Certificate,
     Theorem,
     check_axis,
-    check_divides,
-    interval_text,
-    owned_set,
 )
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.settle import settled, without_covers
@@ -99,8 +96,8 @@ __all__ = [
     "axis_named",
     "bare",
     "check_axis",
-    "check_divides",
     "check_equal",
+    "check_exact",
     "check_marks",
     "check_shared",
     "check_tiles",
@@ -114,11 +111,9 @@ __all__ = [
     "cut_program",
     "cuts_of",
     "fused",
-    "interval_text",
     "is_read_once",
     "labelled",
     "matches",
-    "owned_set",
     "pieces_of",
     "prove_stages",
     "reading",

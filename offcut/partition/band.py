@@ -290,7 +290,7 @@ class Band:
         if sequential and reduction is None and step.strategy.pads(step.tile):
             raise not_together(loop, step.strategy)
         if step.strategy.divides:
-            check_exact(loop, step.tile, extent, at)
+            check_exact(f"loop {loop.iter}", step.tile, extent, at)
 
     def crossed(
         self,

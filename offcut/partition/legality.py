@@ -88,25 +88,32 @@ def check_repeats(loop: For, strategy: Strategy) -> None:
             )
 
 
-def check_exact(loop: For, tile: int, extent: Expr, at: Facts) -> None:
-    """Refuse ``exact`` unless `tile` divides the extent wherever the loop runs, at all sizes."""
-    left = ix.mod(extent, tile)
-    at = at.where(Compare(">", extent, ix.const(0)))
-    if at.holds(Compare("==", left, ix.const(0))):
+def check_exact(
+    at: str, tile: int, extent: Expr, known: Facts, users: Mapping[str, str] | None = None
+) -> None:
+    """Refuse ``exact`` unless `tile` divides the extent wherever the loop runs, at all sizes.
+
+    users  the users' names of the sizes, by the program's
+    """
+    left, users = ix.mod(extent, tile), users or {}
+    known = known.where(Compare(">", extent, ix.const(0)))
+    if known.holds(Compare("==", left, ix.const(0))):
         return
-    found = at.example(Compare("!=", left, ix.const(0)))
+    found = known.example(Compare("!=", left, ix.const(0)))
     because = f"{tile} does not divide the extent {format_expr(extent)}"
     if found is None:
         because = f"nothing shows that {tile} divides the extent {format_expr(extent)}"
     elif found:
-        because = f"with {', '.join(f'{n} = {v}' for n, v in found.items())}, {because}"
+        because = (
+            f"with {', '.join(f'{users.get(n, n)} = {v}' for n, v in found.items())}, {because}"
+        )
     help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(left)} iterations',)
     if ix.literal(left) is None:
         help = (*help, f"assume({format_expr(left)} == 0) if every caller guarantees it")
     raise PartitionError(
         "partition",
         'cannot take tail="exact"',
-        at=f"loop {loop.iter}",
+        at=at,
         because=because,
         help=help,
     )

@@ -6,6 +6,7 @@ import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,20 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.expr_parser import count
 from offcut.core.program import (
-    Alloc,
-    Choose,
     For,
     Form,
-    If,
-    Let,
     Program,
     Role,
     Stmt,
     Store,
     Tile,
+    blocks,
     walk,
 )
 from offcut.core.walking import around, bound
 from offcut.partition.placing import Segment
 from offcut.partition.prove import Certificate
-from offcut.polyhedral import Run, Set, Space, runs
+from offcut.polyhedral import Set, Space, instances
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,9 +71,27 @@ class Piece:
         return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
 
     @cached_property
+    def inside(self) -> tuple[tuple[Stmt, int], ...]:
+        """The statement of it that lies in most loops, last, and all that encloses it, with the block
+        of each that is entered.
+        """
+        found = [(path, stmt) for stmt, path in around(self.path[-1]) if isinstance(stmt, Store)]
+        below, store = max(found, key=lambda one: sum(len(bound(stmt)) for stmt, _ in one[0]))
+        entered = (
+            (
+                stmt,
+                next(k for k, block in enumerate(blocks(stmt)) if any(s is inner for s in block)),
+            )
+            for stmt, inner in pairwise(self.path)
+        )
+        return (*entered, *below, (store, 0))
+
+    @property
     def store(self) -> Store:
         """The statement of it that lies in most loops."""
-        return max(self._stores(), key=lambda found: len(found[1]))[0]
+        store = self.inside[-1][0]
+        assert isinstance(store, Store)
+        return store
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -85,18 +101,18 @@ class Piece:
     @property
     def names(self) -> tuple[str, ...]:
         """Likewise, their names in the program."""
-        found = next(names for store, names in self._stores() if store is self.store)
-        return tuple(name for name in found if name in self.iterators)
+        inside = (name for stmt, _ in self.inside for name in bound(stmt))
+        return tuple(name for name in inside if name in self.iterators)
 
     @property
     def owned(self) -> Set:
         """The instances that this piece answers for; the pieces' sets are disjoint and covering."""
-        return self._run_of(tuple(self._owning(stmt) for stmt in self.path)).owned
+        return self._reached(self._owning)
 
     @property
     def executed(self) -> Set:
         """What actually runs: repeated and padded instances too."""
-        return self._run_of(tuple(map(_all_lanes, self.path))).times.domain()
+        return self._reached(_all_lanes)
 
     @property
     def ranges(self) -> dict[str, tuple[Expr, Expr]]:
@@ -137,29 +153,11 @@ class Piece:
                     pass
         return stmt
 
-    def _run_of(self, path: tuple[Stmt, ...]) -> Run:
-        body: tuple[Stmt, ...] = (path[-1],)
-        for inner, stmt in zip(reversed(self.path[1:]), reversed(path[:-1]), strict=True):
-            body = (_around(stmt, inner, body),)
-        depth = 2 * len(path) + 12
-        found = runs(self.space, body, lambda store: self._names_of(store), depth)
-        mine = [run for run in found if run.store is self.store]
-        owned, times = mine[0].owned, mine[0].times
-        for run in mine[1:]:
-            owned, times = owned | run.owned, times | run.times
-        return replace(mine[0], owned=owned, times=times)
-
-    def _names_of(self, store: Store) -> tuple[str, ...]:
-        found = next((names for one, names in self._stores() if one is store), ())
-        return tuple(name for name in found if name in self.iterators)
-
-    def _stores(self) -> list[tuple[Store, tuple[str, ...]]]:
-        outer = tuple(name for stmt in self.path[:-1] for name in bound(stmt))
-        return [
-            (stmt, (*outer, *(name for one, _ in path for name in bound(one))))
-            for stmt, path in around(self.path[-1])
-            if isinstance(stmt, Store)
-        ]
+    def _reached(self, change: Callable[[Stmt], Stmt]) -> Set:
+        """The instances that reach its statement, with its path changed so."""
+        outer = len(self.path)
+        path = ((change(s) if k < outer else s, n == 0) for k, (s, n) in enumerate(self.inside))
+        return instances(self.space, tuple(path), self.names)
 
     def __str__(self) -> str:
         parts = [f"{axis} {role.value} by {self.tile[axis]}" for axis, role in self.roles.items()]
@@ -174,20 +172,6 @@ def _all_lanes(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Tile) and stmt.form in (Form.MASK, Form.PAD):
         return replace(stmt, where=None)
     return stmt
-
-
-def _around(stmt: Stmt, inner: Stmt, body: tuple[Stmt, ...]) -> Stmt:
-    """`stmt` with nothing but `body` inside, where `inner` was."""
-    match stmt:
-        case For() | Let() | Tile() | Alloc():
-            return replace(stmt, body=body)
-        case If(condition, then, _):
-            inside = any(one is inner for one in then)
-            return If(condition, body) if inside else If(condition, (), body)
-        case Choose(options):
-            return Choose((replace(options[0], body=body),))
-        case Store():
-            return stmt
 
 
 def _stores(program: Program) -> int:

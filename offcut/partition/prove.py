@@ -13,16 +13,15 @@ from functools import cache
 from offcut.core import index as ix
 from offcut.core.computation import Names
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Binary, Expr, Logic, Var, substitute
-from offcut.core.printer import format_expr
+from offcut.core.expr import Expr, Var
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.line import Broken, Strip, Value, check_line, check_within
-from offcut.partition.placing import Bounded, Segment
+from offcut.partition.placing import Segment
 from offcut.partition.product import strips_of
 from offcut.partition.segments import loops
 from offcut.partition.strategies import CUT, Strategy, segments
-from offcut.polyhedral import Set, Space, bounded, smallest
+from offcut.polyhedral import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +48,6 @@ class Certificate:
         return f"<certificate: {', '.join(names)}>"
 
 
-def owned_set(space: Space, segment: Segment) -> Set:
-    """``{ [x] : x is owned by segment }`` over the sizes of `space`."""
-    return space.set(("x",), [interval_text(space, segment, segment.owned, "x0")])
-
-
-def interval_text(space: Space, segment: Segment, bounds: tuple[Expr, Expr], x: str) -> str:
-    """``lo <= x < hi`` wherever `segment` exists, as an isl condition on the coordinate `x`."""
-    cases = []
-    for values in _literals(segment):
-        facts = [_equals(let, values) for let in segment.lets]
-        when = _closed(segment, values)
-        if when is not None:
-            facts.append(when)
-        known = [space.condition(fact, {}) for fact in facts]
-        lo, hi = (space.expr(ix.simplify(substitute(bound, values)), {}) for bound in bounds)
-        texts = [text for text in known if text is not None]
-        cases.append(" and ".join([f"{lo} <= {x} < {hi}", *texts]))
-    return "(" + " or ".join(f"({case})" for case in cases) + ")"
-
-
-def _literals(segment: Segment) -> list[dict[str, Expr]]:
-    found: list[dict[str, Expr]] = [{}]
-    for let in segment.lets:
-        literals = range(let.lo, let.hi)
-        found = [{**known, let.name: ix.const(q)} for known in found for q in literals]
-    return found
-
-
 @cache
 def check_axis(
     strategy: Strategy,
@@ -94,7 +65,7 @@ def check_axis(
     ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
 
     `line.py` says how. A refusal names the smallest extent. A strategy that `divides` is proved for the multiples of the tile;
-    `check_divides` asks whether these are all.
+    `check_exact` asks whether these are all.
     """
     extent: Expr = Var("e") if size is None else ix.const(size)
     of = f"{strategy} by {tile}"
@@ -146,21 +117,6 @@ def _run(space: Space, segment: Segment) -> list[Strip]:
     return strips_of(space, loops(segment, "x", Names(("x", "e")), tile), "x")
 
 
-def _equals(let: Bounded, values: dict[str, Expr]) -> Expr:
-    """``let.value == literal`` as a quasi-affine condition."""
-    q = ix.literal(values[let.name])
-    assert isinstance(let.value, Binary)
-    assert q is not None
-    a, b = let.value.a, let.value.b
-    at_least = ix.compare("<=", ix.mul(q, b), a)
-    return Logic("and", (at_least, ix.compare("<", a, ix.mul(q + 1, b))))
-
-
-def _closed(segment: Segment, values: dict[str, Expr]) -> Expr | None:
-    """Where `segment` exists, with its bounded values fixed."""
-    return None if segment.when is None else ix.simplify(substitute(segment.when, values))
-
-
 def _refused(strategy: Strategy, tile: int, extent: int, broken: Broken) -> PartitionError:
     """The refusal of a cut that does not run each iteration of an axis once."""
     return PartitionError(
@@ -180,42 +136,3 @@ _BROKEN = {
     "late": "iteration {} runs after a later one",
     "bounded": "a bounded value leaves its range",
 }
-
-
-def _instead_of_exact(extent: Expr, tile: int) -> tuple[str, ...]:
-    rest, full = (format_expr(Binary(op, extent, ix.const(tile))) for op in ("%", "//"))
-    separate = f'tail="cut" separates {tile}*({full}) iterations from the last {rest}'
-    promise = f"assume({rest} == 0) if every caller guarantees it"
-    return (separate,) if ix.literal(extent) is not None else (separate, promise)
-
-
-@bounded("partition", 'cannot take tail="exact"', help=('tail="cut"',))
-def check_divides(
-    space: Space, names: dict[str, str], extent: Expr, tile: int, *, at: str
-) -> Theorem:
-    """Prove that `tile` divides `extent` at every allowed size.
-
-    names   the user's name of each size
-
-    Raises PartitionError with the smallest size that leaves a rest.
-    """
-    text = space.expr(extent, {})
-    assert text is not None
-    found = smallest(space.set((), [f"({text}) mod {tile} != 0"]))
-    shown = format_expr(extent)
-    if found is not None:
-        sizes = dict(zip((size.name for size in space.sizes), found[0], strict=True))
-        value = ix.literal(
-            ix.simplify(substitute(extent, {n: ix.const(v) for n, v in sizes.items()}))
-        )
-        assert value is not None
-        given = ", ".join(f"{names[name]} = {size}" for name, size in sizes.items())
-        allowed = f"{given} is allowed and leaves" if given else f"an extent of {value} leaves"
-        raise PartitionError(
-            "partition",
-            'cannot take tail="exact"',
-            at=at,
-            because=f"{allowed} {value % tile} of {tile} iterations over",
-            help=_instead_of_exact(extent, tile),
-        )
-    return Theorem("exact", f"{tile} divides {shown} at every allowed size", at)

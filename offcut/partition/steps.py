@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Logic, Select, Var, substitute, variables, walk
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Tile, blocks
-from offcut.core.walking import around
 from offcut.partition.pieces import Piece
 
 
@@ -66,7 +65,7 @@ def steps_of(piece: Piece, plane: Sequence[str]) -> list[Step]:
 
     Conditions on data are left out: what they decide is not known before the program runs.
     """
-    path, leaf = _down_to_store(piece), len(piece.path) - 1
+    path, leaf = [stmt for stmt, _ in piece.inside], len(piece.path) - 1
     guarded = {name for name, segment in piece.segments if segment.guarded}
     alias = _aliases(path, guarded)
     missing = set(plane)
@@ -116,12 +115,6 @@ def steps_of(piece: Piece, plane: Sequence[str]) -> list[Step]:
         sizes = {size.name for size in piece.space.sizes}
         steps += [t for t in _tests(named(value.condition)) if t.needs <= bound | sizes]
     return steps
-
-
-def _down_to_store(piece: Piece) -> tuple[Stmt, ...]:
-    """The path of `piece`, on to the statement of it that lies in most loops."""
-    below = next(path for stmt, path in around(piece.path[-1]) if stmt is piece.store)
-    return (*piece.path[:-1], *(stmt for stmt, _ in below), piece.store)
 
 
 def _aliases(path: Sequence[Stmt], guarded: set[str]) -> dict[str, str]:

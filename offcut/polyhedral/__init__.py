@@ -30,18 +30,9 @@ from offcut.polyhedral.dependences import (
 )
 from offcut.polyhedral.divisors import check_divisors
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.instances import (
-    Run,
-    Unbounded,
-    over_points,
-    over_sizes,
-    runs,
-    unbounded,
-    up_to,
-    where_equal,
-)
+from offcut.polyhedral.instances import Unbounded, instances, unbounded
 from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import over_sizes, smallest
 
 __all__ = [
     "INDEX_LIMIT",
@@ -52,7 +43,6 @@ __all__ = [
     "GaveUp",
     "Map",
     "Outside",
-    "Run",
     "Set",
     "Space",
     "StageSets",
@@ -74,16 +64,13 @@ __all__ = [
     "coordinates",
     "dependences",
     "in_pass",
+    "instances",
     "outside_window",
-    "over_points",
     "over_sizes",
-    "runs",
     "smallest",
     "space_of",
     "stage_sets",
     "statements",
     "unbounded",
-    "up_to",
-    "where_equal",
     "windows_left",
 ]

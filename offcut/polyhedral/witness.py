@@ -59,3 +59,9 @@ def _least(points: isl.Set) -> tuple[int, ...]:
         points = points.fix_val(_SET, k, value)
         values.append(int(value.to_python()))
     return tuple(values)
+
+
+def over_sizes(points: isl.Set, sizes: int) -> isl.Set:
+    """`points` by the first sizes, whatever the others are."""
+    more = points.dim(isl.dim_type.param) - sizes
+    return points.project_out(isl.dim_type.param, sizes, more)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.errors import PartitionError
-from offcut.partition import Strategy, check_axis, check_divides
-from offcut.polyhedral import Space
+from offcut.partition import Strategy, check_axis, check_exact
+from offcut.polyhedral import Facts, Space
 from offcut.schedule.axes import Target, check_new
 from offcut.schedule.decisions import Bind, Fuse, Reorder, Run, Split
 from offcut.schedule.nests import Mark, Nest, Nests, Part, depends_on, literal_extent
@@ -70,7 +70,7 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     names = {size.name: users.get(size.name, size.name) for size in nests.sizes}
     space = Space(nests.sizes, nests.assumptions)
     try:
-        check_divides(space, names, whole, factor, at=f"axis {target.buffer}.{axis}")
+        check_exact(f"axis {target.buffer}.{axis}", factor, whole, Facts(space), names)
     except PartitionError as refused:
         refused.op = "split"
         raise

@@ -24,7 +24,6 @@ from offcut.core.expr import Expr, loads, variables
 from offcut.core.printer import format_expr
 from offcut.core.program import Panels
 from offcut.costmodel import Machine, lanes_seconds
-from offcut.errors import PartitionError
 from offcut.partition import (
     BALANCE,
     GUARD,
@@ -36,12 +35,11 @@ from offcut.partition import (
     Shared,
     Strategy,
     axis_named,
-    check_divides,
     fused,
     with_scratch,
     with_shared,
 )
-from offcut.polyhedral import space_of
+from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     Convert,
     Cover,
@@ -118,7 +116,6 @@ class _Planner:
         self.reassociate = reassociate
         self.families = {family.microkernel.name: family for family in families}
         self.space = space_of(computation)
-        self.users = {name: user for user, name in computation.size_names}
         self.by_label: dict[str, Strategy] = {}
         self.named: Strategy | None = None
         if isinstance(strategy, Mapping):
@@ -278,14 +275,10 @@ class _Planner:
         if not cut.strategy.divides:
             return replace(cut, strategy=cut.strategy.only(cut.tile))
         axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
-        at = f"axis {lead.label}.{axis.label}"
-        for tile in range(cut.tile, 1, -1):
-            try:
-                check_divides(self.space, self.users, axis.extent, tile, at=at)
-            except PartitionError:
-                continue
-            return replace(cut, tile=tile)
-        return cut
+        known = Facts(self.space)
+        tiles = range(cut.tile, 1, -1)
+        fits = (t for t in tiles if known.holds(ix.compare("==", ix.mod(axis.extent, t), 0)))
+        return replace(cut, tile=next(fits, cut.tile))
 
     def matched(
         self,
