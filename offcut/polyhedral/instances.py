@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, substitute
 from offcut.core.printer import format_expr
-from offcut.core.program import For, Form, If, Let, Program, Stmt, Tile
+from offcut.core.program import For, Form, If, Let, Stmt, Tile, Tree
 from offcut.core.walking import around
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
@@ -48,19 +48,21 @@ class Unbounded:
     open: bool
 
 
-def unbounded(space: Space, program: Program) -> Iterator[Unbounded]:
-    """Every `Let` whose value can leave its range where it is reached.
+def unbounded(space: Space, tree: Tree) -> list[Unbounded]:
+    """Every `Let` in `tree` whose value can leave its range where it is reached.
 
     Raises PartitionError for a value that is not quasi-affine.
     """
-    for let, path in around(program):
+    found: list[Unbounded] = []
+    for let, path in around(tree):
         if not isinstance(let, Let) or _is_in_range(let, Around(space), path):
             continue
         entries = tuple((_lanes_kept(stmt), number == 0) for stmt, number in path)
         for reading in _Reading(space, {}, {}, (), open=False).inside(entries):
             sizes = reading.given(reading.outside(let)).points(())
             if not sizes.is_empty():
-                yield Unbounded(let, sizes, bool(reading.open))
+                found.append(Unbounded(let, sizes, bool(reading.open)))
+    return found
 
 
 def _is_in_range(let: Let, at: Around, path: Sequence[tuple[Stmt, int]]) -> bool:

@@ -455,8 +455,8 @@ split: cannot take tail='round'
     an_exact_split_of_a_ragged_size: """\
 split: cannot take tail="exact"
   at       axis C.y
-  because  d = 0, n = 1, m = 0 is allowed and leaves 1 of 8 iterations over
-  help     tail="cut" separates 8*(n//8) iterations from the last n % 8
+  because  with d = 0, n = 1, m = 0, 8 does not divide the extent n
+  help     tail="cut" separates the last n % 8 iterations
   help     assume(n % 8 == 0) if every caller guarantees it""",
     an_exact_split_of_what_is_split: """\
 split: cannot take tail="exact"

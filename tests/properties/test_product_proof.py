@@ -95,6 +95,7 @@ PROGRAMS: dict[str, Callable[[], Case]] = {
 
 
 LONG = (
+    "terms in a version of their own",
     "shift and cut, terms masked",
     "mask and pad, terms padded",
     "columns by height, balanced",

@@ -335,8 +335,8 @@ split: cannot split by 0
         """\
 split: cannot take tail="exact"
   at       line 2: split C i exact 8 as io ii
-  because  n = 1 is allowed and leaves 1 of 8 iterations over
-  help     tail="cut" separates 8*(n//8) iterations from the last n % 8
+  because  with n = 1, 8 does not divide the extent n
+  help     tail="cut" separates the last n % 8 iterations
   help     assume(n % 8 == 0) if every caller guarantees it""",
     ),
     "a reader that does not read": (
