@@ -20,7 +20,7 @@ from typing import Any
 from offcut.backends import target as registry
 from offcut.backends.cpu.target import Cpu
 from offcut.backends.interpret import target as interpret
-from offcut.backends.requested import requested
+from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.core.computation import computation
 from offcut.core.intrinsic import declared
@@ -50,7 +50,15 @@ from offcut.partition import (
     tiles_alike,
 )
 from offcut.polyhedral import bounded
-from offcut.schedule import Schedule, Tensorize, at_line, intrinsic_named, schedule_of
+from offcut.schedule import (
+    OwnPrice,
+    Schedule,
+    Tensorize,
+    at_line,
+    intrinsic_named,
+    priced,
+    schedule_of,
+)
 
 registry.register("cpu", Cpu)
 registry.register("interpret", interpret.target)
@@ -159,6 +167,7 @@ def compile(
     reassociate: bool = True,
     microkernels: Sequence[Microkernel] = (),
     schedule: Schedule | None = None,
+    price: OwnPrice | None = None,
 ) -> Kernel:
     """A kernel that computes `output`, or runs a loop program, at every allowed size.
 
@@ -179,6 +188,9 @@ def compile(
                  one is taken, a call runs on one thread, since its function may need Python's lock
     schedule     what is decided already (`Kernel.schedule`, `Schedule.parse`): the same loops, and
                  the same bits, on the same machine; None: the target's policy decides
+    price        a cost model of one's own: a function of the loops of a way to run a nest, a `Program`,
+                 that gives the seconds of a call, a number or an expression over the sizes. A call
+                 takes the cheapest of the ways that there are; None: the target's model
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
@@ -193,7 +205,29 @@ def compile(
     )
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
-    return kernel_of(requested(output, inputs, constants, "compile"), options, chosen)
+    request = requested(output, inputs, constants, "compile")
+    if price is not None:
+        options = replace(options, schedule=_priced(price, request, options, chosen))
+    return kernel_of(request, options, chosen)
+
+
+def _priced(price: object, request: Request, options: Options, target: Target) -> Schedule | None:
+    """The schedule of the target's policy, its ways priced by a function of the user's; None where the
+    program runs in one way.
+    """
+    if not callable(price) or options.schedule is not None:
+        because = "a schedule says what its ways cost" if callable(price) else "it is no function"
+        raise DescribeError(
+            "compile",
+            f"cannot take price={price!r}",
+            because=because,
+            help=("lambda loops: 2e-9 * n",),
+        )
+    planned = target.policy(request, options)
+    if planned.schedule is None or planned.applied is None:
+        return None
+    loops, sizes = planned.applied.partition.loops, dict(request.users.sizes)
+    return priced(planned.schedule, loops, price, sizes)
 
 
 def _checked_strategy(strategy: object) -> Strategies:

@@ -8,13 +8,14 @@ sums, integer multiples, ``//`` and ``%`` by positive integers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import sympy
 from sympy.core.relational import Relational
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Var
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
 from offcut.errors import DescribeError
 
 MAX_SIZE = 2**31 - 1
@@ -265,6 +266,29 @@ def index_of(expr: Any) -> Expr | None:
     return None
 
 
+def real_of(expr: Any) -> Expr | None:
+    """A number, or a sympy expression in sizes, as a float64 expression; None where it is none of sums,
+    products, quotients, ``min`` and ``max``.
+    """
+    expr = sympy.sympify(expr) if isinstance(expr, int | float) else expr
+    whole = index_of(expr)
+    if whole is not None:
+        return real(whole)
+    if isinstance(expr, sympy.Number) and expr.is_finite:
+        return real(float(expr))
+    if isinstance(expr, sympy.Pow) and expr.exp == -1:
+        divisor = real_of(expr.base)
+        return None if divisor is None else Binary("/", real(1.0), divisor)
+    folds = {sympy.Add: "+", sympy.Mul: "*", sympy.Min: "min", sympy.Max: "max"}
+    op = next((op for kind, op in folds.items() if isinstance(expr, kind)), None)
+    if op is None:
+        return None
+    parts = [part for part in map(real_of, expr.args) if part is not None]
+    if len(parts) < len(expr.args):
+        return None
+    return reduce(partial(Binary, op), parts)
+
+
 def condition_of(fact: Relational) -> Expr | None:
     """A relation between sizes as a condition; None where a side is not quasi-affine.
 
@@ -278,8 +302,6 @@ def condition_of(fact: Relational) -> Expr | None:
 
 def sympy_of(expr: Expr, sizes: dict[str, Any]) -> Any:
     """An index expression as a sympy expression over the given sizes."""
-    from offcut.core.expr import Binary
-
     match expr:
         case Const(value, _):
             return sympy.Integer(int(value))

@@ -32,6 +32,7 @@ from offcut.schedule.decisions import (
     Way,
     schedule_of,
 )
+from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.tensorize import intrinsic_named
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "Lay",
     "Mark",
     "Nest",
+    "OwnPrice",
     "Pack",
     "Price",
     "Primitive",
@@ -72,6 +74,7 @@ __all__ = [
     "create_schedule",
     "intrinsic_named",
     "position_of",
+    "priced",
     "replayed",
     "restaged",
     "schedule_of",

@@ -1,0 +1,60 @@
+"""A cost model of one's own: the ways of a schedule that compete, priced by a function of their loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from offcut.core.expr import Expr, Var, substitute
+from offcut.core.program import Choose, Option, Program, Size, walk
+from offcut.core.sizes import real_of
+from offcut.errors import DescribeError
+from offcut.schedule.checks import check_cost
+from offcut.schedule.decisions import Nest, Schedule, Step, Together
+
+# the loops of one way to run a nest -> seconds of a call: a number, or an expression over the sizes
+OwnPrice: TypeAlias = Callable[[Program], Any]
+
+
+def priced(
+    schedule: Schedule, loops: Program, price: OwnPrice, users: Mapping[str, str]
+) -> Schedule:
+    """`schedule` whose ways that compete cost what `price` says.
+
+    loops   what `schedule` makes, before loops are marked: a choice for each nest of several ways
+    users   the program's names of the sizes, by the users'
+
+    Raises DescribeError for what is no cost, PartitionError for one that is not told by the sizes.
+    """
+    choices = (stmt for stmt in walk(loops.body) if isinstance(stmt, Choose))
+
+    def part(one: Nest | Together) -> Nest | Together:
+        if isinstance(one, Together):
+            return replace(one, parts=tuple(map(part, one.parts)))
+        if len(one.ways) == 1:
+            return one
+        costs = (_cost(loops, option, price, users) for option in next(choices).options)
+        ways = (replace(way, cost=cost) for way, cost in zip(one.ways, costs, strict=True))
+        return replace(one, ways=tuple(ways))
+
+    steps: list[Step] = [
+        part(step) if isinstance(step, Nest | Together) else step for step in schedule.steps
+    ]
+    return replace(schedule, steps=tuple(steps))
+
+
+def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, str]) -> Expr:
+    """What `price` says of an option, over the program's sizes."""
+    found = price(replace(loops, body=option.body))
+    node = None if isinstance(found, bool) else real_of(found)
+    if node is None:
+        raise DescribeError(
+            "compile",
+            f"cannot take {found!r} as the price of {option.label}",
+            because="a price is seconds: a number, or an expression over the sizes",
+            help=("lambda loops: 2e-9 * n",),
+        )
+    check_cost(node, [Size(user) for user in users])
+    names: dict[str, Expr] = {user: Var(name) for user, name in users.items()}
+    return substitute(node, names)

@@ -1,0 +1,115 @@
+"""A cost model of the user's: what it is asked, what it decides, and how it is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import ir
+
+
+def product() -> oc.Tensor:
+    n, k = oc.dim("n", min=1, max=512), oc.reduce_axis(24, name="k")
+    A, W = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 40), name="W")
+    return oc.compute((n, 40), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
+
+
+def balanced(loops: ir.Program) -> bool:
+    return any(isinstance(stmt, ir.Let) for stmt in ir.walk(loops))
+
+
+def chosen(kernel: oc.Kernel, n: int) -> list[str]:
+    return [one.label for one in kernel.plan(n=n).considered if one.chosen]
+
+
+@pytest.mark.parametrize("likes", [True, False], ids=["balance", "ladder"])
+def test_a_call_takes_the_way_that_the_price_says(likes: bool) -> None:
+    asked: list[ir.Program] = []
+
+    def price(loops: ir.Program) -> float:
+        asked.append(loops)
+        return 1e-9 if balanced(loops) is likes else 1e-6
+
+    kernel = oc.compile(product(), price=price)
+    assert len(asked) >= 2
+    assert all(not any(isinstance(s, ir.Choose) for s in ir.walk(one)) for one in asked)
+    for n in (1, 13, 14, 45):
+        (label,) = chosen(kernel, n)
+        assert label.startswith("balance" if likes else "ladder")
+        rng = np.random.default_rng(n)
+        a, w = rng.standard_normal((n, 24), "f"), rng.standard_normal((24, 40), "f")
+        np.testing.assert_allclose(kernel(a, w), a @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_a_price_over_the_sizes_is_asked_at_every_call() -> None:
+    n = oc.dim("n", min=1, max=512)
+    kernel = oc.compile(product(), price=lambda loops: 1e-9 * n if balanced(loops) else 20e-9)
+    assert chosen(kernel, 19)[0].startswith("balance")
+    assert chosen(kernel, 21)[0].startswith("ladder")
+
+
+def test_what_it_said_is_in_the_schedule_and_needs_no_function() -> None:
+    kernel = oc.compile(product(), price=lambda loops: 3e-9 if balanced(loops) else 5e-9)
+    text = str(kernel.schedule)
+    again = oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert "costs 3e-09" in text
+    assert str(again.loops) == str(kernel.loops)
+
+
+def test_a_program_that_runs_in_one_way_asks_nothing() -> None:
+    def price(loops: ir.Program) -> float:
+        raise AssertionError(loops)
+
+    n = oc.dim("n", max=64)
+    X = oc.placeholder((n,), name="X")
+    kernel = oc.compile(oc.compute((n,), lambda i: X[i] + 1.0, name="Y"), price=price)
+    np.testing.assert_array_equal(kernel(np.ones(5, "f")), np.full(5, 2.0, "f"))
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no function": (
+        3.0,
+        """\
+compile: cannot take price=3.0
+  because  it is no function
+  help     lambda loops: 2e-9 * n""",
+    ),
+    "no cost": (
+        lambda loops: "cheap",
+        """\
+compile: cannot take 'cheap' as the price of {way}
+  because  a price is seconds: a number, or an expression over the sizes
+  help     lambda loops: 2e-9 * n""",
+    ),
+    "another size": (
+        lambda loops: 2e-9 * oc.dim("m"),
+        """\
+schedule: cannot take 2e-09 * float64(m) as a cost
+  because  a cost is told by the sizes alone, which are n""",
+    ),
+    "not a number": (
+        lambda loops: float("nan"),
+        """\
+compile: cannot take nan as the price of {way}
+  because  a price is seconds: a number, or an expression over the sizes
+  help     lambda loops: 2e-9 * n""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_price_is_refused(what: str) -> None:
+    price, text = REFUSED[what]
+    way = oc.compile(product()).plan(n=1).considered[0].label
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.compile(product(), price=price)
+    assert str(refused.value) == text.format(way=way)
+
+
+def test_a_price_beside_a_schedule_is_refused() -> None:
+    kernel = oc.compile(product())
+    with pytest.raises(oc.DescribeError, match="a schedule says what its ways cost"):
+        oc.compile(product(), schedule=kernel.schedule, price=lambda loops: 1.0)
