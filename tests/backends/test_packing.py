@@ -9,6 +9,7 @@ import pytest
 from compiled import build
 
 import offcut as oc
+from offcut import ops
 from offcut.core.dtypes import numpy_dtype
 
 # Around one panel and around two, of 16 columns and of 4.
@@ -115,3 +116,22 @@ def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
     finally:
         threading.stack_size(before)
     np.testing.assert_allclose(results[0], arrays[0] @ arrays[1] + arrays[2], rtol=1e-12)
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize("bound", [True, False], ids=["a constant", "an input"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_factor_of_any_float_type_is_multiplied_by_a_microkernel(dtype: str, bound: bool) -> None:
+    n = oc.dim("n", max=64)
+    A, W = oc.placeholder((n, 33), dtype, name="A"), oc.placeholder((33, 50), dtype, name="W")
+    rng = np.random.default_rng(3)
+    w = rng.standard_normal((33, 50)).astype(dtype)
+    kernel = oc.compile(ops.matmul(A, W), inputs=[A, W], constants={"W": w} if bound else {})
+    for size in (0, 1, 13, 14, 15, 45):
+        a = rng.standard_normal((size, 33)).astype(dtype)
+        found = kernel(a) if bound else kernel(a, w)
+        exact = a.astype("float64") @ w.astype("float64")
+        eps = float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(found, exact, rtol=4 * eps, atol=50 * eps)
+    sums = [piece for piece in kernel.plan(n=15).pieces if piece.stage.startswith("matmul")]
+    assert any("fma" in piece.microkernel for piece in sums)

@@ -17,16 +17,19 @@ from offcut.backends.cpu.reductions import only_reduces
 from offcut.backends.host import cache as objects
 from offcut.backends.inside import STATUS, check_asked
 from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.printer import format_stmt
 from offcut.core.program import (
     Choose,
     Execution,
     For,
     If,
+    Kind,
     Let,
     Program,
     Stmt,
     Store,
+    all_mapped,
     blocks,
     walk,
     with_blocks,
@@ -59,14 +62,37 @@ def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
 def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
     """Prove one step: `check_equal`, which what is equal but for its marks need not be asked.
 
-    Where `emitted` alone asks whether accesses stay inside, it is compared without these questions.
+    Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
+    constant that is converted when it is bound is read as its conversion.
     """
     if _statuses(emitted) and not _statuses(source):
         check_asked(emitted)
         emitted = _unasked(emitted)
+    emitted = _with_constants_of(source, emitted)
     if bare(source) != bare(emitted):
         source, emitted = with_floats(source), with_floats(emitted)
         check_equal(source, emitted, reassociate=reassociate)
+
+
+def _with_constants_of(source: Program, emitted: Program) -> Program:
+    """`emitted` with constants of the types that `source` declares, converted where they are read."""
+    given = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
+    other = {
+        one.name: given[one.name].dtype
+        for one in emitted.buffers
+        if one.kind is Kind.CONSTANT and one.name in given and one.dtype != given[one.name].dtype
+    }
+    if not other:
+        return emitted
+
+    def converted(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer in other:
+            return Cast(replace(node, dtype=other[node.buffer]), node.dtype)
+        return None
+
+    buffers = tuple(replace(b, dtype=other.get(b.name, b.dtype)) for b in emitted.buffers)
+    body = all_mapped(emitted.body, lambda expr: rewrite(expr, converted))
+    return replace(emitted, buffers=buffers, body=body)
 
 
 def check_shared(made: Parallel, chunk: int) -> None:
