@@ -60,9 +60,9 @@ from offcut.partition.legality import (
     check_takes,
     not_together,
 )
-from offcut.partition.placing import Segment, both
+from offcut.partition.placing import Segment
 from offcut.partition.prove import check_axis
-from offcut.partition.segments import loops
+from offcut.partition.segments import crossing, full, loops, of_all, of_heights, whole
 from offcut.partition.strategies import CUT, GUARD, LADDER, Strategy, runs, segments
 from offcut.polyhedral import Facts
 
@@ -193,7 +193,7 @@ class Band:
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{loop.iter} in {bounds} is shorter than a tile of {step.tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
-            one = _Range(lo, hi, (lo, extent), None, _whole(lo, hi, step.tile))
+            one = _Range(lo, hi, (lo, extent), None, whole(lo, hi, step.tile))
             return self.level(rest, _with(ranges, step.loop, one), at)
         return self.stripped(step, rest, ranges, at, (lo, hi, extent))
 
@@ -216,7 +216,7 @@ class Band:
                 continue
             own = replace(step, tile=tile, strategy=step.strategy.stepped(sizes), by_height=())
             bounds = (max(first, low), min(last, high))
-            limited = replace(rows, segment=_of_heights(rows.segment, *bounds))
+            limited = replace(rows, segment=of_heights(rows.segment, *bounds))
             inner = self.level((own, *rest), {**ranges, number: limited}, at)
             condition = ix.compare("<=", rows.rect[1], last)
             if isinstance(condition, Const):
@@ -251,7 +251,7 @@ class Band:
             if when == Const(0, "bool"):
                 continue
             segment = replace(one, when=when)
-            part = segment if around is None else _of_all(around, segment, extent)
+            part = segment if around is None else of_all(around, segment, extent)
 
             def inside(
                 start: Expr, height: Expr, segment: Segment = segment, part: Segment = part
@@ -310,7 +310,7 @@ class Band:
         free = step.strategy != GUARD
         count = ix.floordiv(at.extreme("max", ix.sub(hi_min, lo_max), ix.const(0)), tile)
         end = ix.add(lo_max, ix.mul(tile, count)) if free else lo_min
-        clipped = _crossing(step.tile)
+        clipped = crossing(step.tile)
         body: tuple[Stmt, ...] = ()
         if free:
             if not at.holds(Compare(">=", lo_min, lo_max)):
@@ -351,8 +351,8 @@ class Band:
         tile = step.tile
         counter = self.names.fresh(f"{self.iters[step.loop]}_tile")
         start = ix.add(lo, ix.mul(tile, Var(counter)))
-        full = _full(tile, lo, ix.add(lo, ix.mul(tile, count)))
-        inner = _Range(start, ix.add(start, tile), (start, ix.const(tile)), None, full)
+        segment = full(tile, lo, ix.add(lo, ix.mul(tile, count)))
+        inner = _Range(start, ix.add(start, tile), (start, ix.const(tile)), None, segment)
         here = at.loop(counter, ix.const(0), count)
         made = self.level(rest, _with(ranges, step.loop, inner), here)
         self.names.release(counter)
@@ -482,28 +482,6 @@ def _heights(height: Expr) -> tuple[int, int]:
     return (known, known) if known is not None else (0, 2**31)
 
 
-def _segment(
-    role: Role, heights: tuple[int, int], owned: tuple[Expr, Expr], count: Expr | None
-) -> Segment:
-    return Segment(role, Form.FULL, owned[0], ix.const(heights[1]), heights, owned, count)
-
-
-def _whole(lo: Expr, hi: Expr, tile: int) -> Segment:
-    """All of a loop that is shorter than a tile."""
-    return _segment(Role.TAIL, (0, tile - 1), (ix.const(0), ix.sub(hi, lo)), None)
-
-
-def _full(tile: int, lo: Expr, end: Expr) -> Segment:
-    """Full tiles from `lo` to `end`."""
-    count = ix.floordiv(ix.sub(end, lo), tile)
-    return _segment(Role.BODY, (tile, tile), (ix.const(0), ix.sub(end, lo)), count)
-
-
-def _crossing(tile: int) -> Segment:
-    """What the bounds cross; its ranges differ from row to row."""
-    return _segment(Role.TAIL, (0, tile), (ix.const(0), ix.const(0)), None)
-
-
 def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
     """`at`, inside the loop over the tiles of `segment` and its bounded values."""
     new = sorted((variables(start) | variables(height)) - at.known)
@@ -517,33 +495,6 @@ def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
 def _with(ranges: Mapping[int, _Range], number: int, one: _Range) -> dict[int, _Range]:
     """`ranges` with that of a loop, the last that was cut."""
     return {**{k: v for k, v in ranges.items() if k != number}, number: one}
-
-
-def _of_all(outer: Segment, inner: Segment, extent: Expr) -> Segment:
-    """`inner`, a segment of one tile of `outer`, as what it owns of the loop over all of these tiles."""
-    lo, hi = inner.owned
-    if outer.count is None:
-        start, owned = ix.add(outer.start, inner.start), (outer.start, outer.start)
-        owned = ix.add(owned[0], lo), ix.add(owned[1], hi)
-        return replace(inner, start=start, owned=owned, when=both(inner.when, outer.when))
-    if (ix.literal(lo), hi) != (0, extent):
-        return inner
-    count = ix.floordiv(outer.owned[1], inner.height)
-    return replace(inner, count=count, owned=outer.owned, when=both(inner.when, outer.when))
-
-
-def _of_heights(segment: Segment, low: int, high: int) -> Segment:
-    """`segment`, where the height of its tiles lies in ``low…high``."""
-    if segment.heights == (low, high):
-        return segment
-    when = segment.when
-    for op, limit, all_are in (
-        (">=", low, segment.heights[0] >= low),
-        ("<=", high, segment.heights[1] <= high),
-    ):
-        if not all_are:
-            when = both(when, ix.compare(op, segment.height, limit))
-    return replace(segment, heights=(low, high), when=when)
 
 
 def _later(at: Facts, lo: Expr, end: Expr, lo_max: Expr) -> Expr:
