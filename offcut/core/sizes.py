@@ -19,6 +19,7 @@ from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
 from offcut.errors import DescribeError
 
 MAX_SIZE = 2**31 - 1
+_POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
 
 
 class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
@@ -268,7 +269,7 @@ def index_of(expr: Any) -> Expr | None:
 
 def real_of(expr: Any) -> Expr | None:
     """A number, or a sympy expression in sizes, as a float64 expression; None where it is none of sums,
-    products, quotients, ``min`` and ``max``.
+    products, quotients, powers up to 8, ``min`` and ``max``.
     """
     expr = sympy.sympify(expr) if isinstance(expr, int | float) else expr
     whole = index_of(expr)
@@ -276,9 +277,12 @@ def real_of(expr: Any) -> Expr | None:
         return real(whole)
     if isinstance(expr, sympy.Number) and expr.is_finite:
         return real(float(expr))
-    if isinstance(expr, sympy.Pow) and expr.exp == -1:
-        divisor = real_of(expr.base)
-        return None if divisor is None else Binary("/", real(1.0), divisor)
+    if isinstance(expr, sympy.Pow):
+        base = real_of(expr.base)
+        if base is None or expr.exp not in _POWERS:
+            return None
+        power = reduce(partial(Binary, "*"), [base] * abs(int(expr.exp)))
+        return power if expr.exp > 0 else Binary("/", real(1.0), power)
     folds = {sympy.Add: "+", sympy.Mul: "*", sympy.Min: "min", sympy.Max: "max"}
     op = next((op for kind, op in folds.items() if isinstance(expr, kind)), None)
     if op is None:

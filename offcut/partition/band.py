@@ -49,7 +49,7 @@ from offcut.core.program import (
 )
 from offcut.errors import PartitionError
 from offcut.partition.alike import reads_memory
-from offcut.partition.cutting import Cutting, LoopCut, Made
+from offcut.partition.cutting import ByHeight, Cutting, LoopCut, Made
 from offcut.partition.extremes import extreme_over
 from offcut.partition.legality import (
     check_crossed,
@@ -91,15 +91,14 @@ class Step:
 
     loop       its number in the band
     last       whether this is its innermost level
-    by_height  instead of tile and strategy, by the least and the greatest height of the tile of the
-               loop that was cut before: (heights, tile, its sizes)
+    by_height  instead of one tile, one for each height of the tile of the loop that was cut before
     """
 
     loop: int
     tile: int
     strategy: Strategy
     last: bool
-    by_height: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = ()
+    by_height: ByHeight = ()
 
 
 class Band:

@@ -21,6 +21,9 @@ Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
 # -> the name of the microkernel that covers it, or None
 Cover = Callable[[Sequence[Stmt], Mapping[str, tuple[int, int]], frozenset[str]], str | None]
 
+# ((least, greatest height of the tile around), tile, its sizes), in ascending order
+ByHeight = tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...]
+
 # By the iterator of a loop, what is around everything that is asked of it.
 Blame = Callable[[str], AbstractContextManager[None]]
 
@@ -57,7 +60,7 @@ class AxisCut:
     strategy: Strategy
     tile: int
     heights: tuple[int, ...] | None = None
-    by_height: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = ()
+    by_height: ByHeight = ()
     group: int | None = None
 
 

@@ -24,7 +24,6 @@ from offcut.partition.prove import Theorem
 from offcut.partition.strategies import LADDER
 from offcut.polyhedral import (
     Facts,
-    Space,
     check_extents,
     check_fits,
     check_in_bounds,
@@ -115,22 +114,16 @@ def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterato
         yield Step(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)
 
 
-def prove_stages(computation: Computation, group: Sequence[Stage]) -> tuple[Theorem, ...]:
+def prove_stages(computation: Computation, group: Sequence[Stage]) -> Iterator[Theorem]:
     """What holds of the stages of a group however it is cut; raises PartitionError where it does not."""
     space = space_of(computation)
-    return tuple(theorem for stage in group for theorem in _proved(computation, space, stage))
-
-
-def _proved(computation: Computation, space: Space, stage: Stage) -> tuple[Theorem, ...]:
-    """What holds of a stage however it is cut."""
-    check_extents(computation, space, stage)
-    check_fits(computation, stage)
-    sets = stage_sets(space, stage)
-    check_in_bounds(computation, space, sets)
-    check_parallel(sets)
-    of = stage.label
-    return (
-        Theorem("in bounds", "every access lies inside its tensor", of),
-        Theorem("int64", "index arithmetic stays within 2^62", of),
-        Theorem("order kept", "dependences run along the reduction only", of),
-    )
+    for stage in group:
+        check_extents(computation, space, stage)
+        check_fits(computation, stage)
+        sets = stage_sets(space, stage)
+        check_in_bounds(computation, space, sets)
+        check_parallel(sets)
+        of = stage.label
+        yield Theorem("in bounds", "every access lies inside its tensor", of)
+        yield Theorem("int64", "index arithmetic stays within 2^62", of)
+        yield Theorem("order kept", "dependences run along the reduction only", of)

@@ -30,10 +30,10 @@ def instances(space: Space, path: Sequence[tuple[Stmt, bool]], names: Sequence[s
     Raises PartitionError for a bound or a condition that is not quasi-affine.
     """
     reading = _Reading(space, {}, {}, (), None)
-    first, *rest = (made.points(names) for made in reading.inside(path))
-    for points in rest:
-        first |= points
-    return first
+    found = space.set(names, ["1 = 0"])
+    for made in reading.inside(path):
+        found |= made.points(names)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

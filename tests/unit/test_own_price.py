@@ -51,6 +51,30 @@ def test_a_price_over_the_sizes_is_asked_at_every_call() -> None:
     assert chosen(kernel, 21)[0].startswith("ladder")
 
 
+def test_a_price_is_sums_products_quotients_and_powers() -> None:
+    n = oc.dim("n", min=1, max=512)
+
+    def seconds(loops: ir.Program) -> Any:
+        return 1e-9 * n * n + 2e-9 * n / (n + 1) ** 2 + 3e-9 * (n // 14) + n / 2
+
+    for one in (kernel := oc.compile(product(), price=seconds)).plan(n=29).considered:
+        exact = 1e-9 * 29**2 + 2e-9 * 29 / 30**2 + 3e-9 * 2 + 14.5
+        assert one.seconds == pytest.approx(exact, rel=1e-12)
+    assert kernel.plan(n=1).considered
+
+
+def test_a_strategy_says_which_ways_are_priced() -> None:
+    asked: list[bool] = []
+
+    def price(loops: ir.Program) -> float:
+        asked.append(balanced(loops))
+        return 1e-9
+
+    kernel = oc.compile(product(), strategy="balance", price=price)
+    assert all(asked)
+    assert all(one.label.startswith("balance") for one in kernel.plan(n=29).considered)
+
+
 def test_what_it_said_is_in_the_schedule_and_needs_no_function() -> None:
     kernel = oc.compile(product(), price=lambda loops: 3e-9 if balanced(loops) else 5e-9)
     text = str(kernel.schedule)
