@@ -25,15 +25,14 @@ from offcut.partition.sides import (
 )
 from offcut.partition.unify import Pair
 from offcut.polyhedral import Map, Set
-from offcut.polyhedral.flow import (
-    Statement,
+from offcut.polyhedral.flow import Statement, memory_name
+from offcut.polyhedral.orders import (
     UnionMap,
     cross_lanes,
     in_name,
     last_writes,
     len_in,
     map_pieces,
-    memory_name,
     out_name,
     reached_twice,
     renamed,

@@ -9,7 +9,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.partition.sides import Part, Sides, free_of, reads_of, timing, untold
 from offcut.polyhedral import Map
-from offcut.polyhedral.flow import Statement, before, late
+from offcut.polyhedral.flow import Statement
+from offcut.polyhedral.orders import before, late
 
 
 class Order:

@@ -9,7 +9,8 @@ from offcut.core.expr import Load
 from offcut.core.parser import parse
 from offcut.core.program import Program
 from offcut.errors import PartitionError
-from offcut.polyhedral.flow import Flows, Statement, last_writes, time_depth, time_text
+from offcut.polyhedral.flow import Flows, Statement
+from offcut.polyhedral.orders import last_writes, time_depth, time_text
 
 HEAD = """size n in 0:10
 inout A: int32[n]

@@ -1,0 +1,188 @@
+"""When instances run, as relations: which is before which, and which write is the last before a read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import islpy as isl
+
+from offcut.polyhedral.flow import Entry, Statement
+
+UnionMap = isl.UnionMap
+_PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
+
+
+def late(
+    pairs: isl.Map,
+    first: tuple[Sequence[Entry], Mapping[str, int]],
+    second: tuple[Sequence[Entry], Mapping[str, int]],
+) -> Iterator[isl.Map]:
+    """The pairs of `pairs` whose first instance does not run before the second, level by level.
+
+    first, second   the time of each, and the positions of its iterators; two lanes of one tile have
+                    no order, so a pair of them is late
+    """
+    (ours, at), (theirs, to) = first, second
+    here = pairs
+    for one, other in zip(ours, theirs, strict=False):
+        if isinstance(one, int) and isinstance(other, int):
+            if one < other:
+                return
+            if one > other:
+                yield here
+                return
+            continue
+        lanes = isinstance(one, tuple)
+        left = one if isinstance(one, tuple) else (str(one),)
+        right = other if isinstance(other, tuple) else (str(other),)
+        for x, y in zip(left, right, strict=True):
+            after = here.order_gt(_IN, at[x], _OUT, to[y])
+            if not after.is_empty():
+                yield after
+            if lanes:
+                before = here.order_lt(_IN, at[x], _OUT, to[y])
+                if not before.is_empty():
+                    yield before
+            here = here.equate(_IN, at[x], _OUT, to[y])
+        if here.is_empty():
+            return
+
+
+def before(
+    pairs: isl.Map,
+    first: tuple[Sequence[Entry], Mapping[str, int]],
+    second: tuple[Sequence[Entry], Mapping[str, int]],
+) -> Iterator[isl.Map]:
+    """The pairs of `pairs` whose first instance runs before the second, level by level; lanes in turn."""
+    (ours, at), (theirs, to) = first, second
+    here = pairs
+    for one, other in zip(ours, theirs, strict=False):
+        if isinstance(one, int) and isinstance(other, int):
+            if one < other:
+                yield here
+            if one != other:
+                return
+            continue
+        left = one if isinstance(one, tuple) else (str(one),)
+        right = other if isinstance(other, tuple) else (str(other),)
+        for x, y in zip(left, right, strict=True):
+            sooner = here.order_lt(_IN, at[x], _OUT, to[y])
+            if not sooner.is_empty():
+                yield sooner
+            here = here.equate(_IN, at[x], _OUT, to[y])
+        if here.is_empty():
+            return
+
+
+def last_writes(
+    reads: Sequence[isl.Map], writes: Sequence[isl.Map], times: isl.UnionMap
+) -> tuple[isl.UnionMap, isl.UnionMap]:
+    """``read -> the last write before it`` of the same element, and ``read -> element`` where none is.
+
+    reads, writes   ``instance -> element``
+    times           ``instance -> time`` of all of them
+    """
+    sinks, sources = union(reads, times), union(writes, times)
+    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(sources)
+    flow = info.set_schedule_map(times).compute_flow()
+    return flow.get_must_dependence().reverse(), flow.get_must_no_source()
+
+
+def terms_between(
+    reads: Sequence[isl.Map],
+    writes: Sequence[isl.Map],
+    updates: Sequence[isl.Map],
+    times: isl.UnionMap,
+) -> isl.UnionMap:
+    """``read -> update``: those of the same element after the last write before the read."""
+    readers, writers, terms = (union(maps, times) for maps in (reads, writes, updates))
+
+    def earlier(one: isl.UnionMap, other: isl.UnionMap) -> isl.UnionMap:
+        first, second = (times.intersect_domain(each.domain()) for each in (one, other))
+        return one.apply_range(other.reverse()).intersect(first.lex_gt_union_map(second))
+
+    lost = earlier(readers, writers).apply_range(earlier(writers, terms))
+    return earlier(readers, terms).subtract(lost)
+
+
+def reached_twice(relation: isl.UnionMap, values: isl.UnionMap) -> isl.UnionMap:
+    """``a -> v`` where `relation` leads from ``a`` to two that have the value v."""
+    pairs = relation.domain_map().range_product(relation.range_map().apply_range(values))
+    others = pairs.apply_range(pairs.reverse()).subtract(pairs.domain().identity())
+    return others.domain().unwrap().apply_range(values)
+
+
+def union(maps: Sequence[isl.Map], like: isl.UnionMap) -> isl.UnionMap:
+    """All of `maps`; none is the empty one, over the parameters of `like`."""
+    found = isl.UnionMap.empty(like.get_space())
+    for each in maps:
+        found = found.union(isl.UnionMap.from_map(each))
+    return found
+
+
+def time_text(name: str, statement: Statement, depth: int, phase: int) -> str:
+    """``S3[x0] -> [0, x0, 1, 0, phase]``: reads are phase 0 of an instance, the write is phase 1."""
+    at = statement.coordinates
+    entries: list[str] = []
+    for entry in statement.time:
+        if isinstance(entry, int):
+            entries.append(str(entry))
+        else:
+            entries += [at[x] for x in (entry if isinstance(entry, tuple) else (entry,))]
+    entries += ["0"] * (depth - len(entries))
+    return f"{name}[{', '.join(at.values())}] -> [{', '.join([*entries, str(phase)])}]"
+
+
+def time_depth(statements: Sequence[Statement]) -> int:
+    """How many entries the longest time has, lanes counted one by one."""
+    return max(
+        (sum(len(e) if isinstance(e, tuple) else 1 for e in s.time) for s in statements), default=1
+    )
+
+
+def cross_lanes(
+    pairs: isl.Map,
+    first: tuple[Sequence[Entry], Mapping[str, int]],
+    second: tuple[Sequence[Entry], Mapping[str, int]],
+) -> Iterator[isl.Map]:
+    """The pairs of `pairs` that are different lanes of one execution of a tile."""
+    (ours, at), (theirs, to) = first, second
+    here = pairs
+    for one, other in zip(ours, theirs, strict=False):
+        if isinstance(one, int) and isinstance(other, int):
+            if one != other:
+                return
+            continue
+        left = one if isinstance(one, tuple) else (str(one),)
+        right = other if isinstance(other, tuple) else (str(other),)
+        for x, y in zip(left, right, strict=True):
+            if isinstance(one, tuple):
+                yield here.order_lt(_IN, at[x], _OUT, to[y])
+                yield here.order_gt(_IN, at[x], _OUT, to[y])
+            here = here.equate(_IN, at[x], _OUT, to[y])
+
+
+def renamed(relation: isl.Map, name: str) -> isl.Map:
+    """`relation` from the tuple `name`."""
+    return relation.set_tuple_name(_IN, name)
+
+
+def in_name(relation: isl.Map) -> str:
+    """The name of what it relates from."""
+    return str(relation.get_tuple_name(_IN))
+
+
+def out_name(relation: isl.Map) -> str:
+    """The name of what it relates to."""
+    return str(relation.get_tuple_name(_OUT))
+
+
+def map_pieces(relation: isl.UnionMap) -> list[isl.Map]:
+    """Its maps, one per pair of tuples."""
+    maps = relation.get_map_list()
+    return [maps.get_at(k) for k in range(maps.n_map())]
+
+
+def len_in(relation: isl.Map) -> int:
+    """How many coordinates it relates from."""
+    return int(relation.dim(_IN))
