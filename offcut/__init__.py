@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from offcut import ops as ops
     from offcut.backends.plan import Plan as Plan
     from offcut.backends.target import Target as Target
-    from offcut.core import external as external
-    from offcut.core.external import external_microkernel as external_microkernel
-    from offcut.core.intrinsic import decl_tensor_intrin as decl_tensor_intrin
-    from offcut.core.intrinsic import hardware_intrinsic as hardware_intrinsic
-    from offcut.core.microkernel import Microkernel as Microkernel
-    from offcut.core.parser import parse as parse
     from offcut.core.program import Program as Program
-    from offcut.core.recurrence import recurrence as recurrence
-    from offcut.core.recurrence import update as update
     from offcut.core.sizes import assume as assume
     from offcut.core.sizes import dim as dim
-    from offcut.core.tensor import Tensor as Tensor
-    from offcut.core.tensor import absolute as absolute
-    from offcut.core.tensor import cast as cast
-    from offcut.core.tensor import compute as compute
-    from offcut.core.tensor import erf as erf
-    from offcut.core.tensor import exp as exp
-    from offcut.core.tensor import index as index
-    from offcut.core.tensor import log as log
-    from offcut.core.tensor import max as max
-    from offcut.core.tensor import maximum as maximum
-    from offcut.core.tensor import min as min
-    from offcut.core.tensor import minimum as minimum
-    from offcut.core.tensor import placeholder as placeholder
-    from offcut.core.tensor import reduce_axis as reduce_axis
-    from offcut.core.tensor import sqrt as sqrt
-    from offcut.core.tensor import sum as sum
-    from offcut.core.tensor import tanh as tanh
-    from offcut.core.tensor import where as where
+    from offcut.core.text.parser import parse as parse
+    from offcut.describe import external as external
+    from offcut.describe.external import external_microkernel as external_microkernel
+    from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
+    from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
+    from offcut.describe.microkernel import Microkernel as Microkernel
+    from offcut.describe.recurrence import recurrence as recurrence
+    from offcut.describe.recurrence import update as update
+    from offcut.describe.tensor import Tensor as Tensor
+    from offcut.describe.tensor import absolute as absolute
+    from offcut.describe.tensor import cast as cast
+    from offcut.describe.tensor import compute as compute
+    from offcut.describe.tensor import erf as erf
+    from offcut.describe.tensor import exp as exp
+    from offcut.describe.tensor import index as index
+    from offcut.describe.tensor import log as log
+    from offcut.describe.tensor import max as max
+    from offcut.describe.tensor import maximum as maximum
+    from offcut.describe.tensor import min as min
+    from offcut.describe.tensor import minimum as minimum
+    from offcut.describe.tensor import placeholder as placeholder
+    from offcut.describe.tensor import reduce_axis as reduce_axis
+    from offcut.describe.tensor import sqrt as sqrt
+    from offcut.describe.tensor import sum as sum
+    from offcut.describe.tensor import tanh as tanh
+    from offcut.describe.tensor import where as where
     from offcut.errors import CallError as CallError
     from offcut.errors import DescribeError as DescribeError
     from offcut.errors import InternalError as InternalError
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from offcut.errors import PartitionError as PartitionError
     from offcut.errors import TargetError as TargetError
     from offcut.kernel import Kernel as Kernel
-    from offcut.partition import Certificate as Certificate
     from offcut.partition import Partition as Partition
     from offcut.partition import Take as Take
     from offcut.partition import TiledAxis as TiledAxis
@@ -63,21 +62,22 @@ if TYPE_CHECKING:
     from offcut.pipeline import prove_equal as prove_equal
     from offcut.pipeline import target as target
     from offcut.pipeline import targets as targets
+    from offcut.proof import Certificate as Certificate
     from offcut.schedule import Schedule as Schedule
     from offcut.schedule import create_schedule as create_schedule
 
 _HOME = {
-    "offcut.core.external": ("external_microkernel",),
-    "offcut.core": ("external",),
-    "offcut.core.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
+    "offcut.describe.external": ("external_microkernel",),
+    "offcut.describe": ("external",),
+    "offcut.describe.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.backends.plan": ("Plan",),
     "offcut.backends.target": ("Target",),
-    "offcut.core.microkernel": ("Microkernel",),
-    "offcut.core.parser": ("parse",),
+    "offcut.describe.microkernel": ("Microkernel",),
+    "offcut.core.text.parser": ("parse",),
     "offcut.core.program": ("Program",),
-    "offcut.core.recurrence": ("recurrence", "update"),
+    "offcut.describe.recurrence": ("recurrence", "update"),
     "offcut.core.sizes": ("assume", "dim"),
-    "offcut.core.tensor": (
+    "offcut.describe.tensor": (
         *(
             "Tensor",
             "absolute",
@@ -98,8 +98,9 @@ _HOME = {
         *("ParseError", "PartitionError", "TargetError"),
     ),
     "offcut.kernel": ("Kernel",),
-    "offcut.partition": ("Certificate", "Partition", "Take", "TiledAxis", "strategy"),
+    "offcut.partition": ("Partition", "Take", "TiledAxis", "strategy"),
     "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),
+    "offcut.proof": ("Certificate",),
     "offcut.schedule": ("Schedule", "create_schedule"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -133,7 +134,7 @@ def __dir__() -> list[str]:
 
 class _Called(ModuleType):
     """A package that is the function of its name as well: ``oc.partition(…)``, and
-    ``import offcut.partition.strategies``.
+    ``import offcut.partition.strategies.catalog``.
     """
 
     @property

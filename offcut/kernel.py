@@ -18,7 +18,7 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
-from offcut.core.request import Array, array_of, checked_constants
+from offcut.describe.request import Array, array_of, checked_constants
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import Partition
 from offcut.schedule import Schedule

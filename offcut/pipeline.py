@@ -22,24 +22,22 @@ from offcut.backends.cpu.target import Cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
-from offcut.core.computation import computation
-from offcut.core.intrinsic import declared
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
-from offcut.core.request import inputs_of, outputs_of
-from offcut.core.source import source
-from offcut.core.tensor import Tensor
 from offcut.costmodel import Machine, copies_worth, load, tile_price
+from offcut.describe.computation import computation
+from offcut.describe.intrinsic import declared
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import inputs_of, outputs_of
+from offcut.describe.source import source
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
-    Certificate,
     Partition,
     Strategy,
     StrategyLike,
     Tiles,
-    check_equal,
     check_marks,
     checked_request,
     cut,
@@ -50,6 +48,7 @@ from offcut.partition import (
     tiles_alike,
 )
 from offcut.polyhedral import bounded
+from offcut.proof import Certificate, check_equal
 from offcut.schedule import (
     OwnPrice,
     Schedule,

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.interpreter import poisoned
-from offcut.core.interpreter import run as interpreted
-from offcut.core.parser import parse
+from offcut.core.interpret.interpreter import poisoned
+from offcut.core.interpret.interpreter import run as interpreted
+from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Size
 from offcut.core.shrinking import reduced, simpler_programs, symptom
-from offcut.core.values import Array, evaluate
+from offcut.core.text.parser import parse
 from offcut.core.walking import bound_in
 from offcut.errors import CallError, InternalError, OffcutError
 from offcut.partition import Tiles

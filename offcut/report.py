@@ -82,7 +82,7 @@ def _target() -> Rows:
     import llvmlite.binding as llvm
 
     yield "LLVM", ".".join(str(part) for part in llvm.llvm_version_info)
-    from offcut.backends.cpu import isa
+    from offcut.backends.cpu.machine import isa
 
     host = isa.host()
     yield "triple", host.triple

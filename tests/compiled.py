@@ -14,7 +14,7 @@ import pytest
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
 
 Array = npt.NDArray[Any]

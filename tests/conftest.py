@@ -49,12 +49,12 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.fixture(autouse=True)
 def no_strategy_is_left() -> Iterator[None]:
     """A strategy that a test or a page registers is gone after it."""
-    from offcut.partition import strategies
+    from offcut.partition.strategies import catalog
 
-    kept = dict(strategies._USERS)
+    kept = dict(catalog._USERS)
     yield
-    strategies._USERS.clear()
-    strategies._USERS.update(kept)
+    catalog._USERS.clear()
+    catalog._USERS.update(kept)
 
 
 def edge_sizes(tile: int) -> list[int]:

@@ -11,8 +11,8 @@ import pytest
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.microkernel import Microkernel
-from offcut.core.tensor import Tensor
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tensor import Tensor
 
 ROWS = 24  # of the tallest tile that the tests declare
 CHEAP, DEAR = 1 / 4096, 4.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from compiled import Array
 
-from offcut.backends.cpu import isa, jit
+from offcut.backends.cpu.machine import isa, jit
 from offcut.core.dtypes import numpy_dtype
 
 HOST = isa.host()

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from offcut.backends.cpu import half_dots, isa, kernels, planning
-from offcut.backends.cpu.family import Shapes, Variant
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels import bf16_dots, kernels
+from offcut.backends.cpu.microkernels.family import Shapes, Variant
+from offcut.backends.cpu.planning import planner
 
 _V, _I = "<16 x float>", "<16 x i32>"
 _NORMAL = 0x7F800000  # what a denormal and a zero have none of
@@ -58,9 +60,9 @@ def emulated(text: str) -> str:
     kept = [
         line
         for line in text.splitlines()
-        if not line.startswith("declare") or not (half_dots.DOT in line or "llvm.fma" in line)
+        if not line.startswith("declare") or not (bf16_dots.DOT in line or "llvm.fma" in line)
     ]
-    return "\n".join(kept).replace(half_dots.DOT, "@emulated_dot") + EMULATED
+    return "\n".join(kept).replace(bf16_dots.DOT, "@emulated_dot") + EMULATED
 
 
 class Emulated(isa.Host):
@@ -73,8 +75,8 @@ def on_emulated(issue: float = 1.0) -> Iterator[None]:
 
     issue   the time of it over that of a multiply–add
     """
-    host, real = isa.host(), half_dots.tiles
-    features = {name for name in host.features if not name.startswith("amx")} | half_dots.FEATURES
+    host, real = isa.host(), bf16_dots.tiles
+    features = {name for name in host.features if not name.startswith("amx")} | bf16_dots.FEATURES
     with_it = Emulated(host.triple, frozenset(features), host.isa)
 
     def tiles(isa: isa.Isa, variant: Variant, shapes: Shapes) -> str:
@@ -82,9 +84,9 @@ def on_emulated(issue: float = 1.0) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(isa, "host", lambda: with_it)
-        patch.setattr(half_dots, "tiles", tiles)
-        patch.setattr(half_dots, "issue", lambda _: issue)
+        patch.setattr(bf16_dots, "tiles", tiles)
+        patch.setattr(bf16_dots, "issue", lambda _: issue)
         patch.setenv("OFFCUT_CACHE", "off")
-        for remembered in (kernels.families, planning._plan):
+        for remembered in (kernels.families, planner._plan):
             remembered.cache_clear()
         yield

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from offcut.backends.cpu import isa
+from offcut.backends.cpu.machine import isa
 from offcut.costmodel import Machine
 
 EAGER = {"grain_seconds": 1e-15, "short_seconds": 1e-300}

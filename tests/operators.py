@@ -8,7 +8,7 @@ import numpy as np
 from compiled import Array, build, poisoned
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
 
 # Half a unit in the last place of a result near 1, and what a sum of some dozens of terms near 1 may

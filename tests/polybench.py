@@ -18,9 +18,9 @@ from scipy import linalg
 import offcut as oc
 from offcut.core import index as ix
 from offcut.core.expr import Var
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
-from offcut.core.tensor import Tensor
-from offcut.core.values import evaluate
+from offcut.describe.tensor import Tensor
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]

@@ -15,7 +15,8 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from offcut.backends.cpu import amx, isa
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels import amx
 from offcut.core.dtypes import numpy_dtype
 
 

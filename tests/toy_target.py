@@ -27,9 +27,9 @@ from offcut.core.expr import (
     Var,
     dtype_of,
 )
-from offcut.core.microkernel import Microkernel, TileShape
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, walk
 from offcut.costmodel import load
+from offcut.describe.microkernel import Microkernel, TileShape
 
 
 def _outer() -> Microkernel:

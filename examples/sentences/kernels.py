@@ -23,7 +23,7 @@ from examples.sentences.tokens import LONGEST
 from examples.sentences.weights import HEADS, HIDDEN, POSITIONS
 from offcut import ops
 from offcut.core.program import Program
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.experiment.contraction import Computation
 
 EPSILON = 1e-12  # added to the variance in a layer norm, as the model was trained

@@ -17,7 +17,6 @@ from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import Compare, Const, Expr, Logic, loads
-from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -33,6 +32,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
     Map,

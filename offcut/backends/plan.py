@@ -10,8 +10,8 @@ from typing import Any
 
 from offcut.backends.base import Signature
 from offcut.core.expr import Binary, Expr
-from offcut.core.expr_parser import count
-from offcut.core.values import evaluate
+from offcut.core.interpret.values import evaluate
+from offcut.core.text.expressions import count
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 from offcut.schedule import Applied, Choice

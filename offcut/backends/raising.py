@@ -25,14 +25,6 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.computation import (
-    Computation,
-    Names,
-    Stage,
-    StageAxis,
-    grouped,
-    read_by_other_groups,
-)
 from offcut.core.dtypes import neutral
 from offcut.core.expr import (
     Binary,
@@ -48,6 +40,14 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, Store
+from offcut.describe.computation import (
+    Computation,
+    Names,
+    Stage,
+    StageAxis,
+    grouped,
+    read_by_other_groups,
+)
 from offcut.polyhedral import Dependence, dependences
 
 Path = tuple[int, ...]

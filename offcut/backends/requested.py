@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.binding import bind_constants
-from offcut.core.computation import computation
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, canonical
-from offcut.core.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
-from offcut.core.source import source
-from offcut.core.tensor import Tensor
+from offcut.describe.binding import bind_constants
+from offcut.describe.computation import computation
+from offcut.describe.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
+from offcut.describe.source import source
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.partition import Users, users_of
 from offcut.polyhedral import bounded, check_divisors, check_program_fits

@@ -8,8 +8,8 @@ from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFact
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
 from offcut.core.index import linear
-from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Kind, Program
+from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
 from offcut.partition import Users
 

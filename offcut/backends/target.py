@@ -23,11 +23,11 @@ from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, plan_at
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program
-from offcut.core.request import Array
-from offcut.core.tensor import Tensor
 from offcut.costmodel import Machine
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
 from offcut.schedule import Applied, Schedule

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from offcut.core.parser import parse
 from offcut.core.program import Program
+from offcut.core.text.parser import parse
 from offcut.errors import DescribeError
-from offcut.partition import Certificate, Partition
+from offcut.partition import Partition
 from offcut.pipeline import partition, prove_equal
+from offcut.proof import Certificate
 from offcut.reduce import Request
 
 

@@ -239,8 +239,8 @@ class Program:
         Raises CallError where an input or a size does not fit, and where the program leaves a buffer
         or breaks a promise.
         """
-        from offcut.core.interpreter import run
-        from offcut.core.values import Fault
+        from offcut.core.interpret.interpreter import run
+        from offcut.core.interpret.values import Fault
 
         if not isinstance(inputs, Mapping):
             raise CallError(
@@ -258,7 +258,7 @@ class Program:
         return results[0] if len(results) == 1 else results
 
     def __str__(self) -> str:
-        from offcut.core.printer import format_program
+        from offcut.core.text.printer import format_program
 
         return format_program(self)
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 from offcut.core.accesses import touched
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Cast, Const, Expr, Load, children, dtype_of, rebuild, variables
-from offcut.core.parser import parse
 from offcut.core.plain import loops_of
 from offcut.core.program import (
     Alloc,
@@ -39,6 +38,7 @@ from offcut.core.program import (
     with_blocks,
     with_expressions,
 )
+from offcut.core.text.parser import parse
 from offcut.core.walking import free
 from offcut.errors import OffcutError
 

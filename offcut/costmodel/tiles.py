@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Lookup, real
-from offcut.core.microkernel import Microkernel
 from offcut.costmodel.machine import Machine
+from offcut.describe.microkernel import Microkernel
 
 
 def tile_price(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import offcut as oc
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.experiment.reference import HALF_ULP, Reference
 

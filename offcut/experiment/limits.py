@@ -20,8 +20,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.backends.cpu import isa, jit
-from offcut.backends.cpu.chains import CHAINS
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.machine.chains import CHAINS
 from offcut.experiment import loops
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.timing import Clock
@@ -141,7 +141,7 @@ def _fastest(kind: str, threads: int) -> Meter:
 
 
 def _tiles_permitted() -> bool:
-    from offcut.backends.cpu.amx import permitted
+    from offcut.backends.cpu.microkernels.amx import permitted
 
     return permitted()
 

@@ -1,15 +1,15 @@
 """Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
 
-Their form is that of `offcut.backends.cpu.chains`.
+Their form is that of `offcut.backends.cpu.machine.chains`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.backends.cpu.chains import CHAINS, chained, counted, kept, multiply_add
-from offcut.backends.cpu.half_dots import CHAIN
-from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.machine.chains import CHAINS, chained, counted, kept, multiply_add
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.bf16_dots import CHAIN
 
 STREAM_VECTORS = 8
 """Vectors that one iteration of a reading loop takes."""

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 import offcut
-from offcut.backends.cpu import isa
+from offcut.backends.cpu.machine import isa
 
 CPU_INFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

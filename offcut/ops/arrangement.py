@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.tensor import Tensor, Value, compute, where
+from offcut.describe.tensor import Tensor, Value, compute, where
 from offcut.errors import DescribeError
 from offcut.ops.arguments import several, whole
 from offcut.ops.naming import named

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.tensor import Tensor, Value, cast, compute, exp, maximum, reduce_axis, where
-from offcut.core.tensor import max as max_over
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import Tensor, Value, cast, compute, exp, maximum, reduce_axis, where
+from offcut.describe.tensor import max as max_over
+from offcut.describe.tensor import sum as sum_over
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag, number
 from offcut.ops.naming import named

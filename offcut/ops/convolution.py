@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.tensor import Tensor, Value, compute, reduce_axis, where
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import Tensor, Value, compute, reduce_axis, where
+from offcut.describe.tensor import sum as sum_over
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, whole
 from offcut.ops.epilogue import epilogue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import Tensor, Value, cast, compute, reduce_axis
+from offcut.describe.tensor import sum as sum_over
 from offcut.ops.arguments import check_float_result, flag
 from offcut.ops.epilogue import epilogue
 from offcut.ops.naming import named

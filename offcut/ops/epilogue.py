@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.core.tensor import Tensor, Value, cast, compute
+from offcut.describe.tensor import Tensor, Value, cast, compute
 from offcut.ops.activation import activated, check_activation
 from offcut.ops.naming import Option
 from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, narrower

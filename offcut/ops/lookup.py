@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcut.core.tensor import Tensor, Value, compute, index
+from offcut.describe.tensor import Tensor, Value, compute, index
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, check_dtype, check_tensor
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hashlib import blake2s
 from typing import Any, TypeAlias
 
-from offcut.core.reads import tensors_of
-from offcut.core.tensor import Tensor
+from offcut.describe.reads import tensors_of
+from offcut.describe.tensor import Tensor
 from offcut.ops.arguments import several, whole
 
 LONGEST = 48  # characters of a name that an operator makes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis, sqrt
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import Tensor, Value, cast, compute, reduce_axis, sqrt
+from offcut.describe.tensor import sum as sum_over
 from offcut.errors import DescribeError
 from offcut.ops.arguments import number
 from offcut.ops.naming import Option, named

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
-from offcut.core.tensor import Tensor, Value, cast
+from offcut.describe.tensor import Tensor, Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, several, whole
 

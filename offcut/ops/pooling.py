@@ -8,7 +8,7 @@ from operator import mul
 from typing import Any
 
 from offcut.core.dtypes import neutral
-from offcut.core.tensor import (
+from offcut.describe.tensor import (
     Tensor,
     Value,
     cast,
@@ -17,8 +17,8 @@ from offcut.core.tensor import (
     minimum,
     reduce_axis,
 )
-from offcut.core.tensor import max as max_over
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import max as max_over
+from offcut.describe.tensor import sum as sum_over
 from offcut.ops.arguments import flag
 from offcut.ops.convolution import check_layout, window_names, within
 from offcut.ops.naming import Option, named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor, Value, cast, compute, maximum, minimum, where
+from offcut.describe.tensor import Tensor, Value, cast, compute, maximum, minimum, where
 from offcut.errors import DescribeError
 from offcut.ops.arguments import check_float_result, is_one_of
 from offcut.ops.naming import named

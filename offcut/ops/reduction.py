@@ -8,9 +8,9 @@ from functools import reduce
 from operator import mul
 from typing import Any, TypeAlias
 
-from offcut.core import tensor as te
 from offcut.core.dtypes import FLOATS
-from offcut.core.tensor import Tensor, Value, cast, compute, reduce_axis
+from offcut.describe import tensor as te
+from offcut.describe.tensor import Tensor, Value, cast, compute, reduce_axis
 from offcut.ops.arguments import flag
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, element, wider

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from offcut.core.tensor import Tensor, Value, cast, compute, exp, log, reduce_axis
-from offcut.core.tensor import max as max_over
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.tensor import Tensor, Value, cast, compute, exp, log, reduce_axis
+from offcut.describe.tensor import max as max_over
+from offcut.describe.tensor import sum as sum_over
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,

@@ -3,7 +3,6 @@
 ``offcut.partition(…)`` is a call of `offcut.pipeline.partition`, which says what it takes.
 """
 
-from offcut.partition.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.cut import (
     Tiles,
     axis_named,
@@ -15,8 +14,15 @@ from offcut.partition.cut import (
     users_of,
 )
 from offcut.partition.cutting import AxisCut, LoopCut, Made, Price, tiles_alike
-from offcut.partition.equivalence import check_equal
-from offcut.partition.fusion import (
+from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
+from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
+from offcut.partition.match import Match, matches
+from offcut.partition.pieces import Partition, Piece, Users
+from offcut.partition.programs import cut_program, pieces_of
+from offcut.partition.separate import COPIES, separate
+from offcut.partition.settle import settled, without_covers
+from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
+from offcut.partition.stages.fusion import (
     Shared,
     check_shared,
     fused,
@@ -24,23 +30,9 @@ from offcut.partition.fusion import (
     windowed,
     with_shared,
 )
-from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
-from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
-from offcut.partition.match import Match, matches
-from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.placing import Segment
-from offcut.partition.programs import cut_program, pieces_of
-from offcut.partition.prove import (
-    Certificate,
-    Theorem,
-    check_axis,
-)
-from offcut.partition.separate import COPIES, separate
-from offcut.partition.settle import settled, without_covers
-from offcut.partition.sides import NOT_TOLD
-from offcut.partition.staging import turned, with_scratch
-from offcut.partition.starts import with_floats
-from offcut.partition.strategies import (
+from offcut.partition.stages.staging import turned, with_scratch
+from offcut.partition.strategies.axis_proof import check_axis
+from offcut.partition.strategies.catalog import (
     BALANCE,
     CUT,
     EXACT,
@@ -58,8 +50,8 @@ from offcut.partition.strategies import (
     strategy,
     strategy_named,
 )
-from offcut.partition.structure import bare
-from offcut.partition.tiled_axis import Take, TiledAxis
+from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.tiled_axis import Take, TiledAxis
 
 __all__ = [
     "BALANCE",
@@ -70,12 +62,10 @@ __all__ = [
     "LADDER",
     "MASK",
     "MIX",
-    "NOT_TOLD",
     "PAD",
     "RESIDUE",
     "STRATEGIES",
     "AxisCut",
-    "Certificate",
     "GroupCut",
     "LoopCut",
     "Made",
@@ -88,15 +78,12 @@ __all__ = [
     "Strategy",
     "StrategyLike",
     "Take",
-    "Theorem",
     "TiledAxis",
     "Tiles",
     "Users",
     "all_matches",
     "axis_named",
-    "bare",
     "check_axis",
-    "check_equal",
     "check_exact",
     "check_marks",
     "check_shared",
@@ -128,7 +115,6 @@ __all__ = [
     "users_of",
     "window",
     "windowed",
-    "with_floats",
     "with_scratch",
     "with_shared",
     "without_covers",

@@ -32,7 +32,6 @@ from offcut.core.expr import (
     dtype_of,
     variables,
 )
-from offcut.core.printer import format_expr
 from offcut.core.program import (
     Choose,
     For,
@@ -47,10 +46,9 @@ from offcut.core.program import (
     TileAxis,
     walk,
 )
+from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.partition.alike import reads_memory
 from offcut.partition.cutting import ByHeight, Cutting, LoopCut, Made
-from offcut.partition.extremes import extreme_over
 from offcut.partition.legality import (
     check_crossed,
     check_exact,
@@ -60,11 +58,13 @@ from offcut.partition.legality import (
     check_takes,
     not_together,
 )
-from offcut.partition.placing import Segment
-from offcut.partition.prove import check_axis
-from offcut.partition.segments import crossing, full, loops, of_all, of_heights, whole
-from offcut.partition.strategies import CUT, GUARD, LADDER, Strategy, runs, segments
+from offcut.partition.strategies.axis_proof import check_axis
+from offcut.partition.strategies.bound_range import extreme_over
+from offcut.partition.strategies.catalog import CUT, GUARD, LADDER, Strategy, runs, segments
+from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
 from offcut.polyhedral import Facts
+from offcut.proof.known_equal import reads_memory
 
 # (statements, what is known there) -> the statements with the loops in them cut
 Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]

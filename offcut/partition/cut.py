@@ -8,22 +8,22 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from offcut.core.computation import Computation, Stage
-from offcut.core.microkernel import Microkernel
-from offcut.core.source import source
+from offcut.describe.computation import Computation, Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition.cutting import LoopCut, Price, tiles_alike
 from offcut.partition.groups import prove_stages
 from offcut.partition.pieces import Partition, Users
 from offcut.partition.programs import cut_program
-from offcut.partition.prove import Certificate, Theorem
 from offcut.partition.separate import COPIES
-from offcut.partition.strategies import (
+from offcut.partition.strategies.catalog import (
     CUT,
     Strategy,
     StrategyLike,
     strategy_named,
 )
+from offcut.proof import Certificate, Theorem
 
 Tiles = int | Sequence[int]
 

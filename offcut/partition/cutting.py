@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.computation import Names
 from offcut.core.expr import Binary, Const, Expr, real
 from offcut.core.program import For, Stmt
-from offcut.partition.placing import Segment
-from offcut.partition.prove import Theorem
-from offcut.partition.strategies import Strategy
+from offcut.describe.computation import Names
+from offcut.partition.strategies.catalog import Strategy
+from offcut.partition.strategies.placing import Segment
+from offcut.proof import Theorem
 
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]

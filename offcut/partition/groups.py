@@ -12,16 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.computation import Computation, Names, Stage
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import For, Stmt
-from offcut.core.source import instance, plain_loop
+from offcut.describe.computation import Computation, Names, Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.source import instance, plain_loop
 from offcut.partition.band import Step
 from offcut.partition.cutting import AxisCut, Blame, Carried, Cutting, LoopCut, tiles_alike
 from offcut.partition.loops import LoopCutter
 from offcut.partition.match import Match, cover, matches
-from offcut.partition.prove import Theorem
-from offcut.partition.strategies import LADDER
+from offcut.partition.strategies.catalog import LADDER
 from offcut.polyhedral import (
     Facts,
     check_extents,
@@ -31,6 +30,7 @@ from offcut.polyhedral import (
     space_of,
     stage_sets,
 )
+from offcut.proof import Theorem
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Load, variables
 from offcut.core.expr import walk as nodes
-from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Choose,
     Execution,
@@ -30,10 +29,11 @@ from offcut.core.program import (
     substituted,
     walk,
 )
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.walking import around, side_by_side
 from offcut.errors import PartitionError
-from offcut.partition.strategies import CUT, Strategy, segments
-from offcut.partition.tiled_axis import EXTENT
+from offcut.partition.strategies.catalog import CUT, Strategy, segments
+from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import (
     Dependence,
     Facts,

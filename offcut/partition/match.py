@@ -19,8 +19,8 @@ from itertools import permutations
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Var, variables
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import For, Stmt, Store
+from offcut.describe.microkernel import Microkernel
 from offcut.partition.cutting import Cover
 from offcut.polyhedral import coefficient
 

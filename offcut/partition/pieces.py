@@ -12,7 +12,6 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.core.expr_parser import count
 from offcut.core.program import (
     For,
     Form,
@@ -24,10 +23,11 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.core.text.expressions import count
 from offcut.core.walking import around, bound
-from offcut.partition.placing import Segment
-from offcut.partition.prove import Certificate
+from offcut.partition.strategies.placing import Segment
 from offcut.polyhedral import Set, Space, instances
+from offcut.proof import Certificate, check_equal
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,8 +269,6 @@ class Partition:
 
         Raises PartitionError with a witness where a theorem fails.
         """
-        from offcut.partition.equivalence import check_equal
-
         names, through = self.users.of_sizes, self.through
         proved = check_equal(self.source, self.loops, users=names, through=through)
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
@@ -289,7 +287,7 @@ class Partition:
 
     def explain(self) -> str:
         """What was cut, what was left as it is, and why: a paragraph."""
-        from offcut.partition.explain import explain
+        from offcut.partition.show.explain import explain
 
         return explain(self)
 
@@ -305,7 +303,7 @@ class Partition:
         path   where to write a picture; None: only the figure is returned
         axes   the two that make the plane; None: the first two that are cut
         """
-        from offcut.partition.plot import plot
+        from offcut.partition.show.plot import plot
 
         return plot(self, path, sizes, axes)
 

@@ -11,20 +11,18 @@ from dataclasses import replace
 from functools import lru_cache
 
 from offcut.core.accesses import stored
-from offcut.core.computation import Names
-from offcut.core.microkernel import Microkernel
-from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.walking import around, taken
+from offcut.describe.computation import Names
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, Price, tiles_alike
-from offcut.partition.equivalence import check_equal
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import LoopCutter
 from offcut.partition.match import covering
 from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.prove import Certificate, Theorem
 from offcut.partition.separate import COPIES, separate
 from offcut.polyhedral import (
     Facts,
@@ -34,6 +32,7 @@ from offcut.polyhedral import (
     check_program_fits,
     dependences,
 )
+from offcut.proof import Certificate, Theorem, check_equal
 
 
 def cut_program(

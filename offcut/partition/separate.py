@@ -33,7 +33,6 @@ from functools import lru_cache
 from typing import assert_never
 
 from offcut.core import index as ix
-from offcut.core.computation import Names
 from offcut.core.conditions import negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
@@ -52,7 +51,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.printer import format_expr
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -70,8 +69,9 @@ from offcut.core.program import (
     substituted,
 )
 from offcut.core.program import walk as statements
-from offcut.core.values import evaluate
+from offcut.core.text.printer import format_expr
 from offcut.core.walking import taken
+from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 
 COPIES = 64  # stores in the separated program, per store of the source, at most

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import islpy as isl
 
-from offcut.core.computation import Computation, Stage
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -24,8 +23,9 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.index import linear
-from offcut.core.printer import format_expr
 from offcut.core.program import Buffer
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, Stage
 from offcut.errors import InternalError, PartitionError
 from offcut.polyhedral.affine import Map, Space, coordinates
 from offcut.polyhedral.witness import holds_at, smallest

@@ -20,7 +20,6 @@ from offcut.core.expr import (
     rewrite,
     variables,
 )
-from offcut.core.printer import format_expr, format_stmt
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -39,6 +38,7 @@ from offcut.core.program import (
     with_blocks,
     with_expressions,
 )
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.walking import rewritten
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates

@@ -23,7 +23,7 @@ from offcut.core.expr import (
     dtype_of,
 )
 from offcut.core.expr import walk as nodes
-from offcut.core.printer import format_expr, format_stmt
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -37,7 +37,7 @@ from offcut.core.program import (
     expressions,
     walk,
 )
-from offcut.core.values import evaluate
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts

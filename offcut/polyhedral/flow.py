@@ -29,7 +29,6 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.printer import format_expr
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -45,6 +44,7 @@ from offcut.core.program import (
     mapped,
     walk,
 )
+from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Set, Space
 from offcut.polyhedral.witness import smallest

@@ -14,8 +14,8 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, substitute
-from offcut.core.printer import format_expr
 from offcut.core.program import For, Form, If, Let, Stmt, Tile, Tree
+from offcut.core.text.printer import format_expr
 from offcut.core.walking import around
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space

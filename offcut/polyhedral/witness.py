@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import islpy as isl
 
 from offcut.core.expr import Expr, Load, walk
-from offcut.core.values import evaluate
+from offcut.core.interpret.values import evaluate
 from offcut.errors import InternalError
 
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set

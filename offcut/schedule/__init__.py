@@ -1,8 +1,9 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
 from offcut.schedule.apply import Applied, Choice, Price, apply, at_line, position_of, restaged
-from offcut.schedule.axes import Axis
-from offcut.schedule.by_hand import HandSchedule, Stage, create_schedule, replayed
+from offcut.schedule.by_hand.axes import Axis
+from offcut.schedule.by_hand.tensorize import intrinsic_named
+from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
 from offcut.schedule.decisions import (
     Bind,
     CacheRead,
@@ -33,7 +34,6 @@ from offcut.schedule.decisions import (
     schedule_of,
 )
 from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.tensorize import intrinsic_named
 
 __all__ = [
     "Applied",

@@ -12,24 +12,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.computation import Computation, Names, Stage, StageAxis
 from offcut.core.dtypes import neutral
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
-from offcut.core.microkernel import Microkernel
-from offcut.core.printer import format_expr
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, Stmt
-from offcut.core.source import source
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
-    Certificate,
     GroupCut,
     Made,
     Match,
     Partition,
     Piece,
     Shared,
-    Theorem,
     all_matches,
     check_shared,
     conversions,
@@ -46,6 +44,7 @@ from offcut.partition import (
     with_shared,
 )
 from offcut.polyhedral import space_of
+from offcut.proof import Certificate, Theorem
 from offcut.schedule.checks import check_cost, check_panels, check_splits
 from offcut.schedule.decisions import (
     Convert,

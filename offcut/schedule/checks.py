@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, variables, walk
-from offcut.core.microkernel import Microkernel
-from offcut.core.printer import format_expr
 from offcut.core.program import Panels, Size
+from offcut.core.text.printer import format_expr
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, AxisCut, checked_tiles, segments
 from offcut.schedule.text import panels_text

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import NoReturn, assert_never
 
 from offcut.core.expr import Expr
-from offcut.core.expr_parser import parse_expr
-from offcut.core.printer import format_expr
 from offcut.core.program import Execution, Panels
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_expr
 from offcut.errors import OffcutError, ParseError
 from offcut.partition import AxisCut, Strategy, strategy_named
 from offcut.schedule.decisions import (

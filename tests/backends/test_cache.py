@@ -16,7 +16,8 @@ from compiled import contraction, floats
 
 import offcut as oc
 from offcut.backends.cpu import build as building
-from offcut.backends.cpu import jit, planning, proof
+from offcut.backends.cpu.machine import jit
+from offcut.backends.cpu.planning import planner, proof
 from offcut.backends.host import cache
 from offcut.pipeline import Kernel
 
@@ -44,7 +45,7 @@ print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, read and written, with no code kept in this process."""
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-    kept = (building._tile_object, planning._plan)
+    kept = (building._tile_object, planner._plan)
     for function in kept:
         function.cache_clear()
     yield tmp_path / "cache"
@@ -121,7 +122,7 @@ def test_a_damaged_entry_is_rebuilt(home: Path, damage: str) -> None:
             }[damage]
         )
     building._tile_object.cache_clear()
-    planning._plan.cache_clear()
+    planner._plan.cache_clear()
     again = compiled()
     assert again._code.fresh
     assert right(again)
@@ -236,7 +237,7 @@ def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.Mo
     compiled()
     proofs: list[object] = []
     monkeypatch.setattr(proof, "check_equal", lambda *asked, **_: proofs.append(asked))
-    planning._plan.cache_clear()
+    planner._plan.cache_clear()
     compiled().plan(m=1, k=1)
-    planning._plan.cache_clear()
+    planner._plan.cache_clear()
     assert proofs == []

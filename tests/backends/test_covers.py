@@ -15,8 +15,10 @@ from conftest import slow
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu import build, isa, kernels
-from offcut.backends.cpu.family import Family
+from offcut.backends.cpu import build
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels import kernels
+from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
 from offcut.pipeline import Kernel

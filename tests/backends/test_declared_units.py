@@ -15,11 +15,12 @@ from offcut.backends.accelerator import vta
 from offcut.backends.gpu import mma
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import real
-from offcut.core.intrinsic import declared
-from offcut.core.issued import issued, laid, taken
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program, Tile, walk
-from offcut.partition import check_equal, checked_request, cut_program
+from offcut.describe.intrinsic import declared
+from offcut.describe.issued import issued, laid, taken
+from offcut.describe.microkernel import Microkernel
+from offcut.partition import checked_request, cut_program
+from offcut.proof import check_equal
 
 WARP = """program product
 size n in 0:100

@@ -16,7 +16,7 @@ from compiled import build, contraction, floats, same_bits
 from conftest import edge_sizes
 
 import offcut as oc
-from offcut.backends.cpu import cpuid, isa, jit
+from offcut.backends.cpu.machine import cpuid, isa, jit
 from offcut.core.dtypes import numpy_dtype
 from offcut.pipeline import Kernel
 

@@ -22,7 +22,7 @@ from foreign import CHEAP, DEAR, ROWS, Own, gemm, product, taken
 from machines import EAGER, host_threads
 
 import offcut as oc
-from offcut.backends.cpu import pool
+from offcut.backends.cpu.threads import pool
 
 _COMPILER = shutil.which("cc")
 

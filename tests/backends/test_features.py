@@ -14,7 +14,7 @@ from conftest import slow
 from scipy import special
 
 import offcut as oc
-from offcut.backends.cpu import isa
+from offcut.backends.cpu.machine import isa
 from offcut.core.dtypes import numpy_dtype
 from offcut.errors import TargetError
 

@@ -21,8 +21,9 @@ from guarded import LANES, Case, callable_of, case, run_tile
 from half_dot import emulated, on_emulated
 
 import offcut as oc
-from offcut.backends.cpu import fma, half_dots, isa, kernels, rates
-from offcut.backends.cpu.family import TILES, Variant
+from offcut.backends.cpu.machine import isa, rates
+from offcut.backends.cpu.microkernels import bf16_dots, fma, kernels
+from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.core.dtypes import numpy_dtype
 from offcut.costmodel import load
 
@@ -36,8 +37,8 @@ avx512 = pytest.mark.isa(*sorted(isa.AVX512_FEATURES))
 
 @cache
 def function(rows: int, vectors: int, real: bool) -> Callable[..., None]:
-    text = half_dots.tiles(AVX512, PANELS, [(rows, vectors)])
-    symbol = half_dots.symbol(AVX512, PANELS, rows, vectors)
+    text = bf16_dots.tiles(AVX512, PANELS, [(rows, vectors)])
+    symbol = bf16_dots.symbol(AVX512, PANELS, rows, vectors)
     return callable_of(text if real else emulated(text), symbol, TILES)
 
 
@@ -48,10 +49,10 @@ def sweep(rows: int, real: bool) -> None:
             for accumulate in (False, True):
                 columns = LANES * vectors - (3 * depth + accumulate) % LANES
                 what = case("bfloat16", rows, depth, columns, accumulate)
-                found = run_tile(run, what, half_dots.TERMS)
+                found = run_tile(run, what, bf16_dots.TERMS)
                 what.check(found)
                 part = Case(what.a[-1:], what.b[:, :5], what.c[-1:, :5], accumulate)
-                alone = run_tile(function(1, 1, real), part, half_dots.TERMS)
+                alone = run_tile(function(1, 1, real), part, bf16_dots.TERMS)
                 assert same_bits(alone, found[-1:, :5])
 
 
@@ -64,7 +65,7 @@ def test_the_code_computes_the_product_and_touches_nothing_else(rows: int) -> No
 
 @needs_fork
 @pytest.mark.every(3)
-@pytest.mark.isa(*sorted(half_dots.FEATURES))
+@pytest.mark.isa(*sorted(bf16_dots.FEATURES))
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_instruction_computes_the_product_and_touches_nothing_else(rows: int) -> None:
     assert in_child(lambda: sweep(rows, real=True)) == 0
@@ -72,7 +73,7 @@ def test_the_instruction_computes_the_product_and_touches_nothing_else(rows: int
 
 @pytest.mark.parametrize(
     "real",
-    [False, pytest.param(True, marks=pytest.mark.isa(*sorted(half_dots.FEATURES)))],
+    [False, pytest.param(True, marks=pytest.mark.isa(*sorted(bf16_dots.FEATURES)))],
 )
 def test_denormals_count_as_zero_and_what_is_not_finite_stays_where_it_is(real: bool) -> None:
     small, half = 2.0**-127, 2.0**-64
@@ -82,7 +83,7 @@ def test_denormals_count_as_zero_and_what_is_not_finite_stays_where_it_is(real: 
     b[:, 0], b[:, 1], b[:, 2] = (1, 1, 1, 0), (half, 0, -half, 3), (1, 2, np.nan, 0)
     what = Case(a, b, np.full((3, 3), small, np.float32), accumulate=True)
 
-    found = run_tile(function(3, 1, real), what, half_dots.TERMS)
+    found = run_tile(function(3, 1, real), what, bf16_dots.TERMS)
 
     assert found[:2, :2].tolist() == [[0, 3], [2 * half, 0]]
     assert np.isnan(found[:, 2]).tolist() == [True] * 3
@@ -96,7 +97,7 @@ def test_the_code_keeps_its_accumulators_in_registers() -> None:
     target = llvm.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(features=TARGET, opt=1, jit=True)
     for rows, options in fma.widths(AVX512).items():
-        module = llvm.parse_assembly(half_dots.tiles(AVX512, PANELS, [(rows, options[0])]))
+        module = llvm.parse_assembly(bf16_dots.tiles(AVX512, PANELS, [(rows, options[0])]))
         module.verify()
         lines = machine.emit_assembly(module).splitlines()
         assert not [line for line in lines if "%zmm" in line and line.endswith("(%rsp)")]
@@ -178,14 +179,14 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A host of the instruction and no tensor unit, which it issues as often as a multiply–add."""
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "amx-tile")
     monkeypatch.setenv("OFFCUT_CACHE", "off")
-    monkeypatch.setattr(half_dots, "issue", lambda _: 1.0)
+    monkeypatch.setattr(bf16_dots, "issue", lambda _: 1.0)
     kernels.families.cache_clear()
     yield
     kernels.families.cache_clear()
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.isa(*sorted(half_dots.FEATURES))
+@pytest.mark.isa(*sorted(bf16_dots.FEATURES))
 @pytest.mark.parametrize("threads", [1, 2])
 def test_on_the_instruction_itself_bits_depend_on_no_size_and_no_thread(threads: int) -> None:
     b, a = values(0, 257, 150), values(1, 101, 257)
@@ -260,20 +261,20 @@ def test_it_is_taken_where_it_is_the_fastest(issue: float, taken: str) -> None:
     assert named(kernel, n=64) == {taken}
 
 
-@pytest.mark.isa(*sorted(half_dots.FEATURES))
+@pytest.mark.isa(*sorted(bf16_dots.FEATURES))
 def test_what_it_costs_is_measured_once_for_a_processor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: os.PathLike[str]
 ) -> None:
     monkeypatch.setenv("OFFCUT_CACHE", os.fspath(tmp_path))
-    half_dots.issue.cache_clear()
-    first = half_dots.issue(isa.host())
+    bf16_dots.issue.cache_clear()
+    first = bf16_dots.issue(isa.host())
     assert first in (1.0, 2.0, 4.0, 8.0)
-    half_dots.issue.cache_clear()
+    bf16_dots.issue.cache_clear()
     monkeypatch.setattr(rates, "cycles", lambda *_: pytest.fail("it is kept"))
-    assert half_dots.issue(isa.host()) == first
-    half_dots.issue.cache_clear()
+    assert bf16_dots.issue(isa.host()) == first
+    bf16_dots.issue.cache_clear()
 
 
 def test_a_machine_without_the_instruction_believes_what_is_declared() -> None:
     assert rates.kept(("none",), {"no such feature"}, lambda: pytest.fail("not here")) is None
-    assert half_dots.microkernel(AVX512).cycles == fma.microkernel(AVX512, "float32").cycles / 2
+    assert bf16_dots.microkernel(AVX512).cycles == fma.microkernel(AVX512, "float32").cycles / 2

@@ -33,7 +33,7 @@ from compiled import (
 from conftest import edge_sizes
 
 import offcut as oc
-from offcut.backends.cpu import jit
+from offcut.backends.cpu.machine import jit
 from offcut.core.dtypes import numpy_dtype
 from offcut.pipeline import Kernel
 

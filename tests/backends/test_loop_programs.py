@@ -14,8 +14,8 @@ from compiled import Array, floats, same_bits
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
-from offcut.core.values import evaluate
 
 # Every way a size can sit against vectors of 8 and of 16 lanes, and against four of them.
 SIZES = [0, 1, 2, 7, 8, 9, 16, 17, 33, 85]

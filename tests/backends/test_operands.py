@@ -8,8 +8,8 @@ from compiled import Array
 from conftest import edge_sizes, slow
 
 import offcut as oc
-from offcut.backends.cpu import isa
-from offcut.backends.cpu.kernels import families
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels.kernels import families
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Var
 from offcut.core.program import Kind, Store, walk

@@ -13,9 +13,10 @@ import pytest
 from foreign import CHEAP, DEAR, Own, product
 
 import offcut as oc
-from offcut.backends.cpu import external, isa, rates
-from offcut.backends.cpu.chains import CHAINS, multiply_add
-from offcut.core.microkernel import Microkernel
+from offcut.backends.cpu.machine import isa, rates
+from offcut.backends.cpu.machine.chains import CHAINS, multiply_add
+from offcut.backends.cpu.microkernels import external
+from offcut.describe.microkernel import Microkernel
 
 
 @pytest.fixture(autouse=True)

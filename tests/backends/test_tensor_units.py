@@ -20,11 +20,12 @@ from guarded import LANES, Case, callable_of, case, covered, guarded_rows, panel
 from tile_unit import UNIT, on_tile_unit
 
 import offcut as oc
-from offcut.backends.cpu import amx, fma, isa, jit, vnni
-from offcut.backends.cpu.family import TILES, WIDE, Variant
-from offcut.core.computation import computation
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.microkernels import amx, fma, vnni
+from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import load
+from offcut.describe.computation import computation
 from offcut.partition import Match, all_matches
 
 pytestmark = needs_fork  # a read beyond a guard page ends the child, not the tests

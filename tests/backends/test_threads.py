@@ -30,10 +30,11 @@ from conftest import edge_sizes, slow
 from machines import EAGER, host_threads
 
 import offcut as oc
-from offcut.backends.cpu import isa, pool
 from offcut.backends.cpu.build import lowered
-from offcut.backends.cpu.parallel import parallel
-from offcut.core.tensor import Tensor
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.threads import pool
+from offcut.backends.cpu.threads.parallel import parallel
+from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
 
 pytestmark = [

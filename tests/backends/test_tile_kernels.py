@@ -11,7 +11,8 @@ from conftest import edge_sizes, slow
 from tile_unit import UNIT, emulated
 
 import offcut as oc
-from offcut.backends.cpu import amx, isa
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels import amx
 from offcut.core.dtypes import numpy_dtype
 
 TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from scipy import special
 
-from offcut.backends.cpu.vector_math import FUNCTIONS, declarations, define, symbol
+from offcut.backends.llvm.vector_math import FUNCTIONS, declarations, define, symbol
 from offcut.errors import InternalError
 
 Array = npt.NDArray[Any]

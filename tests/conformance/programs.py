@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,7 @@ import offcut as oc
 from offcut.backends.requested import requested
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Options, Target
-from offcut.core.interpreter import run
+from offcut.core.interpret.interpreter import run
 from offcut.core.program import Tile, walk
 from offcut.pipeline import Kernel
 

@@ -238,7 +238,8 @@ class _Steps:
 
 def written(text: str) -> Any:
     """A program with tiles, whose microkernels are those of this machine; others are left out."""
-    from offcut.backends.cpu import isa, kernels  # not before a fault is planted
+    from offcut.backends.cpu.machine import isa
+    from offcut.backends.cpu.microkernels import kernels
 
     names = [one.microkernel.name for one in kernels.families(isa.host())]
 

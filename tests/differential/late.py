@@ -10,8 +10,9 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from offcut.backends.cpu import isa, jit, pool
-from offcut.backends.cpu.pool_ir import BARRIER, RUN
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.threads import pool
+from offcut.backends.cpu.threads.pool_ir import BARRIER, RUN
 from offcut.costmodel import Machine
 
 CYCLES = 50_000  # that a thread is late: 20 µs at 2.5 GHz, more than a small case takes

@@ -16,7 +16,7 @@ from scipy import special
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 16, 17, 53]

@@ -12,9 +12,9 @@ from conftest import EQUAL, proved, slow
 from polybench import ILLEGAL, KERNELS, LEGAL, Array, Carries, Sizes, unsolved
 
 import offcut as oc
-from offcut.core.computation import computation
 from offcut.core.program import Kind
-from offcut.core.source import source
+from offcut.describe.computation import computation
+from offcut.describe.source import source
 from offcut.errors import PartitionError
 
 TILE = 4

@@ -15,7 +15,7 @@ from scipy import special
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 
 m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
 X, Y = oc.placeholder((m, n), name="X"), oc.placeholder((m, n), name="Y")

@@ -10,8 +10,8 @@ import pytest
 from compiled import build
 
 import offcut as oc
-from offcut.core.tensor import Tensor
-from offcut.partition.strategies import SHIFT
+from offcut.describe.tensor import Tensor
+from offcut.partition.strategies.catalog import SHIFT
 from offcut.pipeline import Kernel
 
 n, m = oc.dim("n", min=1, max=64), oc.dim("m", max=64)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import sympy
 
-from offcut.core import tensor as oc
-from offcut.core.computation import computation
 from offcut.core.sizes import assume, dim
+from offcut.describe import tensor as oc
+from offcut.describe.computation import computation
 from offcut.errors import DescribeError
 
 n, m = dim("n", max=64), dim("m", max=64)

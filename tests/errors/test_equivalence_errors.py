@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.core.parser import parse
+from offcut.core.text.parser import parse
 from offcut.errors import PartitionError
-from offcut.partition.equivalence import check_equal
+from offcut.proof.equivalence import check_equal
 
 HEAD = """program mm
 size n in 0:100

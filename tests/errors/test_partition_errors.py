@@ -12,9 +12,9 @@ import pytest
 from conftest import EQUAL, proved
 
 import offcut
-from offcut.core import tensor as oc
-from offcut.core.computation import computation
 from offcut.core.sizes import assume, dim
+from offcut.describe import tensor as oc
+from offcut.describe.computation import computation
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
 from offcut.partition import CUT, EXACT, STRATEGIES, Partition, cut
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.core.microkernel import Microkernel
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import OffcutError
 from offcut.schedule import HandSchedule
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from offcut.core import tensor as oc
-from offcut.core.computation import Computation, computation
-from offcut.core.intrinsic import decl_tensor_intrin, hardware_intrinsic
 from offcut.core.layout import panels
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.parser import parse
 from offcut.core.program import Program
 from offcut.core.sizes import dim
-from offcut.core.source import source
+from offcut.core.text.parser import parse
+from offcut.describe import tensor as oc
+from offcut.describe.computation import Computation, computation
+from offcut.describe.intrinsic import decl_tensor_intrin, hardware_intrinsic
+from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.source import source
 from offcut.partition import EXACT, STRATEGIES, checked_request, cut, cut_program
 from offcut.schedule import create_schedule
 

@@ -13,16 +13,18 @@ from conftest import EQUAL
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu import planning, vnni
-from offcut.backends.cpu.isa import AVX512_FEATURES, Host, isa_of
-from offcut.backends.cpu.planning import Planned
-from offcut.core.computation import computation
-from offcut.core.parser import parse
+from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
+from offcut.backends.cpu.microkernels import vnni
+from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning.planner import Planned
 from offcut.core.program import canonical
-from offcut.core.source import source
-from offcut.core.tensor import Tensor
+from offcut.core.text.parser import parse
 from offcut.costmodel import load
-from offcut.partition import Users, check_equal, users_of
+from offcut.describe.computation import computation
+from offcut.describe.source import source
+from offcut.describe.tensor import Tensor
+from offcut.partition import Users, users_of
+from offcut.proof import check_equal
 from offcut.schedule import Schedule
 
 HERE = Path(__file__).parent / "planned"
@@ -61,7 +63,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
 def planned(name: str) -> Planned:
     """How a case is planned, on a machine that is described."""
     described = computation([CASES[name]()])
-    return planning.plan(source(described), users_of(described), HOST)
+    return planner.plan(source(described), users_of(described), HOST)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -78,7 +80,7 @@ def test_a_program_is_planned_as_it_was_and_read_back(
 @pytest.mark.parametrize("name", CASES)
 def test_a_described_tensor_and_its_text_are_planned_alike(name: str) -> None:
     text = parse(str(source(computation([CASES[name]()]))))
-    assert planning.plan(canonical(text), Users.of(text), HOST).program == planned(name).program
+    assert planner.plan(canonical(text), Users.of(text), HOST).program == planned(name).program
 
 
 SCALED = """program scaled
@@ -100,7 +102,7 @@ for i in 0:m
 @pytest.mark.parametrize("update", ["+= 1.5 * A[i, k] * B[k, j]", "-= A[i, k] * B[k, j]"])
 def test_a_product_with_a_computed_factor_is_planned(update: str) -> None:
     text = parse(SCALED.format(update=update))
-    made = planning.plan(canonical(text), Users.of(text), HOST).applied
+    made = planner.plan(canonical(text), Users.of(text), HOST).applied
     assert made is not None
     pieces = made.partition.pieces
     assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)

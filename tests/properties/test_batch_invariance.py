@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
 
 ROWS, DEPTH, COLUMNS = 64, 37, 85

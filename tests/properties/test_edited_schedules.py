@@ -13,7 +13,7 @@ import pytest
 
 import offcut as oc
 from offcut import ops
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.partition import STRATEGIES
 
 n, b = oc.dim("n", max=64), oc.dim("b", max=5)

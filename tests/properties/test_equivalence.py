@@ -17,12 +17,10 @@ import pytest
 from conftest import slow
 
 from offcut.core import index as ix
-from offcut.core import tensor as oc
-from offcut.core.computation import computation
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Compare, Expr, Load, rewrite
-from offcut.core.interpreter import run
-from offcut.core.parser import parse
+from offcut.core.interpret.interpreter import run
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
     For,
@@ -35,11 +33,13 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.sizes import dim
-from offcut.core.source import source
-from offcut.core.values import evaluate
+from offcut.core.text.parser import parse
+from offcut.describe import tensor as oc
+from offcut.describe.computation import computation
+from offcut.describe.source import source
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.partition import cut
-from offcut.partition.equivalence import check_equal
+from offcut.proof.equivalence import check_equal
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 9)
 MOST_MUTANTS = 24

@@ -20,9 +20,6 @@ from offcut.core.expr import (
     Var,
     walk,
 )
-from offcut.core.expr_parser import parse_expr
-from offcut.core.parser import parse
-from offcut.core.printer import format_expr
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -41,6 +38,9 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_expr
 from offcut.errors import ParseError
 
 n, m = Var("n"), Var("m")

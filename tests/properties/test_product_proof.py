@@ -19,18 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut.core import index as ix
-from offcut.core import tensor as oc
-from offcut.core.computation import Computation, computation
 from offcut.core.expr import Compare, Const, Expr, Var, substitute
-from offcut.core.interpreter import run
-from offcut.core.parser import parse
+from offcut.core.interpret.interpreter import run
 from offcut.core.program import For, If, Program, Size, Stmt, Tile, walk
 from offcut.core.sizes import dim
-from offcut.core.source import source
+from offcut.core.text.parser import parse
+from offcut.describe import tensor as oc
+from offcut.describe.computation import Computation, computation
+from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError
-from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, check_equal, cut, cut_group
-from offcut.partition.line import NotSeparable, Strip, X, _decide, check_line
+from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, cut, cut_group
 from offcut.polyhedral import Space
+from offcut.proof import check_equal
+from offcut.proof.by_axis.coverage import NotSeparable, Strip, X, _decide, check_line
 
 TILE = 3
 COLUMNS = 21

@@ -17,12 +17,8 @@ import pytest
 from conftest import edge_sizes
 
 from offcut.core import index as ix
-from offcut.core import tensor as oc
-from offcut.core.computation import Computation, Stage, StageAxis, computation
 from offcut.core.expr import Compare, Expr, Load, Var
-from offcut.core.interpreter import run
-from offcut.core.parser import parse
-from offcut.core.printer import format_stmt
+from offcut.core.interpret.interpreter import run
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -36,19 +32,14 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.sizes import dim
-from offcut.core.source import source
+from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_stmt
+from offcut.describe import tensor as oc
+from offcut.describe.computation import Computation, Stage, StageAxis, computation
+from offcut.describe.source import source
 from offcut.errors import InternalError, PartitionError
-from offcut.partition import (
-    BALANCE,
-    LADDER,
-    MIX,
-    STRATEGIES,
-    Partition,
-    Strategy,
-    check_axis,
-    check_equal,
-    cut,
-)
+from offcut.partition import BALANCE, LADDER, MIX, STRATEGIES, Partition, Strategy, check_axis, cut
+from offcut.proof import check_equal
 
 TILE = 3
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pytest
 
 import offcut as oc
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
-from offcut.core.values import evaluate
 from offcut.errors import OffcutError
-from offcut.partition.structure import NotStructural, check_structure
+from offcut.proof.structure import NotStructural, check_structure
 
 GEMM = """\
 program gemm

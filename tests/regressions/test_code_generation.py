@@ -130,6 +130,6 @@ for i in 0:n
     x = np.random.default_rng(0).standard_normal((19, 19), np.float32)
     start = np.ones(19, np.float32)
     expected = oc.compile(program)(x, start)
-    monkeypatch.setattr("offcut.backends.cpu.jit._MOST_LINES", 0)
+    monkeypatch.setattr("offcut.backends.cpu.machine.jit._MOST_LINES", 0)
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     np.testing.assert_array_equal(oc.compile(program)(x, start), expected)

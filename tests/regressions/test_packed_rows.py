@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu.isa import host
-from offcut.backends.cpu.kernels import families
+from offcut.backends.cpu.machine.isa import host
+from offcut.backends.cpu.microkernels.kernels import families
 
 
 @pytest.mark.parametrize("start", [0, 5])

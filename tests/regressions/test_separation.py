@@ -10,10 +10,11 @@ import pytest
 
 import offcut as oc
 from offcut.core.program import Choose, Program, walk
-from offcut.partition import equivalence, separate
-from offcut.partition.equivalence import check_equal
-from offcut.partition.sides import NOT_TOLD
-from offcut.partition.structure import NotStructural, check_structure
+from offcut.partition import separate
+from offcut.proof import equivalence
+from offcut.proof.equivalence import check_equal
+from offcut.proof.pairing import NOT_TOLD
+from offcut.proof.structure import NotStructural, check_structure
 
 
 def program(file: str) -> Program:

@@ -30,9 +30,8 @@ from offcut.schedule import (
     Run,
     Split,
     Tensorize,
-    by_hand,
-    graph,
 )
+from offcut.schedule.by_hand import graph, writer
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 SIZES = (0, 1, 7, 8, 9, 24, 29)
@@ -517,7 +516,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
     a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
     mutants = list(corrupted(s.lower(), kind))
     for broken in mutants[:: max(1, len(mutants) // 3)]:
-        monkeypatch.setattr(by_hand, "lower", lambda _, broken=broken: broken)
+        monkeypatch.setattr(writer, "lower", lambda _, broken=broken: broken)
         again = oc.create_schedule(given).apply(s.schedule)
         try:
             found = again.lower().run({"A": a, "B": b})

@@ -6,8 +6,8 @@ import islpy as isl
 import pytest
 
 from offcut.core.expr import Load
-from offcut.core.parser import parse
 from offcut.core.program import Program
+from offcut.core.text.parser import parse
 from offcut.errors import PartitionError
 from offcut.polyhedral.flow import Flows, Statement
 from offcut.polyhedral.orders import last_writes, time_depth, time_text

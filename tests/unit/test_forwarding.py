@@ -7,8 +7,8 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.partition.forwarding import forwarded
-from offcut.partition.windows import without_windows
+from offcut.proof.forms.forwarding import forwarded
+from offcut.proof.forms.windows import without_windows
 
 HEAD = "program p\nsize n in 0:40\ninput X: float32[n]\ninput F: float32[3]\n"
 SOURCE = f"""{HEAD}output Y: float32[n]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.computation import Computation, computation
-from offcut.core.printer import format_expr
 from offcut.core.program import Alloc, Choose, For, Stmt, Tile, blocks
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, computation
 from offcut.partition import Shared, fused, turned, with_scratch, with_shared
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, Var, variables
-from offcut.core.expr_parser import parse_expr
-from offcut.core.printer import format_expr
-from offcut.core.values import evaluate
+from offcut.core.interpret.values import evaluate
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_expr
 
 NAMES = ("n", "m", "i")
 n, m, i = map(Var, NAMES)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offcut.core import interpreter
 from offcut.core.dtypes import DTYPES, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
 from offcut.core.index import const
-from offcut.core.interpreter import run
-from offcut.core.parser import parse
-from offcut.core.printer import format_expr
+from offcut.core.interpret import interpreter
+from offcut.core.interpret.interpreter import run
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Buffer, Choose, Kind, Program, Store, Tile, TileAxis
-from offcut.core.values import evaluate
+from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, InternalError
 
 # Every way a size can sit against a tile of 4.

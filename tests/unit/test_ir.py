@@ -17,8 +17,8 @@ from partition_cases import CASES
 import offcut as oc
 import offcut.ir as ir
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.interpreter import run as interpreted
-from offcut.core.values import evaluate
+from offcut.core.interpret.interpreter import run as interpreted
+from offcut.core.interpret.values import evaluate
 from offcut.errors import OffcutError
 from offcut.partition import STRATEGIES
 

@@ -6,8 +6,8 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.partition.joining import joined_like
-from offcut.partition.windows import without_windows
+from offcut.proof.forms.joining import joined_like
+from offcut.proof.forms.windows import without_windows
 
 HEAD = """program p
 size n in 0:40

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from offcut.backends.cpu import isa, jit
+from offcut.backends.cpu.machine import isa, jit
 from offcut.experiment import limits, loops
 from offcut.experiment.limits import Bound, Level, Limits, Meter, Rate
 

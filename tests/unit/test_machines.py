@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.backends.cpu import fma, isa, jit
-from offcut.backends.cpu.family import Variant
-from offcut.backends.cpu.features import in_llvm
-from offcut.backends.cpu.kernels import families
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.machine.features import in_llvm
+from offcut.backends.cpu.microkernels import fma
+from offcut.backends.cpu.microkernels.family import Variant
+from offcut.backends.cpu.microkernels.kernels import families
 from offcut.costmodel import load, shipped
+from offcut.costmodel.description import SHIPPED
 
 MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
@@ -46,7 +48,7 @@ def test_the_names_that_are_shipped_are_the_files() -> None:
 
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_every_table_that_a_file_states_says_where_its_numbers_are_from(name: str) -> None:
-    path = Path(isa.__file__).parents[2] / "costmodel" / "machines" / f"{name}.toml"
+    path = SHIPPED / f"{name}.toml"
     stated = tomllib.loads(path.read_text(encoding="utf-8"))
     tables = [value for value in stated.values() if isinstance(value, dict)] + stated["memory"]
     assert tables

@@ -13,10 +13,10 @@ import offcut as oc
 from offcut import pipeline
 
 AS_A_PACKAGE = """
-import offcut.partition.strategies as strategies
+import offcut.partition.strategies.catalog as strategies
 import offcut
 from offcut.partition import Strategy
-assert offcut.partition.strategies is strategies and strategies.Strategy is Strategy
+assert offcut.partition.strategies.catalog is strategies and strategies.Strategy is Strategy
 """
 AS_A_FUNCTION = """
 import offcut

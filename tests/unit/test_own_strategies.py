@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 import offcut as oc
 from offcut.core import index as ix
-from offcut.core.values import evaluate
+from offcut.core.interpret.values import evaluate
 from offcut.partition import STRATEGIES, Strategy, segments, strategy_named
-from offcut.partition.strategies import runs
-from offcut.partition.tiled_axis import EXTENT, Take, Takes, TiledAxis
+from offcut.partition.strategies.catalog import runs
+from offcut.partition.strategies.tiled_axis import EXTENT, Take, Takes, TiledAxis
 
 Function = Callable[..., Iterator[Take]]
 ROOT = Path(__file__).parents[2]

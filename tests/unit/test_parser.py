@@ -3,8 +3,6 @@ from __future__ import annotations
 import pytest
 
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
-from offcut.core.expr_parser import parse_expr
-from offcut.core.parser import parse
 from offcut.core.program import (
     Buffer,
     For,
@@ -20,6 +18,8 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.parser import parse
 from offcut.errors import ParseError
 
 # Every statement, mark and declaration, as the printer writes them.

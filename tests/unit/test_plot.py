@@ -13,9 +13,9 @@ import pytest
 import offcut as oc
 from offcut.errors import CallError, OffcutError, PartitionError
 from offcut.partition import Partition
-from offcut.partition.areas import minus, outline, points, strips_of
-from offcut.partition.planes import tiles
-from offcut.partition.plot import plot
+from offcut.partition.show.plot import plot
+from offcut.partition.show.rectangles import minus, outline, points, strips_of
+from offcut.partition.show.tile_shapes import tiles
 
 n, m = oc.dim("n"), oc.dim("m")
 k = oc.reduce_axis(16, "k")

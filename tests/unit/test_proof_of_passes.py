@@ -11,15 +11,16 @@ import pytest
 from corruptions import KINDS, corrupted
 
 import offcut as oc
-from offcut.backends.cpu import planning, vnni
-from offcut.backends.cpu.isa import AVX512_FEATURES, Host, isa_of
-from offcut.backends.cpu.parallel import parallel
-from offcut.backends.cpu.proof import check_shared
+from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
+from offcut.backends.cpu.microkernels import vnni
+from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning.proof import check_shared
+from offcut.backends.cpu.threads.parallel import parallel
 from offcut.backends.target import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.parser import parse
 from offcut.core.program import Execution, For, Kind, Program, canonical, walk
+from offcut.core.text.parser import parse
 from offcut.costmodel import load
 from offcut.partition import CUT, Users
 from offcut.polyhedral import dependences
@@ -67,7 +68,7 @@ SIZES = [1, 2, 13, 14, 15, 42, 47]
 class Pass:
     """A pass of the planner.
 
-    name      of its function in `planning`
+    name      of its function in `planner`
     runs_in   a program that it changes
     of, put   the loop program in its result, and the result with another one
     """
@@ -107,10 +108,10 @@ PASSES = {
 
 def planned(text: str) -> Program:
     program = canonical(parse(text))
-    planning._plan.cache_clear()
+    planner._plan.cache_clear()
     strategy = CUT if text is PRODUCT else "auto"  # one way, where several compete else
     asked = Options(strategy)
-    return planning.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
+    return planner.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
 
 
 def sample(mutants: Iterator[Program]) -> list[Program]:
@@ -124,7 +125,7 @@ def sample(mutants: Iterator[Program]) -> list[Program]:
 def without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     yield
-    planning._plan.cache_clear()
+    planner._plan.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,7 +135,7 @@ def test_a_fault_in_a_pass_is_refused(
 ) -> None:
     one = PASSES[step]
     text = PROGRAMS[one.runs_in]
-    right = getattr(planning, one.name)
+    right = getattr(planner, one.name)
     given: list[Any] = []
 
     def noted(*args: Any, **options: Any) -> Any:
@@ -142,11 +143,11 @@ def test_a_fault_in_a_pass_is_refused(
         given.append(made)
         return made
 
-    monkeypatch.setattr(planning, one.name, noted)
+    monkeypatch.setattr(planner, one.name, noted)
     planned(text)
     for broken in sample(corrupted(one.of(given[-1]), kind)):
         made = one.put(given[-1], broken)
-        monkeypatch.setattr(planning, one.name, lambda *_, made=made, **__: made)
+        monkeypatch.setattr(planner, one.name, lambda *_, made=made, **__: made)
         left, why = planned_or_refused(text)
         if left is None:
             assert why
@@ -163,7 +164,7 @@ def planned_or_refused(text: str) -> tuple[Program | None, str]:
 
 
 def test_every_pass_is_in_the_table() -> None:
-    lines = [line for line in (planning.__doc__ or "").splitlines() if "->" in line]
+    lines = [line for line in (planner.__doc__ or "").splitlines() if "->" in line]
     steps = {s.strip() for line in lines for s in line.rpartition("  ")[0].split("->")}
     # Names are bound before, raising is the first step that is proved, proving is what is tested.
     assert steps - {"bind", "raise", "prove"} == set(PASSES)

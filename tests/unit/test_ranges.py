@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Logic, Var
-from offcut.core.expr_parser import parse_expr
-from offcut.core.printer import format_stmt
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, walk
 from offcut.core.ranges import Known, Range, nest
-from offcut.core.values import evaluate
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_stmt
 
 N, M = 6, 4
 AXES = [("i", Var("n")), ("j", Var("m"))]

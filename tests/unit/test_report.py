@@ -12,7 +12,7 @@ import pytest
 
 import offcut
 from offcut import report
-from offcut.backends.cpu import isa
+from offcut.backends.cpu.machine import isa
 from offcut.backends.host import cache
 
 SOURCES = Path(offcut.__file__).parent

@@ -12,7 +12,7 @@ import pytest
 import offcut as oc
 from offcut import ops
 from offcut.core.program import Panels
-from offcut.core.tensor import Tensor
+from offcut.describe.tensor import Tensor
 from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
 

@@ -12,10 +12,10 @@ import pytest
 import sympy
 from conftest import edge_sizes, points
 
-from offcut.core import tensor as oc
-from offcut.core.computation import computation
 from offcut.core.program import Form, Role
 from offcut.core.sizes import assume, dim
+from offcut.describe import tensor as oc
+from offcut.describe.computation import computation
 from offcut.partition import Partition, cut
 
 ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu import amx, isa
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels import amx
 from offcut.costmodel import Machine, load
 from offcut.costmodel import machine as schema
 

@@ -6,7 +6,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.partition.terms import in_order_of
+from offcut.proof.forms.terms import in_order_of
 
 SUM = """program p
 size n in 0:40

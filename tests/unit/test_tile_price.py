@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.backends.cpu import isa
-from offcut.backends.cpu.kernels import families
+from offcut.backends.cpu.machine import isa
+from offcut.backends.cpu.microkernels.kernels import families
 from offcut.core import index as ix
-from offcut.core.values import evaluate
+from offcut.core.interpret.values import evaluate
 from offcut.costmodel import tile_price
 
 kernel = families(isa.host())[0].microkernel

@@ -11,11 +11,11 @@ IEEE Micro 2019: its default shapes.
 
 from __future__ import annotations
 
-from offcut.core.intrinsic import declare
 from offcut.core.layout import Digit, Layout
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.tensor import cast, compute, placeholder, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.intrinsic import declare
+from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.tensor import cast, compute, placeholder, reduce_axis
+from offcut.describe.tensor import sum as sum_over
 
 BLOCK = 16
 

@@ -10,24 +10,26 @@ from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
-from offcut.backends.cpu import external, jit, pool
 from offcut.backends.cpu.constants import Packed, pack
-from offcut.backends.cpu.family import Family, Variant
-from offcut.backends.cpu.isa import Host
-from offcut.backends.cpu.kernels import families
-from offcut.backends.cpu.lower import Lowered, lower
-from offcut.backends.cpu.planning import Planned, shared
-from offcut.backends.cpu.proof import check_shared
-from offcut.backends.cpu.rows import marked
-from offcut.backends.cpu.threaded import lower_threaded
-from offcut.backends.cpu.vectorize import vectorized
+from offcut.backends.cpu.lowering.lower import Lowered, lower
+from offcut.backends.cpu.machine import jit
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels import external
+from offcut.backends.cpu.microkernels.family import Family, Variant
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.planning.planner import Planned, shared
+from offcut.backends.cpu.planning.proof import check_shared
+from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.backends.cpu.planning.vectorize import vectorized
+from offcut.backends.cpu.threads import pool
+from offcut.backends.cpu.threads.threaded import lower_threaded
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.entry import fast_entry_ir
 from offcut.core import index as ix
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import Buffer, Kind, Panels, Program, canonical
-from offcut.core.request import Array
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 
 Shapes = tuple[tuple[int, int], ...]
 

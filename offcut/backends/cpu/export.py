@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.base import Argument, Exported, Extent, Relation, Signature
-from offcut.backends.cpu import cpuid, ir, jit
 from offcut.backends.cpu.c_names import LIBRARY, is_word
-from offcut.backends.cpu.external import PREFIX
 from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
-from offcut.backends.cpu.ir import Function
-from offcut.backends.cpu.isa import Host
+from offcut.backends.cpu.machine import cpuid, jit
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.external import PREFIX
+from offcut.backends.llvm import ir
+from offcut.backends.llvm.ir import Function
 from offcut.errors import DescribeError
 
 # Symbol of the modules -> what follows the kernel's name in the object file.

@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from offcut.backends.base import Exported, Signature
-from offcut.backends.cpu import amx, build, isa, jit, planning, pool
-from offcut.backends.cpu.claims import covers_of, foreign_in
+from offcut.backends.cpu import build
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.export import check_name, export
-from offcut.backends.cpu.external import checked, measured
-from offcut.backends.cpu.kernels import families
-from offcut.backends.cpu.seconds import threads_note
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.microkernels import amx
+from offcut.backends.cpu.microkernels.external import checked, measured
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning.claims import covers_of, foreign_in
+from offcut.backends.cpu.planning.seconds import threads_note
+from offcut.backends.cpu.threads import pool
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
-from offcut.core.microkernel import Microkernel
 from offcut.core.program import Program
-from offcut.core.request import Array
 from offcut.costmodel import Machine
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
 from offcut.schedule import Schedule
@@ -89,7 +93,7 @@ class Cpu(Target):
 
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """The cut of a computation by its microkernels, or the loops of a program as vectors."""
-        yield planning.plan(program, users, self.host(options), options)
+        yield planner.plan(program, users, self.host(options), options)
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""
@@ -124,7 +128,7 @@ class Cpu(Target):
     ) -> tuple[str, ...]:
         """How many threads a call takes, and what they share."""
         made, host = _own(planned), self.host(options)
-        shares, foreign = planning.shared(made.program, host), foreign_in(made.program, host)
+        shares, foreign = planner.shared(made.program, host), foreign_in(made.program, host)
         return threads_note(made.seconds, shares, host.threads, sizes, host.machine, foreign)
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
@@ -161,7 +165,7 @@ class Cpu(Target):
         return export(signature, entry, tiles, data, host, folder, name)
 
 
-def _own(planned: Planned) -> planning.Planned:
+def _own(planned: Planned) -> planner.Planned:
     """A plan of this target's space."""
-    assert isinstance(planned, planning.Planned)
+    assert isinstance(planned, planner.Planned)
     return planned

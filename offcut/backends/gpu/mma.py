@@ -9,11 +9,11 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 
 from __future__ import annotations
 
-from offcut.core.intrinsic import declare
 from offcut.core.layout import Digit, Layout
-from offcut.core.microkernel import Microkernel, TileShape
-from offcut.core.tensor import cast, compute, placeholder, reduce_axis
-from offcut.core.tensor import sum as sum_over
+from offcut.describe.intrinsic import declare
+from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.tensor import cast, compute, placeholder, reduce_axis
+from offcut.describe.tensor import sum as sum_over
 
 ROWS, COLUMNS, DEPTH, LANES = 16, 8, 16, 32
 _CYCLES = 8.0  # of one issue on a tensor core of compute capability 8.0: 256 multiply–adds each

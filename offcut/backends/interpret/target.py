@@ -12,12 +12,12 @@ from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
 from offcut.backends.signature import crossing
 from offcut.backends.target import Loaded, Options, Planned, Target
-from offcut.core.interpreter import run
-from offcut.core.parser import parse
+from offcut.core.interpret.interpreter import run
+from offcut.core.interpret.values import Fault
 from offcut.core.program import Program
-from offcut.core.request import Array
-from offcut.core.values import Fault
+from offcut.core.text.parser import parse
 from offcut.costmodel import Machine, load
+from offcut.describe.request import Array
 from offcut.errors import CallError, TargetError
 from offcut.partition import Users
 

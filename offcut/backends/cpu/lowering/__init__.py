@@ -1,0 +1,1 @@
+"""Loop programs to LLVM IR: covers, vectors, memory."""

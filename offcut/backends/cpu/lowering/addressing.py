@@ -1,0 +1,262 @@
+"""Where the elements of a vector of instances lie, and how they are read and written.
+
+Lanes lie at one element, next to each other, or apart: a load that fills all lanes, a load or store
+of a vector, a gather or scatter. A lane that is off touches no memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import gcd
+
+from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.llvm import ir
+from offcut.backends.llvm.elements import STORED, Elements, item_bytes
+from offcut.backends.llvm.scalars import Scalars
+from offcut.core.expr import Expr, Var
+from offcut.core.program import Panels, Program
+from offcut.polyhedral import coefficient
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where a buffer lies.
+
+    strides  bytes per step of each axis; in panels, from one row, or one set of rows side by side,
+             to the next, and from one column to the next
+    origins  the coordinate at `base`, per axis
+    panels   bytes from one panel to the next, for a packed layout
+    """
+
+    base: str
+    dtype: str
+    strides: tuple[str, ...]
+    origins: tuple[str, ...]
+    layout: Panels | None = None
+    panels: str = "0"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The vector being computed: `width` instances along `axis` from its coordinate on.
+
+    multiple   what the first lane's coordinate is known to be a multiple of
+    mask   lanes that are in the tile, at least the first; None: all
+    path   of these, the ones whose `where` branch is taken; None: all
+    """
+
+    width: int
+    axis: str | None
+    mask: str | None = None
+    path: str | None = None
+    multiple: int = 1
+
+
+class Addressing(Scalars, ABC):
+    """Loads and stores of vectors of instances.
+
+    memory     where every buffer lies
+    functions  definitions of exp, tanh, erf that the module needs
+    """
+
+    def __init__(self, program: Program, isa: Isa) -> None:
+        super().__init__()
+        self.program, self.isa = program, isa
+        self.memory: dict[str, Memory] = {}
+        self.functions: dict[str, str] = {}
+
+    @abstractmethod
+    def lane_index(self, expr: Expr, lanes: Lanes) -> str:
+        """An index expression for every lane, as <lanes x i64>."""
+
+    def elements(self, width: int) -> Elements:
+        """Operations on vectors of that many lanes."""
+        scalef = "avx512vl" in self.isa.features
+        return Elements(self.f, width, self.isa.fma, self.functions, scalef)
+
+    @contextmanager
+    def placed(self, memory: Mapping[str, Memory]) -> Iterator[None]:
+        """Inside, these buffers lie elsewhere, or exist at all."""
+        kept = self.memory
+        self.memory = {**kept, **memory}
+        yield
+        self.memory = kept
+
+    def address(self, memory: Memory, index: Sequence[Expr]) -> str:
+        """The address of one element, the lane axis at its first lane."""
+        base = memory.base
+        total = "0"
+        for axis, part in enumerate(index):
+            at = ir.sub(self.f, self.scalar(part), memory.origins[axis])
+            if memory.layout is not None and axis == memory.layout.columns:
+                width = str(memory.layout.width)
+                panel = ir.mul(self.f, ir.floordiv(self.f, at, width), memory.panels)
+                inside = ir.mul(self.f, ir.mod(self.f, at, width), memory.strides[axis])
+                total = ir.add(self.f, total, ir.add(self.f, panel, inside))
+            elif memory.layout is not None and axis == memory.layout.rows:
+                total = ir.add(self.f, total, self.row_of_panel(memory, memory.layout, at))
+            else:
+                total = ir.add(self.f, total, ir.mul(self.f, at, memory.strides[axis]))
+        return base if total == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {total}")
+
+    def row_of_panel(self, memory: Memory, layout: Panels, row: str) -> str:
+        """Bytes from the start of a panel to the first column of one of its rows."""
+        step, side = memory.strides[layout.rows], str(layout.interleave)
+        if layout.interleave == 1:
+            return ir.mul(self.f, row, step)
+        rows = ir.mul(self.f, ir.floordiv(self.f, row, side), step)
+        beside = ir.mul(self.f, ir.mod(self.f, row, side), str(item_bytes(memory.dtype)))
+        return ir.add(self.f, rows, beside)
+
+    def lane_addresses(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
+        """The addresses of every lane's element, as <lanes x ptr>."""
+        e = self.elements(lanes.width)
+        steps = [coefficient(part, lanes.axis or "") for part in index]
+        if memory.layout is None and None not in steps:
+            step = "0"
+            for factor, stride in zip(steps, memory.strides, strict=True):
+                step = ir.add(self.f, step, ir.mul(self.f, str(factor), stride))
+            offsets = e.binary("*", "index", e.ramp(), e.splat(step, "index"))
+            first = self.address(memory, index)
+            return self.f.let(f"getelementptr i8, ptr {first}, <{lanes.width} x i64> {offsets}")
+        total = e.constant(0, "index")
+        for axis, part in enumerate(index):
+            at = self.lane_index(part, lanes)
+            if memory.origins[axis] != "0":
+                at = e.binary("-", "index", at, e.splat(memory.origins[axis], "index"))
+            if memory.layout is not None and axis == memory.layout.columns:
+                width = e.constant(memory.layout.width, "index")
+                panel = e.binary("//", "index", at, width)
+                panel = e.binary("*", "index", panel, e.splat(memory.panels, "index"))
+                inside = e.binary("%", "index", at, width)
+                inside = e.binary("*", "index", inside, e.splat(memory.strides[axis], "index"))
+                step = e.binary("+", "index", panel, inside)
+            elif memory.layout is not None and axis == memory.layout.rows:
+                side = e.constant(memory.layout.interleave, "index")
+                rows = e.binary("//", "index", at, side)
+                rows = e.binary("*", "index", rows, e.splat(memory.strides[axis], "index"))
+                beside = e.binary("%", "index", at, side)
+                item = e.constant(item_bytes(memory.dtype), "index")
+                step = e.binary("+", "index", rows, e.binary("*", "index", beside, item))
+            else:
+                step = e.binary("*", "index", at, e.splat(memory.strides[axis], "index"))
+            total = e.binary("+", "index", total, step)
+        vector = f"<{lanes.width} x i64>"
+        return self.f.let(f"getelementptr i8, ptr {memory.base}, {vector} {total}")
+
+    def along(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
+        """How lanes lie: "one" element for all, "next" to each other, or "apart"."""
+        if lanes.axis is None or lanes.width == 1:
+            return "one" if lanes.axis is None else "next"
+        steps = [coefficient(part, lanes.axis) for part in index]
+        if all(step == 0 for step in steps):
+            return "one"
+        moving = [axis for axis, step in enumerate(steps) if step != 0]
+        if moving != [len(index) - 1] and memory.layout is None:
+            return "apart"
+        if len(moving) != 1 or steps[moving[0]] != 1:
+            return "apart"
+        if memory.layout is None:
+            return "next" if memory.strides[-1] == str(item_bytes(memory.dtype)) else "apart"
+        on_columns = moving[0] == memory.layout.columns and memory.layout.interleave == 1
+        whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
+        return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
+
+    def mask_of(self, lanes: Lanes) -> str | None:
+        """The lanes that are on; None where all are."""
+        if lanes.mask is None or lanes.path is None:
+            return lanes.mask or lanes.path
+        return self.f.let(f"and <{lanes.width} x i1> {lanes.mask}, {lanes.path}")
+
+    def load(self, buffer: str, index: Sequence[Expr], dtype: str, lanes: Lanes) -> str:
+        """The elements at `index`; lanes that are off read nothing."""
+        memory, e = self.memory[buffer], self.elements(lanes.width)
+        stored, align = e.stored(dtype), item_bytes(dtype)
+        kind, bits = self.along(memory, index, lanes), f"<{lanes.width} x i1>"
+        suffix = f"v{lanes.width}{_SUFFIX[STORED[dtype]]}"
+        mask = self.mask_of(lanes)
+        if kind == "one":
+            address = self.address(memory, index)
+            if lanes.path is None:
+                element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")
+            else:
+                element = self.load_if_any(address, dtype, mask or "", lanes)
+            raw = self.splat_stored(element, dtype, lanes)
+        elif kind == "next":
+            address = self.address(memory, index)
+            if mask is None:
+                raw = self.f.let(f"load {stored}, ptr {address}, align {align}")
+            else:
+                raw = self.f.call(
+                    stored,
+                    f"llvm.masked.load.{suffix}.p0",
+                    f"ptr {address}, i32 {align}, {bits} {mask}, {stored} zeroinitializer",
+                    f"ptr, i32, {bits}, {stored}",
+                )
+        else:
+            addresses = self.lane_addresses(memory, index, lanes)
+            pointers = f"<{lanes.width} x ptr>"
+            chosen = mask if mask is not None else "splat (i1 true)"
+            raw = self.f.call(
+                stored,
+                f"llvm.masked.gather.{suffix}.v{lanes.width}p0",
+                f"{pointers} {addresses}, i32 {align}, {bits} {chosen}, {stored} zeroinitializer",
+                f"{pointers}, i32, {bits}, {stored}",
+            )
+        return e.loaded(raw, dtype)
+
+    def load_if_any(self, address: str, dtype: str, mask: str, lanes: Lanes) -> str:
+        """One element, read only where some lane wants it; 0 otherwise."""
+        bits = f"<{lanes.width} x i1>"
+        some = self.f.call("i1", f"llvm.vector.reduce.or.v{lanes.width}i1", f"{bits} {mask}", bits)
+        slot = self.f.slot(STORED[dtype])
+        zero = "0.0" if STORED[dtype] in ("float", "double") else "0"
+        self.f.do(f"store {STORED[dtype]} {zero}, ptr {slot}")
+        with self.f.when(some):
+            element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {item_bytes(dtype)}")
+            self.f.do(f"store {STORED[dtype]} {element}, ptr {slot}")
+        return self.f.let(f"load {STORED[dtype]}, ptr {slot}")
+
+    def splat_stored(self, element: str, dtype: str, lanes: Lanes) -> str:
+        """An element as it lies in memory, in every lane."""
+        kind = f"<{lanes.width} x {STORED[dtype]}>"
+        one = self.f.let(f"insertelement {kind} poison, {STORED[dtype]} {element}, i32 0")
+        zeros = f"<{lanes.width} x i32> zeroinitializer"
+        return self.f.let(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+
+    def save(self, buffer: str, index: Sequence[Expr], value: str, lanes: Lanes) -> None:
+        """Write the elements at `index`; lanes that are off write nothing."""
+        memory, e = self.memory[buffer], self.elements(lanes.width)
+        dtype = memory.dtype
+        stored, align = e.stored(dtype), item_bytes(dtype)
+        raw, bits = e.storable(value, dtype), f"<{lanes.width} x i1>"
+        suffix = f"v{lanes.width}{_SUFFIX[STORED[dtype]]}"
+        mask = self.mask_of(lanes)
+        kind = self.along(memory, index, lanes)
+        if kind == "apart" or (kind == "one" and lanes.width > 1):
+            addresses = self.lane_addresses(memory, index, lanes)
+            pointers = f"<{lanes.width} x ptr>"
+            chosen = mask if mask is not None else "splat (i1 true)"
+            name = f"llvm.masked.scatter.{suffix}.v{lanes.width}p0"
+            self.f.declares.add(f"declare void @{name}({stored}, {pointers}, i32, {bits})")
+            arguments = f"{stored} {raw}, {pointers} {addresses}, i32 {align}, {bits} {chosen}"
+            self.f.do(f"call void @{name}({arguments})")
+            return
+        address = self.address(memory, index)
+        if mask is not None and memory.layout is not None:
+            # A panel holds whole vectors: its columns past the extent are zero.
+            zero = "zeroinitializer"
+            raw = self.f.let(f"select {bits} {mask}, {stored} {raw}, {stored} {zero}")
+            mask = None
+        if mask is None:
+            self.f.do(f"store {stored} {raw}, ptr {address}, align {align}")
+            return
+        name = f"llvm.masked.store.{suffix}.p0"
+        self.f.declares.add(f"declare void @{name}({stored}, ptr, i32, {bits})")
+        self.f.do(f"call void @{name}({stored} {raw}, ptr {address}, i32 {align}, {bits} {mask})")
+
+
+_SUFFIX = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}

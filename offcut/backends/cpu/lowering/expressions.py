@@ -1,0 +1,195 @@
+"""Expressions for a vector of instances, and what of them is the same in every lane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
+from offcut.backends.cpu.machine.isa import Isa
+from offcut.core.dtypes import FLOATS, is_identity
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Lookup,
+    Select,
+    Unary,
+    Var,
+    dtype_of,
+    variables,
+    walk,
+)
+from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
+from offcut.errors import InternalError
+
+
+class Expressions(Addressing):
+    """Values of expressions, one for each lane.
+
+    tables   constant tables of the module, by name
+    """
+
+    def __init__(self, program: Program, isa: Isa) -> None:
+        super().__init__(program, isa)
+        self.tables: dict[str, str] = {}
+
+    def value(self, expr: Expr, lanes: Lanes, slots: Mapping[str, str]) -> str:
+        """An expression for a vector of instances; `slots` hold what the tile has written."""
+        e = self.elements(lanes.width)
+        dtype = dtype_of(expr)
+        if dtype == "index":
+            return self.lane_index(expr, lanes)
+        match expr:
+            case Const(value, _):
+                return e.constant(value, dtype)
+            case Load(buffer, index, _):
+                if buffer in slots:
+                    return self.f.let(f"load {e.kind(dtype)}, ptr {slots[buffer]}")
+                return self.load(buffer, index, dtype, lanes)
+            case Binary(op, a, b):
+                x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
+                return e.binary(op, dtype, x, y)
+            case Unary(op, a):
+                return e.unary(op, dtype, self.value(a, lanes, slots))
+            case Cast(a, _):
+                return e.cast(self.value(a, lanes, slots), dtype_of(a), dtype)
+            case Compare(op, a, b):
+                x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
+                return e.compare(op, dtype_of(a), x, y)
+            case Logic("not", (arg,)):
+                word = f"xor <{lanes.width} x i1>"
+                return self.f.let(f"{word} {self.value(arg, lanes, slots)}, splat (i1 true)")
+            case Logic(op, args):
+                return self.logic(op, args, lanes, slots)
+            case Select(condition, then, other):
+                return self.select(condition, then, other, lanes, slots)
+            case Lookup(values, index):
+                return self.lookup(values, index, lanes)
+            case _:
+                raise InternalError(f"{format_expr(expr)} inside a statement")
+
+    def reduced(
+        self, op: str, old: str, term: Expr, dtype: str, lanes: Lanes, slots: Mapping[str, str]
+    ) -> str:
+        """``old op term``; a product is contracted into the sum, as microkernels do."""
+        e = self.elements(lanes.width)
+        match term:
+            case Select(inside, then, Const(value)) if is_identity(op, value, dtype):
+                holds = self.value(inside, lanes, slots)
+                path = holds
+                if lanes.path is not None:
+                    path = self.f.let(f"and <{lanes.width} x i1> {lanes.path}, {holds}")
+                new = self.reduced(op, old, then, dtype, replace(lanes, path=path), slots)
+                return e.select(holds, new, old, dtype)
+        if op == "sum" and isinstance(term, Binary) and term.op == "*" and dtype in FLOATS:
+            a, b = self.value(term.a, lanes, slots), self.value(term.b, lanes, slots)
+            return e.multiply_add(dtype, a, b, old)
+        return e.binary({"sum": "+"}.get(op, op), dtype, old, self.value(term, lanes, slots))
+
+    def logic(self, op: str, args: Sequence[Expr], lanes: Lanes, slots: Mapping[str, str]) -> str:
+        """``and`` or ``or`` of conditions; one that reads memory does so where those before leave it open."""
+        kind = f"<{lanes.width} x i1>"
+        total = self.value(args[0], lanes, slots)
+        for arg in args[1:]:
+            inside = lanes
+            if any(isinstance(node, Load) for node in walk(arg)):
+                inside = self.on(
+                    lanes,
+                    total if op == "and" else self.f.let(f"xor {kind} {total}, splat (i1 true)"),
+                )
+            other = self.value(arg, inside, slots)
+            total = self.f.let(f"{op} {kind} {total}, {other}")
+        return total
+
+    def select(
+        self, condition: Expr, then: Expr, other: Expr, lanes: Lanes, slots: Mapping[str, str]
+    ) -> str:
+        """Both branches, each with the lanes of the other turned off."""
+        e = self.elements(lanes.width)
+        holds = self.value(condition, lanes, slots)
+        kind = f"<{lanes.width} x i1>"
+        fails = self.f.let(f"xor {kind} {holds}, splat (i1 true)")
+        sides = []
+        for chosen, branch in ((holds, then), (fails, other)):
+            path = chosen
+            if lanes.path is not None:
+                path = self.f.let(f"and {kind} {lanes.path}, {chosen}")
+            sides.append(self.value(branch, replace(lanes, path=path), slots))
+        return e.select(holds, sides[0], sides[1], dtype_of(then))
+
+    def lookup(self, values: tuple[float, ...], index: Expr, lanes: Lanes) -> str:
+        """An entry of a constant table, in every lane."""
+        e = self.elements(lanes.width)
+        name = f"@table{len(self.tables)}"
+        entries = ", ".join(f"double {e.scalar(v, 'float64')}" for v in values)
+        self.tables[name] = f"{name} = internal constant [{len(values)} x double] [{entries}]"
+        address = self.f.let(f"getelementptr double, ptr {name}, i64 {self.scalar(index)}")
+        return e.splat(self.f.let(f"load double, ptr {address}"), "float64")
+
+    def lane_index(self, expr: Expr, lanes: Lanes) -> str:
+        """An index expression for every lane, as <lanes x i64>."""
+        e = self.elements(lanes.width)
+        match expr:
+            case Cast(a, "index"):
+                return e.cast(self.value(a, lanes, {}), dtype_of(a), "index")
+            case Unary(op, a):
+                return e.unary(op, "index", self.lane_index(a, lanes))
+            case Select(condition, then, other):
+                holds = self.value(condition, lanes, {})
+                x, y = self.lane_index(then, lanes), self.lane_index(other, lanes)
+                return e.select(holds, x, y, "index")
+            case Binary(op, a, b) if any(isinstance(n, Unary | Select | Cast) for n in walk(expr)):
+                x, y = self.lane_index(a, lanes), self.lane_index(b, lanes)
+                return e.binary(op, "index", x, y)
+        if lanes.axis is None or lanes.axis not in variables(expr):
+            return e.splat(self.scalar(expr), "index")
+        match expr:
+            case Var():
+                base = e.splat(self.scalar(expr), "index")
+                return base if lanes.width == 1 else e.binary("+", "index", base, e.ramp())
+            case Binary(op, a, b):
+                x, y = self.lane_index(a, lanes), self.lane_index(b, lanes)
+                return e.binary(op, "index", x, y)
+            case _:
+                raise InternalError(f"{format_expr(expr)} is no index")
+
+    def on(self, lanes: Lanes, holds: str) -> Lanes:
+        """Of `lanes`, those where `holds`."""
+        if lanes.path is not None:
+            holds = self.f.let(f"and <{lanes.width} x i1> {lanes.path}, {holds}")
+        return replace(lanes, path=holds)
+
+    def differs(self, expr: Expr, lanes: Lanes, slots: Mapping[str, str]) -> bool:
+        """Whether `expr` may have another value in another lane."""
+        if lanes.axis is None or lanes.width == 1:
+            return False
+        return lanes.axis in variables(expr) or any(
+            isinstance(node, Load) and node.buffer in slots for node in walk(expr)
+        )
+
+    def truth(self, condition: Expr, slots: Mapping[str, str]) -> str:
+        """A condition that is the same in all lanes, as an i1."""
+        if all(dtype_of(node) in ("index", "bool") for node in walk(condition)):
+            return self.holds(condition)
+        vector = self.value(condition, Lanes(1, None), slots)
+        return self.f.let(f"extractelement <1 x i1> {vector}, i32 0")
+
+    def scalar(self, expr: Expr) -> str:
+        """An index expression as an i64; one that is read from an array too."""
+        match expr:
+            case Cast(a, "index") if dtype_of(a) != "index":
+                vector = self.elements(1).cast(
+                    self.value(a, Lanes(1, None), {}), dtype_of(a), "index"
+                )
+                return self.f.let(f"extractelement <1 x i64> {vector}, i32 0")
+            case Select(condition, then, other):
+                holds = self.truth(condition, {})
+                x, y = self.scalar(then), self.scalar(other)
+                return self.f.let(f"select i1 {holds}, i64 {x}, i64 {y}")
+        return super().scalar(expr)

@@ -1,0 +1,259 @@
+"""Instances of a tile as vectors: which of them run side by side.
+
+Lanes run along the last axis of a tile, under a mask where its extent is no multiple of them; the
+other axes are loops. The statements of a tile run one after the other for a vector of instances
+(`statements`). Statements outside of tiles are those of a vector with one lane. Where a reduction takes
+the lanes for its terms (`reductions`), the last axis is a loop too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+from offcut.backends.cpu.lowering.accesses import streams
+from offcut.backends.cpu.lowering.addressing import Lanes, Memory
+from offcut.backends.cpu.lowering.extents import at_most, limits, multiple_of, unlimited
+from offcut.backends.cpu.lowering.interleave import interleaved, interleaves, swapped
+from offcut.backends.cpu.lowering.reductions import lanes_of
+from offcut.backends.cpu.lowering.statements import Instances
+from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.cpu.microkernels.family import Variant
+from offcut.backends.inside import STATUS
+from offcut.backends.llvm import ir
+from offcut.backends.llvm.elements import item_bytes
+from offcut.core.expr import Expr, dtype_of, loads, variables
+from offcut.core.program import For, If, Program, Stmt, Store, Tile, TileAxis
+from offcut.core.program import walk as statements
+from offcut.polyhedral import coefficient
+
+TILE_SCRATCH = "%tile_scratch"
+
+
+class Vectors(Instances):
+    """Lowers tiles by vectors.
+
+    tiles      (rows, panels) of the functions that are called, by microkernel and variant
+    scratch    (name, bytes) of the parts of the workspace
+    tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
+    chains     registers of lanes that a tile with a loop inside takes at once
+    """
+
+    def __init__(self, program: Program, isa: Isa, chains: int = 1) -> None:
+        super().__init__(program, isa)
+        self.tiles: dict[tuple[str, Variant], set[tuple[int, int]]] = {}
+        self.scratch: list[tuple[str, Expr]] = []
+        self.tile_bytes = 0
+        self.width, self.chains = isa.lanes("float32"), chains
+
+    def scratch_of(self, size: Expr) -> str:
+        """The address of a new part of the workspace, of `size` bytes."""
+        name = f"%scratch{len(self.scratch)}"
+        self.scratch.append((name, size))
+        return name
+
+    def active(self, tile: Tile, axis: TileAxis) -> str:
+        """How many instances of a tile along `axis` are in the domain, from its start on."""
+        extent = self.scalar(axis.extent)
+        for limit in limits(tile, axis.iter):
+            room = ir.sub(self.f, self.scalar(limit), self.scalar(axis.start))
+            extent = ir.minimum(self.f, extent, room)
+        return extent
+
+    def vectors(self, tile: Tile, body: Sequence[Stmt], memory: Mapping[str, Memory]) -> None:
+        """Run `body` for every instance of `tile`, lanes along its last axis.
+
+        memory   where buffers lie that the tile keeps in scratch
+        """
+        for condition in reversed(unlimited(tile)):
+            body = (If(condition, tuple(body)),)
+        with self.placed(memory):
+            self.rows(tile, tile.axes, body)
+
+    def rows(self, tile: Tile, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> None:
+        """Loops over `axes` but the last, whose instances become vectors."""
+        if interleaves(self, axes, body):
+            counts = [self.active(tile, axis) for axis in axes]
+            (copy,) = (stmt for stmt in body if isinstance(stmt, Store))
+            interleaved(self, axes, counts, copy)
+            return
+        if len(axes) == 2 and self.is_transposition(axes, body):
+            self.transposed(tile, axes, body[0])
+            return
+        if len(axes) > 1:
+            start = self.scalar(axes[0].start)
+            end = ir.add(self.f, start, self.active(tile, axes[0]))
+            with self.f.loop(start, end) as now, self.bound(axes[0].iter, now):
+                self.rows(tile, axes[1:], body)
+            return
+        if not axes:
+            self.instances(body, Lanes(1, None))
+            return
+        axis = axes[0]
+        start = self.scalar(axis.start)
+        count = ir.maximum(self.f, self.active(tile, axis), "0")
+        if not self.apart(body, axis.iter) or self.reduces_in_lanes(body):
+            end = ir.add(self.f, start, count)
+            with self.f.loop(start, end) as now, self.bound(axis.iter, now):
+                self.instances(body, Lanes(1, None))
+            return
+        known, done = ir.literal(count), "0"
+        most = at_most(axis.extent) if known is None else known
+        for width in self.widths(body, most):
+            if most is not None and most < width:
+                continue
+            full = ir.mul(self.f, ir.floordiv(self.f, count, str(width)), str(width))
+            lanes = Lanes(width, axis.iter, multiple=gcd(multiple_of(axis.start), width))
+            with self.f.loop(done, full, width) as now:
+                at = ir.add(self.f, start, now)
+                with self.bound(axis.iter, at):
+                    if most is None or variables(axis.start):
+                        self.fetched_ahead(body, lanes)
+                    self.instances(body, lanes)
+            done = full
+        if width == 1 or (known is not None and known % width == 0):
+            return
+        rest = ir.sub(self.f, count, done)
+        some = self.f.let(f"icmp sgt i64 {rest}, 0")
+        with self.f.when(some), self.bound(axis.iter, ir.add(self.f, start, done)):
+            e = self.elements(width)
+            # A literal mask of one lane would become a store that is wider than a 16-bit element.
+            hidden = self.f.let(f'call i64 asm "", "=r,0"(i64 {rest}) memory(none)')
+            limit = e.splat(hidden, "index")
+            mask = e.compare("<", "index", e.ramp(), limit)
+            multiple = gcd(multiple_of(axis.start), width)
+            self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
+
+    def fetched_ahead(self, body: Sequence[Stmt], lanes: Lanes) -> None:
+        """Ask for what `body` will stream through, some bytes from here, unless it loops inside.
+
+        Rows that start inside a cache line touch two lines with every vector, and what the processor
+        fetches by itself then comes late.
+        """
+        if any(isinstance(stmt, For) for stmt in statements(tuple(body))):
+            return
+        for buffer, index in streams(body, self.memory).items():
+            memory, names = self.memory[buffer], set().union(*map(variables, index))
+            if not names <= self.values.keys() or self.along(memory, index, lanes) != "next":
+                continue
+            address = self.address(memory, index)
+            ahead = self.f.let(
+                f"getelementptr i8, ptr {address}, i64 {self.isa.machine.loops.ahead_bytes}"
+            )
+            self.f.declares.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            self.f.do(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)")
+
+    def widths(self, body: Sequence[Stmt], most: int | None) -> tuple[int, ...]:
+        """Lanes of the vectors that run through an axis, one after the other, the widest first.
+
+        A body with a loop takes several registers at once: their chains of operations overlap.
+
+        most   instances along the axis, at most; None: any number
+        """
+        if most is not None and most <= 1:
+            return (1,)
+        several = self.chains * self.width
+        loops = any(isinstance(stmt, For) for stmt in statements(tuple(body)))
+        if not loops or self.chains == 1 or (most is not None and most < several):
+            return (self.width,)
+        return several, self.width
+
+    def apart(self, body: Sequence[Stmt], axis: str) -> bool:
+        """Whether no two lanes along `axis` write one element, as far as the indices show."""
+        return all(
+            stmt.buffer not in self.memory
+            or self.program.buffer(stmt.buffer).scope == STATUS
+            or any(coefficient(part, axis) != 0 for part in stmt.index)
+            for stmt in statements(tuple(body))
+            if isinstance(stmt, Store)
+        )
+
+    def reduces_in_lanes(self, body: Sequence[Stmt]) -> bool:
+        """Whether each instance of `body` takes the lanes for a reduction of its own."""
+        return any(
+            isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
+            for stmt in statements(tuple(body))
+        )
+
+    def is_transposition(self, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> bool:
+        """Whether the tile reads what lies along its first axis, and writes along its last."""
+        match body:
+            case [Store(buffer, index, value, None)] if buffer in self.memory:
+                down, across = (
+                    Lanes(self.width, axis.iter, multiple=gcd(multiple_of(axis.start), self.width))
+                    for axis in axes
+                )
+                read = [load for load, _ in loads(value)]
+                whole = self.width * item_bytes(dtype_of(value)) == self.isa.register_bytes
+                turned = any(
+                    self.along(self.memory[load.buffer], load.index, across) == "apart"
+                    for load in read
+                    if load.buffer in self.memory
+                ) and all(
+                    load.buffer in self.memory
+                    and self.along(self.memory[load.buffer], load.index, down) == "next"
+                    for load in read
+                )
+                return whole and turned and self.along(self.memory[buffer], index, across) == "next"
+            case _:
+                return False
+
+    def transposed(self, tile: Tile, axes: Sequence[TileAxis], copy: Stmt) -> None:
+        """Squares of vectors: computed along the first axis, turned in registers, written along the
+        last. A gather would read the same elements one by one.
+        """
+        assert isinstance(copy, Store)
+        f, width = self.f, self.width
+        (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
+        first = self.scalar(down.start), self.scalar(across.start)
+        with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
+            at = ir.add(f, first[0], k), ir.add(f, first[1], j)
+            left = ir.sub(f, height, k), ir.sub(f, count, j)
+            square, edge, end = f.name("square"), f.name("edge"), f.name("end")
+            deep = f.let(f"icmp sge i64 {left[0]}, {width}")
+            f.do(f"br i1 {deep}, label {square}, label {edge}")
+            multiple = gcd(multiple_of(across.start), width)
+            for label, rows in ((square, None), (edge, left[0])):
+                f.start(label)
+                self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
+                f.do(f"br label {end}")
+            f.start(end)
+
+    def turned(
+        self,
+        axes: tuple[str, str],
+        at: tuple[str, str],
+        left: tuple[str | None, str],
+        copy: Store,
+        multiple: int,
+    ) -> None:
+        """One square from `at` on, of which so many rows and columns are `left`; None: all rows.
+
+        Past the last column, the last one is read again, and not written.
+        """
+        f, width = self.f, self.width
+        e = self.elements(width)
+        bits, kind = f"<{width} x i1>", e.kind(dtype_of(copy.value))
+        deep, wide = (
+            None if n is None else e.compare("<", "index", e.ramp(), e.splat(n, "index"))
+            for n in left
+        )
+        last = ir.sub(f, left[1], "1")
+        rows = []
+        for lane in range(width):
+            column = ir.add(f, at[1], ir.minimum(f, str(lane), last))
+            with self.bound(axes[0], at[0]), self.bound(axes[1], column):
+                rows.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
+        step = width // 2
+        while step:
+            rows = swapped(f, rows, step, kind)
+            step //= 2
+        lanes = Lanes(width, axes[1], wide, multiple=multiple)
+        for row, value in enumerate(rows):
+            with self.bound(axes[0], ir.add(f, at[0], str(row))), self.bound(axes[1], at[1]):
+                if deep is None:
+                    self.save(copy.buffer, copy.index, value, lanes)
+                    continue
+                there = f.let(f"extractelement {bits} {deep}, i32 {row}")
+                with f.when(there):
+                    self.save(copy.buffer, copy.index, value, lanes)

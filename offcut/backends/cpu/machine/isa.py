@@ -1,0 +1,222 @@
+"""Instruction sets of the CPU, chosen from what a machine has before any code is generated.
+
+A missing feature aborts code generation, which Python cannot catch, so features are asked first.
+``OFFCUT_HIDE_FEATURES=avx512f,avx2`` hides some, so that every path can be tested on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from offcut.backends.cpu.machine.features import in_llvm
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.costmodel import Machine, load, shipped
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """A vector instruction set of a machine.
+
+    register_bytes  bytes of a vector register
+    registers       how many there are
+    fma             whether multiply–add is one instruction and one rounding
+    features        what the host must have, in LLVM's names
+    machine         what its instructions cost, and what was tuned on it
+    """
+
+    name: str
+    register_bytes: int
+    registers: int
+    fma: bool
+    features: frozenset[str]
+    machine: Machine
+
+    def lanes(self, dtype: str) -> int:
+        """Elements of `dtype` in a register."""
+        return self.register_bytes // ITEM_BYTES[dtype]
+
+
+AVX512_FEATURES = frozenset({"avx512f", "avx512vl", "avx512bw", "avx512dq", "avx2", "fma"})
+_SETS: dict[str, tuple[tuple[str, int, int, bool, frozenset[str]], ...]] = {
+    "x86_64": (
+        ("avx512", 64, 32, True, AVX512_FEATURES),
+        ("avx2", 32, 16, True, frozenset({"avx2", "fma"})),
+    ),
+    "aarch64": (("neon", 16, 32, True, frozenset({"neon"})),),
+}
+"""By architecture, the best first: name, bytes of a register, registers, multiply–add, features."""
+_PORTABLE = ("portable", 16, 16, False, frozenset[str]())
+
+
+def isa_of(features: frozenset[str], machine: Machine) -> Isa:
+    """The best instruction set that these features, in LLVM's names, are enough for."""
+    sets = (*_SETS.get(machine.architecture, ()), _PORTABLE)
+    return next(Isa(*one, machine) for one in sets if one[-1] <= features)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine that code is generated for: LLVM's triple and the features that are not hidden.
+
+    here      whether it is the machine that this process runs on
+    external  microkernels that are lent to it, for one kernel
+    threads   that a call of a kernel may use, at most
+    """
+
+    triple: str
+    features: frozenset[str]
+    isa: Isa
+    here: bool = True
+    external: tuple[Microkernel, ...] = ()
+    threads: int = 1
+
+    @property
+    def machine(self) -> Machine:
+        """Its description."""
+        return self.isa.machine
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """All that code which is generated for it depends on."""
+        kernels, threads = repr(self.external), str(self.threads)
+        return self.triple, self.feature_string, repr(self.machine), kernels, threads
+
+    @property
+    def feature_string(self) -> str:
+        """LLVM's spelling: every known feature on or off, so that hidden ones are never used."""
+        if not self.here:
+            return ",".join(f"+{name}" for name in sorted(self.features))
+        known = set(_host_features()) | self.features
+        return ",".join(f"{'+' if f in self.features else '-'}{f}" for f in sorted(known))
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What this process's machine lacks to run code for it: the architecture, or features."""
+        own = _architecture(llvm.get_process_triple())
+        if self.machine.architecture != own:
+            return (self.machine.architecture,)
+        there = _host_features()
+        return tuple(sorted(name for name in self.features if not there.get(name, False)))
+
+
+def host() -> Host:
+    """This machine, less what ``OFFCUT_HIDE_FEATURES`` hides.
+
+    Raises TargetError when a hidden name is no feature that offcut or LLVM knows.
+    """
+    triple = llvm.get_process_triple()
+    features = _visible(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
+    return Host(triple, features, isa_of(features, own_machine(_architecture(triple), features)))
+
+
+def described(machine: Machine) -> Host:
+    """The machine of a description, as this process would generate code for it."""
+    features = frozenset(in_llvm(name) for name in machine.features)
+    own = llvm.get_process_triple()
+    foreign = machine.architecture != _architecture(own)
+    triple = f"{machine.architecture}-unknown-linux-gnu" if foreign else own
+    return Host(triple, features, isa_of(features, machine), here=False)
+
+
+@cache
+def own_machine(architecture: str, features: frozenset[str]) -> Machine:
+    """This machine: the shipped description that differs least, with what the system says of caches."""
+    found = [machine for machine in map(load, shipped()) if machine.architecture == architecture]
+    lists = [frozenset(map(in_llvm, machine.features)) for machine in found]
+    told = features & frozenset().union(*lists)
+    best = min(range(len(found)), key=lambda k: len(lists[k] ^ told), default=None)
+    nearest = load("cascade-lake") if best is None else found[best]
+    nearest = replace(nearest, name="host", architecture=architecture)
+    for level, index in ((0, 0), (1, 2)):  # the data caches that a core has for itself
+        size, ways = (_cache_fact(index, fact) for fact in ("size", "ways_of_associativity"))
+        nearest = nearest.with_memory(level, size, ways)
+    return nearest
+
+
+def _cache_fact(index: int, fact: str) -> int | None:
+    """A fact of one of the core's caches, where the system says it."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{fact}").read_text().strip()
+    except OSError:
+        return None
+    digits, factor = text.rstrip("KM"), {"K": 1024, "M": 1 << 20}.get(text[-1:], 1)
+    return int(digits) * factor if digits.isdigit() else None
+
+
+def _architecture(triple: str) -> str:
+    found = triple.partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(found, found)
+
+
+_BASELINE = frozenset({"sse", "sse2", "fxsr", "mmx", "cmov", "cx8", "64bit"})
+
+
+@cache
+def _visible(hidden_text: str) -> frozenset[str]:
+    """The features of this machine that are not hidden."""
+    hidden = frozenset(filter(None, (part.strip() for part in hidden_text.split(","))))
+    there = _host_features()
+    sets = (one for each in _SETS.values() for one in each)
+    known = frozenset(there).union(*(features for *_, features in sets))
+    unknown = hidden - known
+    if unknown:
+        raise TargetError(
+            "OFFCUT_HIDE_FEATURES",
+            f"cannot hide {', '.join(sorted(unknown))}",
+            because="no instruction set that offcut uses, and no feature of this host, has that name",
+            help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
+        )
+    if hidden & _BASELINE:
+        raise TargetError(
+            "OFFCUT_HIDE_FEATURES",
+            f"cannot hide {', '.join(sorted(hidden & _BASELINE))}",
+            because="every 64-bit x86 processor has it, and so has all code for one",
+            help=("OFFCUT_HIDE_FEATURES=avx512f", "OFFCUT_HIDE_FEATURES=avx512f,avx2"),
+        )
+    drop = _with_what_needs(hidden, there)
+    return frozenset(name for name, on in there.items() if on and name not in drop)
+
+
+def here(features: Collection[str]) -> str | None:
+    """The name of this processor, where it has these features, hidden or not; None where it lacks one."""
+    there = _host_features()
+    return str(llvm.get_host_cpu_name()) if all(there.get(name) for name in features) else None
+
+
+_GENERATIONS = ("sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "avx512f")
+"""Each needs those before it."""
+_NEEDED = {
+    "avx": ("avx", "fma", "f16c", "vaes", "vpclmul", "xop"),
+    "avx2": ("fma", "f16c", "avxvnni", "avxifma", "avxne", "vaes"),
+    "f16c": ("avx512",),
+    "fma": ("avx512",),
+    "avx512f": ("avx512", "avx10", "amx"),
+    "aes": ("vaes",),
+    "pclmul": ("vpclmul",),
+}
+"""Feature -> how the names begin of those that need it: LLVM takes them away with it."""
+
+
+def _with_what_needs(hidden: Collection[str], there: Collection[str]) -> frozenset[str]:
+    """Hidden features, and all that cannot be without them."""
+    drop = set(hidden)
+    for position, name in enumerate(_GENERATIONS):
+        if name in drop:
+            drop.update(_GENERATIONS[position:])
+    for name, beginnings in _NEEDED.items():
+        if name in drop:
+            drop.update(other for other in there if other.startswith(beginnings))
+    return frozenset(drop)
+
+
+@cache
+def _host_features() -> dict[str, bool]:
+    return dict(llvm.get_host_cpu_features())

@@ -1,0 +1,1 @@
+"""The microkernels of the CPU, a family a file, and the list of them."""

@@ -1,0 +1,71 @@
+"""A family: a microkernel of the CPU with the functions that compute its tiles.
+
+A family is data: what is computed, which tiles there are, and text generators. Two calling
+conventions exist, both with byte strides:
+
+tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, from panel to
+        panel (or vector to vector) and from term to term, C and its row step, the depth, the columns
+        of the last vector, whether C is added to
+wide    one function of any rows up to the tallest tile and any columns, of `WIDE`
+
+Either adds the terms of an element in an order that depends on the depth alone, and touches nothing
+outside of what the call names, but for up to one vector past the last column of B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offcut.describe.microkernel import Microkernel
+
+TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
+"""The parameters of a function for one shape, as above."""
+
+WIDE = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
+"""A, its row step, rows, B, from panel to panel (from term to term, where B is not packed), C, its
+row step, depth, columns, whether C is added to."""
+
+Shapes = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a function addresses its operands.
+
+    unit_depth  A moves by one element per step of k; else by a run-time stride
+    panels      B is packed in panels one vector wide; else its rows are at a run-time stride
+    even        the depth is a multiple of the unrolled terms, so that no step is left over
+    """
+
+    unit_depth: bool
+    panels: bool
+    even: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """Part of the symbol's name."""
+        letters = ("u" if self.unit_depth else "s", "p" if self.panels else "r")
+        return "".join(letters) + ("e" if self.even else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The functions that compute one microkernel.
+
+    symbol   the name of the function of a variant and a shape (rows, panels)
+    text     LLVM IR of the functions of these shapes
+    widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
+    unit_depth  whether the terms of A must lie next to each other
+    """
+
+    microkernel: Microkernel
+    symbol: Callable[[Variant, int, int], str]
+    text: Callable[[Variant, Shapes], str]
+    widths: Mapping[int, tuple[int, ...]]
+    unit_depth: bool = False
+
+    @property
+    def wide(self) -> bool:
+        """Whether one function takes any rows and columns."""
+        return not self.widths

@@ -1,0 +1,444 @@
+"""Row-block microkernels for sums of products: `rows` × `vectors` accumulators in registers.
+
+One function computes ``C[0:rows, 0:columns] (+)= sum over k of A[row, k] * B[k, column]``. Per step
+of k it loads `vectors` registers of B, broadcasts one element of A for each row, and does
+``rows * vectors`` multiply–adds. Every element of C is one chain of multiply–adds in ascending k,
+whatever the shape of the tile it falls into: that is why results are batch-invariant bit for bit.
+
+Row pointers advance in groups of four; each passes through an empty assembly statement, or LLVM's
+loop strength reduction would keep one pointer per row and spill most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.layout import Layout, panels
+from offcut.core.sizes import dim
+from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.tensor import Value, cast, compute, placeholder, reduce_axis
+from offcut.describe.tensor import sum as sum_over
+
+LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
+
+
+def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
+    """Rows of a tile -> the widths there are, in vectors, widest first."""
+    tiles = isa.machine.tiles
+    widest = tiles.vectors_32 if isa.registers >= 32 else tiles.vectors_16
+    return {rows: tuple(range(most, 0, -1)) for rows, most in enumerate(widest, start=1)}
+
+
+def families(host: Host) -> Iterator[Family]:
+    """Those of float32 and float64, which every host has."""
+    isa = host.isa
+    for dtype in ("float32", "float64"):
+        yield Family(
+            microkernel(isa, dtype),
+            partial(symbol, isa, dtype),
+            partial(tiles, isa, dtype),
+            widths(isa),
+        )
+
+
+def microkernel(isa: Isa, dtype: str) -> Microkernel:
+    """The row-block microkernel of an instruction set, declared as data.
+
+    Cost facts: a step takes what its ``rows*vectors`` multiply–adds take, its ``rows + vectors``
+    loads, or the latency of one, whichever is the longest.
+    """
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        return step_cycles(isa, rows, vectors), startup_cycles(isa, rows, vectors)
+
+    layout = panels(isa.lanes(dtype))
+    return declared(isa, f"fma_{dtype}_{isa.name}", (dtype, dtype, dtype), cycles, layout)
+
+
+def declared(
+    isa: Isa,
+    name: str,
+    dtypes: tuple[str, str, str],
+    cycles: Callable[[int, int], tuple[float, float]],
+    layout: Layout,
+    features: frozenset[str] | None = None,
+    ascending: bool = True,
+) -> Microkernel:
+    """A row-block microkernel as data: ``C[i, j] = sum over p of A[i, p] * B[p, j]``.
+
+    dtypes    of A, of B, and of what both are converted to, which C has
+    cycles    predicted, by rows and vectors: of one term, and to start a tile and to end it
+    layout    of B
+    features  that it needs; None: the instruction set's
+    """
+    shapes, (a_dtype, b_dtype, into) = widths(isa), dtypes
+    lanes = isa.lanes(into)
+    m = dim("m", min=1, max=max(shapes))
+    n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))
+    k = reduce_axis(dim("k"), name="p")
+    a = placeholder((m, dim("k")), a_dtype, name="A")
+    b = placeholder((dim("k"), n), b_dtype, name="B")
+
+    def term(i: Value, j: Value) -> Value:
+        x, y = a[i, k], b[k, j]
+        x, y = (v if v.dtype == into else cast(v, into) for v in (x, y))
+        return sum_over(x * y, axis=k)
+
+    return Microkernel(
+        name=name,
+        computes=compute((m, n), term, name="C"),
+        rows="i",
+        columns="j",
+        tiles=tuple(
+            TileShape(rows, vectors * lanes, *cycles(rows, vectors))
+            for rows, options in shapes.items()
+            for vectors in options
+        ),
+        predicates=frozenset({"i", "j", "p"}),
+        panel=lanes,
+        layouts=(("B", layout),),
+        features=isa.features if features is None else features,
+        ascending=ascending,
+    )
+
+
+def step_cycles(isa: Isa, rows: int, vectors: int) -> float:
+    """Predicted cycles of one step of k, operands in the nearest cache."""
+    core = isa.machine.core
+    arithmetic = rows * vectors / (core.multiply_adds if isa.fma else core.multiply_adds / 2)
+    return max(arithmetic, (rows + vectors) / core.loads, core.latency_cycles)
+
+
+def startup_cycles(isa: Isa, rows: int, vectors: int) -> float:
+    """Predicted cycles to start a tile and to end it."""
+    tiles = isa.machine.tiles
+    return tiles.startup_cycles + tiles.accumulator_cycles * rows * vectors
+
+
+def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> str:
+    """The name of the function for a tile of `rows` × `vectors`."""
+    return f"oc_fma_{dtype}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
+
+
+ARGUMENTS = (
+    "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_panel, "
+    "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate"
+)
+
+
+def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
+    """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
+    functions = ["\n".join(RowBlock(isa, dtype, variant, *shape).lines()) for shape in shapes]
+    return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])
+
+
+def declarations(isa: Isa, dtype: str) -> set[str]:
+    """The intrinsics that the functions call."""
+    lanes = isa.lanes(dtype)
+    t = LLVM_TYPE[dtype]
+    v, suffix = f"<{lanes} x {t}>", f"v{lanes}f{ITEM_BYTES[dtype] * 8}"
+    return {
+        f"declare {v} @llvm.fma.{suffix}({v}, {v}, {v})",
+        f"declare {v} @llvm.masked.load.{suffix}.p0(ptr, i32, <{lanes} x i1>, {v})",
+        f"declare void @llvm.masked.store.{suffix}.p0({v}, ptr, i32, <{lanes} x i1>)",
+        "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+    }
+
+
+def first_lanes(name: str, count: str, lanes: int, kind: str) -> Iterator[str]:
+    """The mask ``%name`` of the first `count` of `lanes` lanes; `kind` is as wide as a lane."""
+    index = ", ".join(f"{kind} {lane}" for lane in range(lanes))
+    v = f"<{lanes} x {kind}>"
+    yield f"  %{name}_count = trunc i64 {count} to {kind}"
+    yield f"  %{name}_one = insertelement {v} poison, {kind} %{name}_count, i32 0"
+    yield (
+        f"  %{name}_all = shufflevector {v} %{name}_one, {v} poison, "
+        f"<{lanes} x i32> zeroinitializer"
+    )
+    yield f"  %{name} = icmp ult {v} <{index}>, %{name}_all"
+
+
+@dataclass
+class RowBlock:
+    """The text of one function, `rows` × `vectors` accumulators.
+
+    dtype    of an accumulator's lanes, and of what a step takes of A and of B
+    a_align  bytes that A's elements are aligned to; 0: to their own size
+
+    How a step multiplies, and what comes before the first and after the last one, are methods that
+    another arithmetic replaces; it names its values as this one does.
+    """
+
+    isa: Isa
+    dtype: str
+    variant: Variant
+    rows: int
+    vectors: int
+    a_align: int = 0
+
+    def __post_init__(self) -> None:
+        self.t = LLVM_TYPE[self.dtype]
+        self.item = self.b_item = ITEM_BYTES[self.dtype]
+        self.lanes = self.isa.lanes(self.dtype)
+        self.v = f"<{self.lanes} x {self.t}>"
+        self.suffix = f"v{self.lanes}{'i' if self.t == 'i32' else 'f'}{self.item * 8}"
+        self.count = 0
+        few = self.rows * self.vectors <= 8
+        most = self.isa.machine.tiles.unroll
+        self.unroll = most if few else most // 2
+
+    def temp(self) -> str:
+        """A new local name."""
+        self.count += 1
+        return f"%t{self.count}"
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return symbol(self.isa, self.dtype, self.variant, self.rows, self.vectors)
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """The accumulators, by row and vector."""
+        return [(r, p) for r in range(self.rows) for p in range(self.vectors)]
+
+    def lines(self) -> Iterator[str]:
+        """The function."""
+        groups = range(0, self.rows, 4)
+        yield f"define void @{self.name}({ARGUMENTS}) nounwind {{"
+        yield "entry:"
+        yield "  %a_row2 = shl i64 %a_row, 1"
+        yield "  %a_row3 = add i64 %a_row2, %a_row"
+        for g in groups:
+            yield f"  %offset{g} = mul i64 %a_row, {g}"
+            yield f"  %a_start{g} = getelementptr i8, ptr %a, i64 %offset{g}"
+        yield from first_lanes("mask", "%last", self.lanes, "i32")
+        yield "  %fresh = icmp eq i64 %accumulate, 0"
+        before, depth = yield from self.opening()
+        yield "  br i1 %fresh, label %begin, label %resume"
+        yield "resume:"
+        for r, p in self.cells:
+            yield from self.c_access(r, p, f"%old{r}_{p}", "load")
+        yield "  br label %begin"
+        yield "begin:"
+        yield from self.started(before)
+        yield f"  %many = and i64 {depth}, {-self.unroll}"
+        yield "  %any_many = icmp sgt i64 %many, 0"
+        yield "  br i1 %any_many, label %loop, label %between"
+        yield from self.loop("loop", "begin", "start", self.unroll, "%many", "%a_start", "%b")
+        yield "between:"
+        yield from self.join("mid", "start", "loop", "begin")
+        end = "mid"
+        if not self.variant.even:
+            end = "end"
+            yield f"  %left = sub i64 {depth}, %many"
+            yield "  %any_left = icmp sgt i64 %left, 0"
+            yield "  br i1 %any_left, label %rest, label %done"
+            yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
+            yield "done:"
+            for r, p in self.cells:
+                yield (
+                    f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
+                    f"[ %rest_new{r}_{p}, %rest ]"
+                )
+        end = yield from self.closing(end)
+        for r, p in self.cells:
+            yield from self.c_access(r, p, f"%{end}{r}_{p}", "store")
+        yield "  ret void"
+        yield "}"
+
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        """What comes before the accumulators; gives the block that it ends in, and the steps of k."""
+        yield from ()
+        return "%entry", "%depth"
+
+    def started(self, before: str) -> Iterator[str]:
+        """The accumulators ``%start{row}_{vector}``, zeros from `before` or what C holds."""
+        for r, p in self.cells:
+            yield (
+                f"  %start{r}_{p} = phi {self.v} [ zeroinitializer, {before} ], "
+                f"[ %old{r}_{p}, %resume ]"
+            )
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """What comes after the last step; gives the stem of the accumulators that are stored."""
+        yield from ()
+        return end
+
+    def join(self, new: str, old: str, loop: str, before: str) -> Iterator[str]:
+        """Pointers and accumulators, `old` ones from `before` or what `loop` left."""
+        for g in range(0, self.rows, 4):
+            yield (
+                f"  %{new}_a{g} = phi ptr [ %a_start{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
+            )
+        yield f"  %{new}_b = phi ptr [ %b, %{before} ], [ %{loop}_b_next, %{loop} ]"
+        for r, p in self.cells:
+            yield (
+                f"  %{new}{r}_{p} = phi {self.v} [ %{old}{r}_{p}, %{before} ], "
+                f"[ %{loop}_new{r}_{p}, %{loop} ]"
+            )
+
+    def loop(
+        self, label: str, before: str, start: str, unroll: int, count: str, a: str, b: str
+    ) -> Iterator[str]:
+        """A loop of `count` steps of k, `unroll` at once."""
+        yield f"{label}:"
+        yield f"  %{label}_k = phi i64 [ 0, %{before} ], [ %{label}_k_next, %{label} ]"
+        for g in range(0, self.rows, 4):
+            yield f"  %{label}_a{g} = phi ptr [ {a}{g}, %{before} ], [ %{label}_a_next{g}, %{label} ]"
+        yield f"  %{label}_b_now = phi ptr [ {b}, %{before} ], [ %{label}_b_next, %{label} ]"
+        for r, p in self.cells:
+            yield (
+                f"  %{label}_acc{r}_{p} = phi {self.v} [ %{start}{r}_{p}, %{before} ], "
+                f"[ %{label}_new{r}_{p}, %{label} ]"
+            )
+        for g in range(0, self.rows, 4):
+            yield f'  %{label}_a_now{g} = call ptr asm "", "=r,0"(ptr %{label}_a{g})'
+        now = {cell: f"%{label}_acc{cell[0]}_{cell[1]}" for cell in self.cells}
+        a_now = {g: f"%{label}_a_now{g}" for g in range(0, self.rows, 4)}
+        b_now = f"%{label}_b_now"
+        for step in range(unroll):
+            last = step == unroll - 1
+            yield from self.step(label, step, last, now, a_now, b_now)
+            if not self.variant.unit_depth and not last:
+                for g in a_now:
+                    new = self.temp()
+                    yield f"  {new} = getelementptr i8, ptr {a_now[g]}, i64 %a_step"
+                    a_now[g] = new
+            if not self.variant.panels and not last:
+                new = self.temp()
+                yield f"  {new} = getelementptr i8, ptr {b_now}, i64 %b_step"
+                b_now = new
+        a_step = str(unroll * self.item) if self.variant.unit_depth else "%a_step"
+        for g in range(0, self.rows, 4):
+            yield f"  %{label}_a_next{g} = getelementptr i8, ptr {a_now[g]}, i64 {a_step}"
+        b_step = str(unroll * self.lanes * self.b_item) if self.variant.panels else "%b_step"
+        yield f"  %{label}_b_next = getelementptr i8, ptr {b_now}, i64 {b_step}"
+        yield f"  %{label}_k_next = add nuw i64 %{label}_k, {unroll}"
+        yield f"  %{label}_more = icmp slt i64 %{label}_k_next, {count}"
+        after = "between" if label == "loop" else "done"
+        yield f"  br i1 %{label}_more, label %{label}, label %{after}"
+
+    def step(
+        self,
+        label: str,
+        step: int,
+        last: bool,
+        now: dict[tuple[int, int], str],
+        a_now: dict[int, str],
+        b_now: str,
+    ) -> Iterator[str]:
+        """One step of k: load B, then a broadcast of A and the multiply–adds for each row."""
+        b_values = yield from self.b_values(label, step, b_now)
+        a_offset = step * self.item if self.variant.unit_depth else 0
+        for r in range(self.rows):
+            address, element, one, splat = (self.temp() for _ in range(4))
+            base = yield from self.row_address(a_now[r - r % 4], r)
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 {a_offset}"
+            align = self.a_align or self.item
+            yield f"  {element} = load {self.t}, ptr {address}, align {align}"
+            yield f"  {one} = insertelement {self.v} poison, {self.t} {element}, i32 0"
+            yield (
+                f"  {splat} = shufflevector {self.v} {one}, {self.v} poison, "
+                f"<{self.lanes} x i32> zeroinitializer"
+            )
+            a = yield from self.a_operand(splat)
+            for p, b in enumerate(b_values):
+                new = f"%{label}_new{r}_{p}" if last else self.temp()
+                yield from self.multiply_add(new, a, b, now[r, p])
+                now[r, p] = new
+
+    def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
+        """The vectors of B of one step of k, as `multiply_add` takes them."""
+        b_offset = step * self.lanes * self.item if self.variant.panels else 0
+        found = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            if self.variant.panels:
+                yield from self.panel_address(address, b_now, p, b_offset)
+                yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+                yield from self.prefetch(address)
+            else:
+                offset = p * self.lanes * self.item
+                yield f"  {address} = getelementptr i8, ptr {b_now}, i64 {offset}"
+                if p == self.vectors - 1:
+                    yield self.masked_load(value, address)
+                else:
+                    yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            found.append((yield from self.b_operand(value)))
+        return found
+
+    def prefetch(self, address: str) -> Iterator[str]:
+        """Ask for what the panel holds further on."""
+        ahead = self.temp()
+        yield f"  {ahead} = getelementptr i8, ptr {address}, i64 {self.isa.machine.tiles.prefetch_bytes}"
+        yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
+
+    def row_address(self, base: str, r: int) -> Generator[str, None, str]:
+        """Row `r` of A, from the pointer of its group of four."""
+        if not r % 4:
+            return base
+        moved = self.temp()
+        row = ("%a_row", "%a_row2", "%a_row3")[r % 4 - 1]
+        yield f"  {moved} = getelementptr i8, ptr {base}, i64 {row}"
+        return moved
+
+    def a_operand(self, splat: str) -> Generator[str, None, str]:
+        """An element of A in all lanes, as `multiply_add` takes it."""
+        yield from ()
+        return splat
+
+    def b_operand(self, value: str) -> Generator[str, None, str]:
+        """A vector of B, as `multiply_add` takes it."""
+        yield from ()
+        return value
+
+    def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
+        """``new = a * b + c``."""
+        if self.isa.fma:
+            v = self.v
+            yield f"  {new} = call {v} @llvm.fma.{self.suffix}({v} {a}, {v} {b}, {v} {c})"
+        else:
+            product = self.temp()
+            yield f"  {product} = fmul {self.v} {a}, {b}"
+            yield f"  {new} = fadd {self.v} {product}, {c}"
+
+    def panel_address(self, address: str, b_now: str, p: int, offset: int) -> Iterator[str]:
+        """The address `offset` bytes on in panel `p`."""
+        base = b_now
+        if p:
+            distance, base = self.temp(), self.temp()
+            yield f"  {distance} = mul i64 %b_panel, {p}"
+            yield f"  {base} = getelementptr i8, ptr {b_now}, i64 {distance}"
+        yield f"  {address} = getelementptr i8, ptr {base}, i64 {offset}"
+
+    def masked_load(self, value: str, address: str) -> str:
+        """A load of the columns of the last vector that there are."""
+        return (
+            f"  {value} = call {self.v} @llvm.masked.load.{self.suffix}.p0(ptr {address}, "
+            f"i32 {self.item}, <{self.lanes} x i1> %mask, {self.v} zeroinitializer)"
+        )
+
+    def c_access(self, r: int, p: int, value: str, what: str) -> Iterator[str]:
+        """A ``load`` or a ``store`` of one vector of C."""
+        row, base, address = self.temp(), self.temp(), self.temp()
+        yield f"  {row} = mul i64 %c_row, {r}"
+        yield f"  {base} = getelementptr i8, ptr %c, i64 {row}"
+        yield f"  {address} = getelementptr i8, ptr {base}, i64 {p * self.lanes * self.item}"
+        if p == self.vectors - 1:
+            if what == "load":
+                yield self.masked_load(value, address)
+            else:
+                yield (
+                    f"  call void @llvm.masked.store.{self.suffix}.p0({self.v} {value}, "
+                    f"ptr {address}, i32 {self.item}, <{self.lanes} x i1> %mask)"
+                )
+        elif what == "load":
+            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+        else:
+            yield f"  store {self.v} {value}, ptr {address}, align {self.item}"

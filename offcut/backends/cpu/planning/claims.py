@@ -1,0 +1,67 @@
+"""What becomes of the tiles of a program: which run by the microkernel that they name, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from offcut.backends.cpu.lowering.lower import Judging
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.core.program import Program, Tile, walk
+
+
+@dataclass(frozen=True)
+class Covers:
+    """What became of the tiles of a cut program, each by its position among the statements.
+
+    refused  why the microkernel that a tile names does not compute it
+    plain    why a tile that names none has none
+    """
+
+    refused: Mapping[int, str]
+    plain: Mapping[int, str]
+
+
+def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
+    """Which tiles of a cut program a kernel of it runs without a microkernel, and why.
+
+    It is found on the way that the lowering takes, so it is what a kernel does. Positions are
+    parents first.
+    """
+    given = list(walk(program.body))
+    refused, plain = dict[int, str](), dict[int, str]()
+    if any(isinstance(stmt, Tile) for stmt in given):
+        run = marked(program, reassociate)
+        lent = families(host)
+        judging = Judging(run, host.isa, lent)
+        mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
+        for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
+            if not isinstance(before, Tile) or not isinstance(after, Tile):
+                continue
+            reason = judging.refused.get(id(after))
+            if before.microkernel is None and reason is not None:
+                plain[position] = reason
+            elif before.microkernel in mixed and not reassociate:
+                refused[position] = "it adds the terms of an element in an order of its own"
+            elif before.microkernel != after.microkernel:
+                refused[position] = "its sums run as lanes of their own"
+            elif reason is not None:
+                refused[position] = reason
+    return Covers(refused, plain)
+
+
+def plain_notes(program: Program, covers: Covers) -> Iterator[str]:
+    """A line for every tile that runs as vectors."""
+    for position, stmt in enumerate(walk(program.body)):
+        if position in covers.plain and isinstance(stmt, Tile):
+            axes = ", ".join(axis.iter for axis in stmt.axes)
+            yield f"tile {axes} as vectors: {covers.plain[position]}"
+
+
+def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
+    """The names of the external microkernels that `program` calls."""
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    called = {tile.microkernel for tile in tiles}
+    return tuple(kernel.name for kernel in host.external if kernel.name in called)

@@ -1,0 +1,265 @@
+"""How the operands of a sum lie, which microkernels may therefore compute it, and which is best.
+
+The rows' operand is read where it lies. The columns' operand is read where it lies (``direct``), as
+a constant that was laid in panels when it was bound (``panels``), or from a copy in panels that each
+call makes (``packed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from offcut.backends.cpu.microkernels.family import Family
+from offcut.backends.cpu.planning.row_reductions import along_rows
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Cast, Expr, Load, Var, variables
+from offcut.core.program import Kind, Panels
+from offcut.core.sizes import MAX_SIZE
+from offcut.costmodel import Machine
+from offcut.describe.computation import Computation, Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.partition import Match, all_matches, conversions, is_read_once, reading
+from offcut.polyhedral import coefficient
+
+ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A microkernel over a sum, and how it reads the columns' operand.
+
+    how  ``direct``, ``panels`` or ``packed``
+    """
+
+    found: Match
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The ways to lay microkernels over the sums of a computation.
+
+    families     whose microkernels there are, by name
+    auto         whether two ways may compete at run time
+    reassociate  whether a sum over several axes may add them in another order
+    """
+
+    computation: Computation
+    families: Mapping[str, Family]
+    machine: Machine
+    auto: bool
+    reassociate: bool
+
+    @property
+    def kernels(self) -> tuple[Microkernel, ...]:
+        """The microkernels, in the order of their declaration."""
+        return tuple(family.microkernel for family in self.families.values())
+
+    def best(self, lead: Stage) -> list[Operand]:
+        """The best way to lay a microkernel over `lead`; two where packing competes at run time."""
+        first = self.cheapest(lead)
+        if first is None:
+            return []
+        best = first[1]
+        may_pack = best.found.columns is not None and self.packs(lead, best.found)
+        may_pack = may_pack and not is_narrow(self.computation, best.found, self.machine)
+        if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
+            return [best, replace(best, how="packed")]
+        return [best]
+
+    def better_order(self, group: tuple[Stage, ...]) -> tuple[str, ...] | None:
+        """The axes of a group in an order that is worth a copy of its result: columns of a packed
+        constant last. None where the group is best as it is.
+        """
+        lead = group[0]
+        here = self.candidates(lead)
+        best = min((key for key, _ in here), default=None)
+        names = [axis.name for axis in lead.axes]
+        found: list[tuple[float, tuple[str, ...]]] = []
+        terms = 1
+        for axis in lead.reduce_axes:
+            terms *= ix.literal(axis.extent) or self.machine.policy.terms
+        readings = (lead, reading(lead, conversions(lead)))
+        for match in (one for each in readings for one in all_matches(each, self.kernels)):
+            unit_depth = self.families[match.microkernel.name].unit_depth
+            if unit_depth and not beside(match.by_rows, match.depth):
+                continue
+            constant = self.computation.buffer(match.by_columns.buffer).kind is Kind.CONSTANT
+            if not constant or match.rows is None or match.columns in (None, names[-1]):
+                continue
+            columns = match.columns or ""
+            if self.layout(lead, match) is not None:
+                order = (*(name for name in names if name != columns), columns)
+                price = self.price(lead, match, "panels") + self.machine.traffic.copy_cycles / terms
+                found.append((price, order))
+        if not found or any(
+            len(self.computation.buffer(s.buffer).shape) != len(names) for s in group
+        ):
+            return None
+        price, order = min(found)
+        return order if best is None or best > (0, price) else None
+
+    def is_computed(self, lead: Stage, exact: bool) -> bool:
+        """Whether some microkernel computes a stage; its operands converted, if not `exact`."""
+        readings = (lead,) if exact else (lead, reading(lead, conversions(lead)))
+        return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
+
+    def to_convert(self, lead: Stage) -> tuple[Cast, ...]:
+        """The operands to convert before a sum; none where a microkernel takes all as they are.
+
+        A constant stays as it is where it can: every call reads it, and its panels are of its bytes.
+        """
+        plain, every = self.cheapest(lead), conversions(lead)
+        done = self.cheapest(reading(lead, every))
+        if done is None or (
+            plain is not None and plain[0] <= done[0] * (1 + self.machine.traffic.convert_share)
+        ):
+            return ()
+        for some in combinations(every, len(every) - 1):
+            way = self.cheapest(reading(lead, some))
+            if (
+                way is not None
+                and way[1].how == "panels"
+                and way[0] <= done[0] * (1 + self.machine.traffic.convert_share)
+            ):
+                return some
+        return every
+
+    def cheapest(self, lead: Stage) -> tuple[float, Operand] | None:
+        """The microkernel of the least price, in its best form, and that price.
+
+        One that reads vectors across its tiles comes after all others.
+        """
+        by_kernel: dict[str, tuple[tuple[int, float], Operand]] = {}
+        for key, operand in self.candidates(lead):
+            name = operand.found.microkernel.name
+            if name not in by_kernel or key < by_kernel[name][0]:
+                by_kernel[name] = key, operand
+        if not by_kernel:
+            return None
+        (_, price), operand = min(
+            by_kernel.values(), key=lambda entry: (entry[0][0] >= ACROSS, entry[0][1])
+        )
+        return price, operand
+
+    def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], Operand]]:
+        """Every way to lay a microkernel over `lead`: its form, less is better, and its price."""
+        ranked: list[tuple[tuple[int, float], Operand]] = []
+        for found in all_matches(lead, self.kernels):
+            if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
+                continue
+            last = lead.axes[-1].name if lead.axes else None
+            if found.columns not in (None, last) and self.is_stored(lead):
+                continue
+            how = self.how(lead, found)
+            if how is None:
+                continue
+            across = found.columns is None or (how == "packed" and found.rows is None)
+            if across and along_rows(lead):
+                continue
+            form = 1 if how == "packed" else 0
+            if found.columns is None:
+                form = ACROSS
+            elif how == "packed" and found.rows is None:
+                form = ACROSS + 1
+            ranked.append(((form, self.price(lead, found, how)), Operand(found, how)))
+        return ranked
+
+    def is_stored(self, lead: Stage) -> bool:
+        """Whether a stage of the group that `lead` is in writes an array, along its last axis."""
+        group = next(g for g in self.computation.groups if g[0].buffer == lead.buffer)
+        kinds = (self.computation.buffer(stage.buffer).kind for stage in group)
+        return any(kind is not Kind.PRIVATE for kind in kinds)
+
+    def price(self, lead: Stage, found: Match, how: str) -> float:
+        """Predicted cycles of a multiply–add, by which ways that read the operands alike compete.
+
+        In the largest tile that a call has: the fewer rows it has, the more each pays for reading the
+        columns' operand, and the smaller it is, the more for the tile's start.
+        """
+        kernel = found.microkernel
+        axes = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
+        extents = {name: ix.literal(extent) for name, extent in axes.items()}
+        columns, depth = extents.get(found.columns or "", 1), extents[found.depth]
+        rows = 1 if found.rows is None else self.at_most(axes[found.rows])
+        height = max(min(rows, kernel.max_rows), 1)
+        shape = kernel.tile(height, kernel.columns_for(height))
+        near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
+        cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
+        width = max(min(columns or shape.columns, shape.columns), 1)
+        cycles += shape.startup / (height * width * max(depth or self.machine.policy.terms, 1))
+        if columns and kernel.panel:
+            cycles *= -(-columns // kernel.panel) * kernel.panel / columns
+        if depth is not None:
+            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(depth, 1)
+        if (
+            how == "direct"
+            and kernel.packed
+            and not is_narrow(self.computation, found, self.machine)
+        ):
+            cycles *= self.machine.traffic.unpacked_near
+        return (
+            cycles if beside(found.by_rows, found.depth) else cycles * self.machine.traffic.strided
+        )
+
+    def at_most(self, extent: Expr) -> int:
+        """What an extent is at most."""
+        known = ix.literal(extent)
+        if known is not None:
+            return known
+        return next((s.max for s in self.computation.sizes if Var(s.name) == extent), MAX_SIZE)
+
+    def how(self, lead: Stage, found: Match) -> str | None:
+        """How the columns' operand can be read; None where the operands do not lie as they must."""
+        load, kernel = found.by_columns, found.microkernel
+        buffer = self.computation.buffer(load.buffer)
+        unit_depth = self.families[kernel.name].unit_depth
+        if unit_depth and not beside(found.by_rows, found.depth):
+            return None
+        if found.columns is None:
+            return "direct" if kernel.interleave == 1 else None
+        constant = buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None
+        if constant and kernel.packed:
+            return "panels"
+        if kernel.interleave == 1 and beside(load, found.columns):
+            return "direct"
+        return "packed" if self.packs(lead, found) else None
+
+    def packs(self, lead: Stage, found: Match) -> bool:
+        """Whether a packed copy of the columns' operand holds each element of it once."""
+        load = found.by_columns
+        used = set().union(*(variables(part) for part in load.index))
+        axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
+        return bool(found.microkernel.packed) and len(axes) <= len(load.index)
+
+    def layout(self, lead: Stage, found: Match) -> Panels | None:
+        """The panels of a constant that only this sum reads, at its depth and column themselves."""
+        load, kernel = found.by_columns, found.microkernel
+        depth, columns = Var(found.depth), Var(found.columns or "")
+        rest = [part for part in load.index if part not in (depth, columns)]
+        plain = load.index.count(depth) == 1 and load.index.count(columns) == 1
+        if (
+            not is_read_once(self.computation, load.buffer)
+            or not plain
+            or any({found.depth, found.columns} & variables(r) for r in rest)
+        ):
+            return None
+        rows, cols = load.index.index(depth), load.index.index(columns)
+        return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
+
+
+def beside(load: Load, axis: str) -> bool:
+    """Whether the elements that `load` reads along `axis` lie next to each other."""
+    steps = [coefficient(part, axis) for part in load.index]
+    return steps[-1:] == [1] and not any(steps[:-1])
+
+
+def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:
+    """Whether the rows of the columns' operand are so short that they lie as near as in panels."""
+    load = found.by_columns
+    shape = computation.buffer(load.buffer).shape
+    extent = ix.literal(shape[-1]) if shape else None
+    return extent is not None and extent * ITEM_BYTES[load.dtype] <= machine.traffic.narrow_bytes

@@ -1,0 +1,452 @@
+"""A program as the CPU runs it: its computation cut, where it is one; else its own loops as vectors.
+
+    bind -> raise -> cut -> cover -> lanes of rows -> threads -> prove        a computation
+    bind -> keep inside -> separate -> cover -> vectorize -> threads -> prove    any other program
+
+A computation is a sequence of whole arrays, each from those before. It runs in its own loops where
+that separates conditions that no microkernel leaves behind. Primitives of a schedule by hand come before
+all of this: what is planned is the program that they make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from offcut import debug
+from offcut.backends import target
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
+from offcut.backends.cpu.planning.policy import policy, pricing
+from offcut.backends.cpu.planning.proof import check_compiled, check_step
+from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
+from offcut.backends.cpu.planning.vectorize import privatized, vectorized
+from offcut.backends.cpu.threads.parallel import Parallel, parallel
+from offcut.backends.inside import kept_inside
+from offcut.backends.raising import raised
+from offcut.backends.target import DEFAULT, Options, Strategies
+from offcut.core.expr import Binary, Compare, Expr, Load, Select, dtype_of, variables
+from offcut.core.expr import walk as nodes
+from offcut.core.program import (
+    Choose,
+    Execution,
+    For,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    canonical,
+    expressions,
+    walk,
+)
+from offcut.costmodel import Machine, copies_worth, tile_price
+from offcut.describe.computation import Computation
+from offcut.describe.source import source
+from offcut.errors import PartitionError
+from offcut.partition import (
+    LoopCut,
+    Users,
+    check_marks,
+    check_tiles,
+    check_windows,
+    checked_tiles,
+    cut_program,
+    labelled,
+    separate,
+    without_covers,
+)
+from offcut.polyhedral import GaveUp, bounded, in_pass
+from offcut.proof import NOT_TOLD
+from offcut.schedule import (
+    Cut,
+    Mark,
+    Nest,
+    Primitive,
+    Schedule,
+    Separate,
+    Step,
+    Together,
+    apply,
+    at_line,
+    create_schedule,
+    replayed,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned(target.Planned):
+    """A program as the host runs it.
+
+    seconds  predicted, of a call on one thread: an expression over the sizes
+    work     instances of a call; None where nothing counts them
+    through  programs on the way to it: small steps are easier to prove
+    """
+
+    schedule: Schedule
+    seconds: Expr
+    work: Expr | None = None
+    through: tuple[Program, ...] = ()
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether some of it runs without a microkernel."""
+        pieces = () if self.applied is None else self.applied.partition.pieces
+        return not pieces or any(piece.microkernel is None for piece in pieces)
+
+
+def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -> Planned:
+    """`program` as the host runs it, proved.
+
+    users   what the user calls what is in it
+
+    Raises PartitionError where it leaves an array, a strategy or a decision is not legal, or isl does
+    not say in bounded work.
+    """
+    return _plan(program, users, host, asked)
+
+
+@lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
+def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
+    """`plan`, by what can be compared; notes and timings are of the first time."""
+    schedule = asked.schedule
+    if schedule is None or not any(isinstance(step, Primitive) for step in schedule.steps):
+        return _proved(program, users, host, asked)
+    with debug.timed("primitives"):
+        check_step(program, create_schedule(program).source, asked.reassociate)
+        primitives, lowered = replayed(program, schedule, asked.microkernels, asked.reassociate)
+        lowered = canonical(lowered)
+    debug.passed("primitives", lowered, program)
+    if primitives != schedule.steps:
+        return _proved(lowered, users, host, asked)
+    made = _plan(lowered, users, host, replace(asked, schedule=None))
+    return replace(made, schedule=replace(schedule, steps=(*primitives, *made.schedule.steps)))
+
+
+def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:
+    """A program planned in its own loops, after any primitives by hand; proved.
+
+    Raises PartitionError where it is not legal, or isl does not say so.
+    """
+    made = _made(program, users, host, asked)
+    refused = _refusal(program, made, asked)
+    if refused is None:
+        return made
+    decided = asked.schedule is not None or asked.strategy != "auto"
+    if decided or refused.refused != NOT_TOLD:
+        raise refused
+    if made.applied is not None:
+        made = _default_loops(program, host, asked, f"{refused.refused}: {refused.because}")
+        refused = _refusal(program, made, asked)
+        if refused is None:
+            return made
+        if refused.refused != NOT_TOLD:
+            raise refused
+    made = _in_loops(program, host, asked, Schedule(program.name, ()), "")
+    refused = _refusal(program, made, asked)
+    if refused is not None:
+        raise refused
+    note = "its loops stay as they are: isl takes too long to tell that they may run as lanes"
+    return replace(made, notes=(*made.notes, note))
+
+
+def _refusal(program: Program, made: Planned, asked: Options) -> PartitionError | None:
+    """Why it is not proved that `made` computes what `program` does; None where it is."""
+    try:
+        with debug.timed("prove"):
+            check_compiled((program, *made.through, made.program), asked.reassociate)
+    except PartitionError as refused:
+        return refused
+    return None
+
+
+def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
+    """`program` as the host runs it, not proved yet."""
+    debug.passed("describe", program)
+    if asked.schedule is not None:
+        return _scheduled(program, users, host, asked, asked.schedule)
+    computation, why = _raised(program, users, asked.reassociate)
+    if asked.strategy != "auto" and computation is None:
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={_shown(asked.strategy)} with this program",
+            because=f"{why}, so it runs in the loops that it has",
+            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+        )
+    if computation is not None:
+        try:
+            made = _cut(computation, host, asked, _decided(computation, host, asked))
+        except PartitionError as refused:  # a read that cannot be bounded, say
+            if asked.strategy != "auto":
+                raise
+            why = f"{refused.refused}: {refused.because}"
+        else:
+            unseen = _unseen(program, computation, asked)
+            if asked.strategy != "auto" or (_is_worth(made) and not unseen):
+                return made
+            why = unseen or "its conditions are moved out of its loops"
+    return _default_loops(program, host, asked, why)
+
+
+def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
+    """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
+    steps = (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
+    return _in_loops(program, host, asked, _with_threads(Schedule(program.name, steps), host), why)
+
+
+def _unseen(program: Program, computation: Computation, asked: Options) -> str:
+    """In words, why it is not proved that `computation` is `program`; "" where it is."""
+    try:
+        check_step(program, source(computation), asked.reassociate)
+    except PartitionError as refused:
+        return f"{refused.refused}: {refused.because}"
+    return ""
+
+
+def _scheduled(
+    program: Program, users: Users, host: Host, asked: Options, schedule: Schedule
+) -> Planned:
+    """A program as a schedule says."""
+    if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+        cut = _cut_loops(program, users, host, schedule)
+        return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
+    computation, why = _raised(program, users, asked.reassociate)
+    if computation is None:
+        raise PartitionError(
+            "compile",
+            f"cannot apply a schedule with nests to {program.name}",
+            because=why,
+            help=("cut, separate and mark are for loops as they stand",),
+        )
+    return _cut(computation, host, asked, schedule)
+
+
+def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
+    """A program with its loops cut as they stand, where a schedule says so."""
+    cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
+    if not cuts:
+        return program
+    kernels = [family.microkernel for family in families(host)]
+    price = tile_price(kernels[0], host.machine)
+    copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
+    wanted: dict[str, LoopCut] = {}
+    for axis, step in cuts.items():
+        with at_line(schedule, step):
+            wanted[axis] = LoopCut(checked_tiles(axis, step.tiles), step.strategy)
+    by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
+    try:
+        with bounded("compile", f"cannot cut {program.name} so"):
+            return cut_program(program, wanted, by_cycles, price, users, copies).loops
+    except PartitionError as refused:
+        said = refused.at.replace(",", " ").split()
+        named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
+        axis = next(named, next(iter(cuts)))
+        with at_line(schedule, cuts[axis]):
+            raise refused
+
+
+def _shown(strategy: Strategies) -> str:
+    if isinstance(strategy, tuple):
+        return repr({axis: str(one) for axis, one in strategy})
+    return repr(str(strategy))
+
+
+def _with_threads(schedule: Schedule, host: Host) -> Schedule:
+    """`schedule` with loops shared by threads, where a call may use several."""
+    threads = (Mark("threads"),) if host.threads > 1 else ()
+    return replace(schedule, steps=(*schedule.steps, *threads))
+
+
+def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
+    """The policy's schedule of a computation."""
+    with debug.timed("decide"), bounded("compile", f"cannot cut {computation.name}"):
+        made = policy(
+            computation,
+            host.isa,
+            [one for one in families(host) if asked.reassociate or one.microkernel.ascending],
+            dict(asked.strategy) if isinstance(asked.strategy, tuple) else asked.strategy,
+            host.threads,
+            asked.reassociate,
+        )
+    return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
+
+
+def _separations(program: Program, machine: Machine) -> tuple[Step, ...]:
+    """How far conditions leave the loops of a program: not where it was cut, and they were separated,
+    nor where an array says how often a loop runs, since no set knows where its conditions change.
+    """
+    if _is_cut(program) or _reads_bounds(program):
+        return ()
+    stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
+    return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
+
+
+def _raised(program: Program, users: Users, reassociate: bool) -> tuple[Computation | None, str]:
+    """`program` as a computation, in the user's names; else None, and in words why it is none."""
+    try:
+        with debug.timed("raise"), in_pass():
+            computation = raised(*privatized(program))
+    except GaveUp:
+        return None, "isl takes too long to tell whether it is a computation"
+    if computation is None:
+        return None, "it is not a sequence of whole arrays, each from those before"
+    late = None if reassociate else _added_last(computation, program)
+    return (None, late) if late is not None else (labelled(computation, users), "")
+
+
+def _added_last(computation: Computation, program: Program) -> str | None:
+    """In words, a sum of `program` whose start `computation` adds after its terms; None: none is."""
+    own = {buffer.name for buffer in program.buffers}
+    for lead in (group[0] for group in computation.groups):
+        if lead.reducer is not None and lead.buffer not in own:
+            name = lead.buffer.removesuffix("_sum")
+            return f"the sum in {name} starts from a value, and reassociate=False"
+    return None
+
+
+def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
+    """A computation cut for the host."""
+    lent = families(host)
+    kernels, price = [family.microkernel for family in lent], pricing(lent, host.machine)
+    with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
+        applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
+    cut = applied.partition
+    applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
+    loops = applied.partition.loops
+    debug.passed("cut", loops)
+    if computation.asks_memory:
+        loops = kept_inside(loops)
+        debug.passed("bounds", loops, applied.partition.loops)
+    loops, _ = _marked(loops, schedule, host, asked.reassociate)
+    applied = replace(applied, partition=replace(applied.partition, loops=loops))
+    seconds, work = seconds_of_choices(applied), computation.instances
+    way = (source(computation), applied.staged)
+    return Planned(
+        loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
+    )
+
+
+def _marked(
+    program: Program, schedule: Schedule, host: Host, reassociate: bool
+) -> tuple[Program, tuple[str, ...]]:
+    """`program` with its loops marked as `schedule` says, and what became of them."""
+    notes: tuple[str, ...] = ()
+    for step in schedule.steps:
+        before = program
+        match step:
+            case Mark("rows"):
+                program = marked(program, reassociate)
+            case Mark("lanes"):
+                with debug.timed("lanes"):
+                    made = vectorized(program, host.isa)
+                program, notes = made.program, (*notes, *made.notes)
+            case Mark("threads"):
+                program = shared(program, host).program
+            case Mark(unit):
+                with at_line(schedule, step):
+                    raise PartitionError(
+                        "schedule",
+                        f"cannot run loops by {unit}",
+                        because="the target has no such unit",
+                        help=("rows, lanes, threads",),
+                    )
+            case _:
+                continue
+        debug.passed(step.unit, program, before)
+    return program, notes
+
+
+def _is_worth(made: Planned) -> bool:
+    """Whether a computation that was cut runs so: not where it leaves conditions in its loops that
+    separating these would move out of them.
+    """
+    assert made.applied is not None
+    cut = made.applied.partition
+    covered = any(piece.microkernel is not None for piece in cut.pieces)
+    shares = any(isinstance(step, Together) for step in made.schedule.steps)
+    return covered or shares or not _is_conditional(cut.source)
+
+
+def _is_conditional(program: Program) -> bool:
+    """Whether what is read depends on conditions on the coordinates of `program`."""
+    loops = {stmt.iter for stmt in walk(program.body) if isinstance(stmt, For)}
+    return any(
+        isinstance(test, Compare) and dtype_of(test.a) == "index" and variables(test) & loops
+        for stmt in walk(program.body)
+        for expr in expressions(stmt)
+        for choice in nodes(expr)
+        if isinstance(choice, Select)
+        for test in nodes(choice.condition)
+    )
+
+
+def shared(program: Program, host: Host) -> Parallel:
+    """`program` with the loops marked that threads share, where a call may use several.
+
+    A program that calls external functions runs on the caller's thread: they may need Python's lock.
+    """
+    if host.threads == 1 or foreign_in(program, host):
+        return Parallel(program, frozenset(), ())
+    with debug.timed("threads"):
+        return parallel(program, host.machine.threads.chunk)
+
+
+def _in_loops(
+    program: Program, host: Host, asked: Options, schedule: Schedule, why: str
+) -> Planned:
+    """A program in the loops that it has, with conditions moved out of them and lanes along them.
+
+    why   it is not cut as a computation
+    """
+    with bounded("compile", f"cannot compile {program.name}"):
+        if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
+            check_marks(program, {})
+        check_tiles(program)
+        check_windows(program)
+        with debug.timed("bounds"):
+            run = inside = kept_inside(program)
+        debug.passed("bounds", inside, program)
+        notes = _reason(program, why)
+        with debug.timed("separate"):
+            for step in schedule.steps:
+                if isinstance(step, Separate) and not _is_cut(program):
+                    apart = separate(run, step.copies)
+                    run = apart.program
+                    notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+        debug.passed("separate", run, inside)
+        with debug.timed("covers"):
+            covers = covers_of(run, host, asked.reassociate)
+            plain = tuple(dict.fromkeys(plain_notes(run, covers)))
+            settled = without_covers(run, covers.refused)
+        debug.passed("covers", settled.program, run)
+        run, said = _marked(settled.program, schedule, host, asked.reassociate)
+        notes = (*notes, *said, *settled.notes, *plain)
+        seconds = seconds_of_program(run, host.machine)
+        way = program, inside
+        return Planned(run, schedule=schedule, notes=notes, seconds=seconds, through=way)
+
+
+def _reason(program: Program, why: str) -> tuple[str, ...]:
+    """A line that says why no sum of products runs by a microkernel, where there is one that is not cut."""
+    products = any(
+        isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
+        for stmt in walk(program.body)
+    )
+    return (f"no sum runs by a microkernel: {why}",) if products and not _is_cut(program) else ()
+
+
+def _is_cut(program: Program) -> bool:
+    """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
+    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
+
+
+def _reads_bounds(program: Program) -> bool:
+    """Whether an array says how often some loop runs: no set knows where its conditions change."""
+    bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
+    return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
+
+
+def _is_parallel(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.execution is Execution.PARALLEL

@@ -1,0 +1,368 @@
+"""How the CPU runs a computation: which microkernel, which operand is packed, which cuts compete.
+
+A group whose sum a row-block microkernel computes is cut along its rows (heights up to the tallest
+tile) and its columns (the wider, the fewer the rows), in cache groups of columns, so that a group
+of B stays near while all rows pass. Every other group runs as vectors along its last axis. With
+``auto`` the program holds several cuts of the rows and the cost of each as a formula in the sizes;
+a call takes the cheapest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.cpu.microkernels.family import Family
+from offcut.backends.cpu.planning.operands import Operand, Operands, beside
+from offcut.backends.cpu.planning.row_reductions import along_rows
+from offcut.backends.cpu.planning.tile_sizes import Tiles
+from offcut.core import index as ix
+from offcut.core.expr import Expr, loads, variables
+from offcut.core.program import Panels
+from offcut.core.text.printer import format_expr
+from offcut.costmodel import Machine, lanes_seconds
+from offcut.describe.computation import Computation, Stage, StageAxis
+from offcut.partition import (
+    BALANCE,
+    GUARD,
+    LADDER,
+    MASK,
+    RESIDUE,
+    AxisCut,
+    Match,
+    Shared,
+    Strategy,
+    axis_named,
+    fused,
+    with_scratch,
+    with_shared,
+)
+from offcut.polyhedral import Facts, space_of
+from offcut.schedule import (
+    Convert,
+    Cover,
+    Lay,
+    Nest,
+    Pack,
+    Price,
+    Schedule,
+    Scratch,
+    Step,
+    Together,
+    Turn,
+    Way,
+    position_of,
+    restaged,
+)
+
+CANDIDATES = (LADDER, BALANCE)
+
+
+def policy(
+    computation: Computation,
+    isa: Isa,
+    families: Sequence[Family],
+    strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
+    threads: int = 1,
+    reassociate: bool = True,
+) -> Schedule:
+    """How `computation` is cut for the cores that run it.
+
+    families   whose microkernels may cover the tiles
+    strategy   ``"auto"``, one strategy for the rows, or a strategy by axis
+    threads    that a call may use: each takes cache groups of its own where columns are enough
+    reassociate  whether a sum over several axes may add them in another order
+
+    Raises PartitionError for an axis that does not exist.
+    """
+    planner = _Planner(computation, isa, families, strategy, threads, reassociate)
+    return planner.schedule()
+
+
+def pricing(families: Sequence[Family], machine: Machine) -> Price:
+    """The price of a way, by the cost model of these cores."""
+    by_name = {family.microkernel.name: family for family in families}
+
+    def price(
+        computation: Computation,
+        group: Sequence[Stage],
+        found: Match | None,
+        way: Way,
+        laid: frozenset[str],
+    ) -> Expr:
+        if found is None:
+            return lanes_seconds(ix.add(*(stage.instances for stage in group)), machine)
+        how = "panels" if found.by_columns.buffer in laid else "direct"
+        operand = Operand(found, "packed" if way.pack is not None else how)
+        strategy = next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
+        return Tiles(computation, by_name, machine, 1).seconds(group[0], operand, strategy)
+
+    return price
+
+
+class _Planner:
+    def __init__(
+        self,
+        computation: Computation,
+        isa: Isa,
+        families: Sequence[Family],
+        strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
+        threads: int,
+        reassociate: bool,
+    ) -> None:
+        self.isa, self.machine, self.threads = isa, isa.machine, threads
+        self.reassociate = reassociate
+        self.families = {family.microkernel.name: family for family in families}
+        self.space = space_of(computation)
+        self.by_label: dict[str, Strategy] = {}
+        self.named: Strategy | None = None
+        if isinstance(strategy, Mapping):
+            self.by_label = dict(strategy)
+        elif strategy != "auto" and not strategy.among:
+            self.named = strategy
+        self.auto = not isinstance(strategy, Mapping) and self.named is None
+        self.steps: list[Step] = []
+        self.laid: list[Lay] = []
+        self.hold(computation)
+
+    def hold(self, computation: Computation) -> None:
+        """Plan this computation from here on."""
+        self.given = computation
+        self.operands = Operands(
+            computation, self.families, self.machine, self.auto, self.reassociate
+        )
+        self.tiles = Tiles(computation, self.families, self.machine, self.threads)
+        self.names = computation.names()
+        self.by_axis = {axis_named(computation, n): s for n, s in self.by_label.items()}
+
+    def decide(self, step: Step) -> None:
+        """Take a decision about the stages."""
+        self.steps.append(step)
+        self.hold(restaged(self.given, step))
+
+    def schedule(self) -> Schedule:
+        """Every decision, in order."""
+        leads = [group[0].buffer for group in self.given.groups]
+        for stage in leads:
+            self.to_scratch(stage)
+        for stage in reversed([group[0].buffer for group in self.given.groups]):
+            order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
+            if order is not None:
+                self.decide(Turn(stage, order))
+        for stage in [group[0].buffer for group in self.given.groups]:
+            lead = self.given.groups[position_of(self.given, stage)][0]
+            operands = self.operands.to_convert(lead)
+            if operands:
+                self.decide(Convert(stage, tuple(map(format_expr, operands))))
+        # What fuses depends on what a microkernel computes, and axes that fuse are named alike.
+        limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
+        shared = fused(self.given, limits)
+        self.hold(with_shared(self.given, shared))
+        nests = [self.nest(part, ()) for part in shared.parts]
+        return Schedule(self.given.name, (*self.steps, *self.laid, *nests))
+
+    def to_scratch(self, stage: str) -> None:
+        """Lay computed factors in scratch where some microkernel computes the sum for it: before they
+        are converted, or else after.
+        """
+        for narrow in (True, False):
+            position = position_of(self.given, stage)
+            made = with_scratch(self.given, position, narrow)
+            if made is self.given:
+                continue
+            lead = made.groups[position_of(made, stage)][0]
+            if self.operands.is_computed(lead, narrow):
+                self.decide(Scratch(stage, narrow))
+                return
+
+    def nest(self, part: int | Shared, around: tuple[StageAxis, ...]) -> Nest | Together:
+        """The ways of a group, or of the groups in shared loops."""
+        if isinstance(part, int):
+            ways = self.group(part, tuple(axis.name for axis in around))
+            return Nest(self.given.groups[part][0].buffer, tuple(ways))
+        inside = (*around, *part.axes)
+        names = tuple(axis.name for axis in part.axes)
+        return Together(names, tuple(self.nest(inner, inside) for inner in part.parts))
+
+    def limit(self, position: int, lead: Stage) -> int:
+        """How many of a group's first axes may be loops that it shares with other groups.
+
+        A microkernel keeps its rows and columns; other groups keep the axis that their lanes take.
+        """
+        limit = len(lead.axes)
+        asked = [k for k, axis in enumerate(lead.axes) if (position, axis.name) in self.by_axis]
+        if asked:
+            limit = min(asked)
+        operands = self.operands.best(lead)
+        if operands:
+            found = operands[0].found
+            mapped = [k for k, a in enumerate(lead.axes) if a.name in (found.rows, found.columns)]
+            limit = min([limit, *mapped])
+            packs = any(operand.how == "packed" for operand in operands)
+            used = set().union(*(variables(part) for part in found.by_columns.index))
+            if packs and any(axis.name not in used for axis in lead.axes[:limit]):
+                return 0
+            return limit
+        return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
+
+    def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
+        """The ways to run a group inside loops of these names."""
+        group = self.given.groups[position]
+        lead, sizes = group[0], self.machine.policy
+        reduced = tuple(
+            self.divided(
+                lead,
+                AxisCut(
+                    axis.name,
+                    asked,
+                    sizes.residue_tile if asked == RESIDUE else sizes.reduce_tile,
+                ),
+            )
+            for axis in lead.reduce_axes
+            if (asked := self.by_axis.get((position, axis.name))) is not None
+        )
+        operands = self.operands.best(lead)
+        if not operands:
+            return [self.plain(position, group, reduced, shared)]
+        ways: list[Way] = []
+        for operand in operands:
+            candidates: tuple[Strategy, ...] = CANDIDATES
+            if len(operands) > 1 and operand.how == "direct":
+                candidates = (LADDER,)  # where rows are many, packing wins
+            ways += self.matched(position, lead, operand, reduced, candidates, shared)
+        return ways
+
+    def plain(
+        self,
+        position: int,
+        group: tuple[Stage, ...],
+        reduced: tuple[AxisCut, ...],
+        shared: tuple[str, ...],
+    ) -> Way:
+        """Vectors along the last axis; the other axes are loops."""
+        lead = group[0]
+        cuts: tuple[AxisCut, ...] = ()
+        axes = lead.axes[len(shared) :]
+        outer = [axis.name for axis in axes]
+        if len(group) == 1 and lead.reducer is None:
+            # A square of vectors is turned in registers, so what lies along memory is in the tile too.
+            read = [load for load, _ in loads(lead.body)]
+            along = [n for n in outer if read and all(beside(load, n) for load in read)]
+            outer = [name for name in outer if name not in along[:1]]
+        sizes = self.machine.policy
+        for axis in axes:
+            asked = self.by_axis.get((position, axis.name))
+            last = axis is lead.axes[-1]
+            if asked is None and last:
+                asked = self.named or MASK
+            if asked is not None:
+                vectors = (
+                    1 if asked == RESIDUE else sizes.loop_vectors
+                )  # each rest is code of its own
+                tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
+                cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
+                outer = [name for name in outer if name != axis.name]
+        return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
+
+    def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
+        """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``
+        where nothing competes, the first of its sequences.
+        """
+        if cut.strategy.among:
+            return replace(cut, strategy=cut.strategy.among[0])
+        if not cut.strategy.divides:
+            return replace(cut, strategy=cut.strategy.only(cut.tile))
+        axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
+        known = Facts(self.space)
+        tiles = range(cut.tile, 1, -1)
+        fits = (t for t in tiles if known.holds(ix.compare("==", ix.mod(axis.extent, t), 0)))
+        return replace(cut, tile=next(fits, cut.tile))
+
+    def matched(
+        self,
+        position: int,
+        lead: Stage,
+        operand: Operand,
+        reduced: tuple[AxisCut, ...],
+        candidates: Sequence[Strategy],
+        shared: tuple[str, ...],
+    ) -> list[Way]:
+        """The ways in which a microkernel computes a sum."""
+        found, pack = operand.found, None
+        if operand.how == "panels":
+            panels = self.operands.layout(lead, found)
+            assert panels is not None
+            self.laid.append(Lay(found.by_columns.buffer, panels))
+        elif operand.how == "packed":
+            pack = self.packed(lead, found, shared)
+        cut = {found.rows, found.columns}
+        asked = {
+            a.name: self.by_axis[position, a.name]
+            for a in lead.axes
+            if (position, a.name) in self.by_axis
+        }
+        others = tuple(
+            self.divided(lead, AxisCut(name, strategy, self.machine.policy.axis_tile))
+            for name, strategy in asked.items()
+            if name not in cut
+        )
+        moving = set().union(*(variables(part) for part in found.by_columns.index))
+        loops = [a.name for a in lead.axes if a.name not in (*cut, *asked, *shared)]
+        outer = tuple(name for name in loops if name in moving)
+        inner = tuple(name for name in loops if name not in moving)
+        columns = self.column_cut(lead, found, asked)
+        cover = Cover(found.microkernel.name, found.rows, found.columns, found.depth)
+        ways = []
+        for strategy in self.row_strategies(found, asked, candidates):
+            rows = () if strategy is None else (self.row_cut(lead, found, strategy),)
+            label = "whole" if strategy is None else strategy.name
+            if pack is not None:
+                label += "_packed"
+            splits = (*others, *rows, *columns, *reduced)
+            ways.append(Way(label, None, cover, pack, splits, outer, inner))
+        return ways
+
+    def row_strategies(
+        self, found: Match, asked: Mapping[str, Strategy], candidates: Sequence[Strategy]
+    ) -> Sequence[Strategy | None]:
+        if found.rows is None:
+            return (None,)
+        if found.rows in asked:
+            return candidates if asked[found.rows].among else (asked[found.rows],)
+        if self.named is not None:
+            return (self.named,)
+        return candidates if self.auto else (LADDER,)
+
+    def row_cut(self, lead: Stage, found: Match, strategy: Strategy) -> AxisCut:
+        assert found.rows is not None
+        return self.divided(lead, AxisCut(found.rows, strategy, self.tiles.tallest(found)))
+
+    def column_cut(
+        self, lead: Stage, found: Match, asked: Mapping[str, Strategy]
+    ) -> tuple[AxisCut, ...]:
+        name, lanes = found.columns, found.microkernel.panel
+        if name is None:
+            return ()
+        strategy = asked.get(name) or (self.named if self.named == GUARD else None)
+        if strategy is None:
+            return (self.tiles.columns(lead, found),)
+        steps = (2 * lanes, lanes) if strategy == LADDER else None
+        return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)
+
+    def packed(self, lead: Stage, found: Match, shared: tuple[str, ...]) -> Pack:
+        """A copy of the columns' operand in panels, and the loops that make it."""
+        load, kernel = found.by_columns, found.microkernel
+        used = set().union(*(variables(part) for part in load.index))
+        around = [a.name for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
+        assert found.columns is not None
+        axes = [n for n in around if n not in (found.depth, found.columns)]
+        axes += [found.depth, found.columns]
+        rank = len(axes)
+        panels = Panels(rank - 2, rank - 1, kernel.panel, kernel.interleave, kernel.multiple)
+        name = self.names.fresh(f"{load.buffer}_panels")
+        # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
+        along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
+        loops = tuple(axis for axis in axes[:-along] if axis not in shared)
+        return Pack(name, panels, (AxisCut(found.columns, MASK, kernel.panel),), loops)

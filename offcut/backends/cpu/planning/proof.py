@@ -1,0 +1,231 @@
+"""Proof of what is handed to the lowering: that it computes what was described, and may run as marked.
+
+The sets are read from the text of the finished program; how it came about is not asked. A proof is kept
+on disk by what was compared, as object code is, so that it is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeGuard
+
+from offcut import debug
+from offcut.backends.cpu.lowering.reductions import only_reduces
+from offcut.backends.cpu.threads.parallel import Independence, Parallel, Path, parallel
+from offcut.backends.host import cache as objects
+from offcut.backends.inside import STATUS, check_asked
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Cast, Expr, Load, rewrite
+from offcut.core.program import (
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    all_mapped,
+    blocks,
+    walk,
+    with_blocks,
+)
+from offcut.core.text.printer import format_stmt
+from offcut.errors import PartitionError
+from offcut.partition import check_marks
+from offcut.proof import bare, check_equal, with_floats
+
+_MARKS = (Execution.PARALLEL, Execution.VECTOR)
+
+
+def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
+    """Prove that the last of `steps`, after the last pass that changes it, computes what the first one does.
+
+    steps        what was described, or given, before any pass; programs on the way, where two small
+                 steps are easier to see than one; and what is handed to the lowering
+    reassociate  whether the terms of a float sum may be added in another order
+
+    Raises PartitionError with the smallest witness, or where that takes more than bounded work.
+    """
+    name = objects.key("proof", *map(str, steps), repr(reassociate))
+    if not debug.verifies() and objects.read(name) is not None:
+        return
+    for before, after in pairwise(steps):
+        check_step(before, after, reassociate)
+    given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
+    _check_marks(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
+    objects.write(name, b"proved")
+
+
+def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
+    """Prove one step: `check_equal`, which what is equal but for its marks need not be asked.
+
+    Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
+    constant that is converted when it is bound is read as its conversion.
+    """
+    if _statuses(emitted) and not _statuses(source):
+        check_asked(emitted)
+        emitted = _unasked(emitted)
+    emitted = _with_constants_of(source, emitted)
+    if bare(source) != bare(emitted):
+        source, emitted = with_floats(source), with_floats(emitted)
+        check_equal(source, emitted, reassociate=reassociate)
+
+
+def _with_constants_of(source: Program, emitted: Program) -> Program:
+    """`emitted` with constants of the types that `source` declares, converted where they are read."""
+    given = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
+    other = {
+        one.name: given[one.name].dtype
+        for one in emitted.buffers
+        if one.kind is Kind.CONSTANT and one.name in given and one.dtype != given[one.name].dtype
+    }
+    if not other:
+        return emitted
+
+    def converted(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer in other:
+            return Cast(replace(node, dtype=other[node.buffer]), node.dtype)
+        return None
+
+    buffers = tuple(replace(b, dtype=other.get(b.name, b.dtype)) for b in emitted.buffers)
+    body = all_mapped(emitted.body, lambda expr: rewrite(expr, converted))
+    return replace(emitted, buffers=buffers, body=body)
+
+
+def check_shared(made: Parallel, chunk: int) -> None:
+    """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
+
+    Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
+    its own, or a meeting that is missing.
+    """
+    name = objects.key("threads", repr(made))
+    if not debug.verifies() and objects.read(name) is not None:
+        return
+    _check_marks(made.program, True, set())
+    again = parallel(made.program, chunk)
+    for buffer in sorted(again.own ^ made.own):
+        own = buffer in again.own
+        raise _refused(
+            made.program,
+            f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
+            f"each thread {'needs one of its own' if own else 'has one of its own'}",
+        )
+    for body, position in again.meets - made.meets:
+        stmt, before = body[position], body[:position]
+        raise _refused(
+            made.program,
+            f"{format_stmt(stmt).partition(chr(10))[0]} touches what a statement before it writes",
+            f"other threads may still run {format_stmt(before[-1]).partition(chr(10))[0]}: "
+            "they must meet in between",
+        )
+    objects.write(name, b"proved")
+
+
+def _refused(program: Program, at: str, because: str) -> PartitionError:
+    return PartitionError(
+        "prove", f"cannot run {program.name} on several threads", at=at, because=because
+    )
+
+
+def _is_marked(loop: For) -> bool:
+    return loop.execution in _MARKS
+
+
+def _check_marks(program: Program, reassociate: bool, given: set[str]) -> None:
+    """Refuse a loop that is marked and carries a dependence; those over `given` were marked by the user."""
+    independence = Independence(program)
+    for path, loop in _loops(program.body, ()):
+        if isinstance(loop, Let):
+            independence.entered(loop)
+            continue
+        if not _is_marked(loop) or loop.iter in given:
+            continue
+        if loop.execution is Execution.VECTOR and only_reduces(loop):
+            if reassociate or all(_is_exact(program, stmt) for stmt in loop.body):
+                continue
+        elif independence.of(replace(loop, execution=Execution.SERIAL), path):
+            continue
+        alone = _with_mark(program.body, path)
+        check_marks(replace(program, body=alone), {}, reassociate)
+
+
+def _is_exact(program: Program, stmt: Stmt) -> bool:
+    """Whether the order of updates makes no difference."""
+    if not isinstance(stmt, Store):
+        return False
+    return stmt.reduce in ("max", "min") or program.buffer(stmt.buffer).dtype not in FLOATS
+
+
+def _loops(body: Sequence[Stmt], path: Path) -> Iterator[tuple[Path, For | Let]]:
+    """Loops and bounded values with their paths, outermost first."""
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        if isinstance(stmt, For | Let):
+            yield here, stmt
+        several = isinstance(stmt, If | Choose)
+        for number, block in enumerate(blocks(stmt)):
+            yield from _loops(block, (*here, number) if several else here)
+
+
+def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
+    """`body` with the mark of the loop at `path`, and no other."""
+
+    def at(stmt: Stmt, position: int) -> Stmt:
+        here = path if path and path[0] == position else None
+        rest = None if here is None else here[1:]
+        if isinstance(stmt, For):
+            mark = stmt.execution if rest == () else Execution.SERIAL
+            stmt = replace(stmt, execution=mark)
+        inner = iter(range(len(blocks(stmt))))
+        several = isinstance(stmt, If | Choose)
+
+        def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+            number = next(inner)
+            if not several or not rest:
+                return _with_mark(block, rest or None)
+            return _with_mark(block, rest[1:] if rest[0] == number else None)
+
+        return with_blocks(stmt, inside)
+
+    return tuple(at(stmt, position) for position, stmt in enumerate(body))
+
+
+def _statuses(program: Program) -> set[str]:
+    """The buffers that say whether some access would have left an array."""
+    return {buffer.name for buffer in program.buffers if buffer.scope == STATUS}
+
+
+def _unasked(program: Program) -> Program:
+    """`program` without the questions whether an access stays inside: a call that does not is refused."""
+    names = _statuses(program)
+
+    def says(stmt: Stmt) -> TypeGuard[Store]:
+        return isinstance(stmt, Store) and stmt.buffer in names
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made: list[Stmt] = []
+        for stmt in body:
+            match stmt:
+                case If(_, then, (one,)) if says(one):
+                    made += change(then)
+                case _:
+                    made.append(with_blocks(stmt, change))
+        return tuple(made)
+
+    first = program.body[0] if program.body else None
+    body = program.body[1:] if first is not None and says(first) else program.body
+    buffers = tuple(buffer for buffer in program.buffers if buffer.name not in names)
+    body = change(body)
+    for stmt in walk(body):
+        if says(stmt):
+            raise PartitionError(
+                "prove",
+                f"cannot run {program.name}: it says that an array was left where nothing asks",
+                at=format_stmt(stmt),
+                because="a question whether an access stays inside is what says so",
+            )
+    return replace(program, buffers=buffers, body=body)

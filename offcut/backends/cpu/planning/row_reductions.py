@@ -1,0 +1,190 @@
+"""Which reductions run as lanes along themselves: those over rows that lie in memory as they run.
+
+``M[i] = sum over j of A[i, j]`` reads unit steps along j and rows apart along i: lanes along i would
+gather, lanes along j load vectors. So the loop over j is marked ``@vectorize``. A column sum
+``C[j] += A[i, j]`` reads unit steps along j, the axis of its result, and keeps its lanes there. A
+few terms, `FEW` at most, are not worth a sum over lanes. A product of two matrices is what
+microkernels compute, one chain of operations for each element: it keeps that order wherever none
+covers it.
+
+The mark depends on the statement, its indices and a literal extent alone, never on how the loops
+around were cut: an element is reduced in one order in every piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from offcut.backends.cpu.lowering.reductions import only_reduces
+from offcut.core import index as ix
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Binary, Cast, Expr, Load, Var, dtype_of, loads, variables
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    walk,
+)
+from offcut.describe.computation import Stage
+from offcut.polyhedral import coefficient
+
+FEW = 7  # terms
+
+
+def marked(program: Program, reassociate: bool) -> Program:
+    """`program` with the loops marked that run as lanes of their reductions.
+
+    reassociate   whether float sums may take part; where not, a mark on one is taken away
+    """
+    body = _marked(program.body, (), program, reassociate, _covered(program))
+    return program if body == program.body else replace(program, body=body)
+
+
+def along_rows(stage: Stage) -> bool:
+    """Whether the innermost reduction of `stage` is over rows of memory, many terms each."""
+    if stage.reducer is None or not stage.reduce_axes:
+        return False
+    *outer, last = stage.reduce_axes
+    around = [axis.name for axis in (*stage.axes, *outer)]
+    point = tuple(Var(axis.name) for axis in stage.axes)
+    store = Store(stage.buffer, point, stage.value, stage.reducer)
+    floats = dtype_of(stage.value) in FLOATS
+    return not _few(last.extent) and _on_rows(store, last.name, around, not floats)
+
+
+def _few(extent: Expr) -> bool:
+    known = ix.literal(extent)
+    return known is not None and known <= FEW
+
+
+def _covered(program: Program) -> set[str]:
+    """The buffers that some tile with a microkernel reduces into."""
+    tiles = (s for s in walk(program.body) if isinstance(s, Tile) and s.microkernel is not None)
+    return {s.buffer for t in tiles for s in walk(t.body) if isinstance(s, Store) and s.reduce}
+
+
+def _marked(
+    body: Sequence[Stmt],
+    around: tuple[str, ...],
+    program: Program,
+    reassociate: bool,
+    covered: set[str],
+) -> tuple[Stmt, ...]:
+    def inside(inner: Sequence[Stmt], *names: str) -> tuple[Stmt, ...]:
+        return _marked(inner, (*around, *names), program, reassociate, covered)
+
+    found: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case For(name) if only_reduces(stmt):
+                found.append(_loop(stmt, around, program, reassociate, covered))
+            case For(name):
+                found.append(replace(stmt, body=inside(stmt.body, name)))
+            case Tile():
+                names = (axis.iter for axis in stmt.axes)
+                found.append(_tile(replace(stmt, body=inside(stmt.body, *names))))
+            case If(condition, then, other):
+                found.append(If(condition, inside(then), inside(other)))
+            case Let() | Alloc():
+                found.append(replace(stmt, body=inside(stmt.body)))
+            case Choose(options):
+                made = tuple(replace(option, body=inside(option.body)) for option in options)
+                found.append(Choose(made))
+            case Store():
+                found.append(stmt)
+            case _:
+                assert_never(stmt)
+    return tuple(found)
+
+
+def _tile(tile: Tile) -> Tile:
+    """`tile`, without a microkernel where all that it reduces runs as lanes of its own."""
+    loops = [stmt for stmt in walk(tile.body) if isinstance(stmt, For) and only_reduces(stmt)]
+    own = bool(loops) and all(loop.execution is Execution.VECTOR for loop in loops)
+    return replace(tile, microkernel=None) if own else tile
+
+
+def _loop(
+    loop: For, around: tuple[str, ...], program: Program, reassociate: bool, covered: set[str]
+) -> For:
+    stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
+    floats = any(
+        store.reduce == "sum" and program.buffer(store.buffer).dtype in FLOATS for store in stores
+    )
+    if floats and not reassociate:
+        serial = loop.execution is not Execution.VECTOR
+        return loop if serial else replace(loop, execution=Execution.SERIAL)
+    if loop.execution is not Execution.SERIAL or loop.bound is not None:
+        return loop
+    if _few(ix.sub(loop.hi, loop.lo)):
+        return loop
+    if not all(
+        _on_rows(store, loop.iter, around, not floats and store.buffer not in covered)
+        for store in stores
+    ):
+        return loop
+    return replace(loop, execution=Execution.VECTOR)
+
+
+def _on_rows(store: Store, axis: str, around: Sequence[str], products: bool) -> bool:
+    """Whether vectors along `axis` load what `store` reads, and no axis of its result does as well.
+
+    products   whether that may be said of a product of two matrices
+    """
+    if not products and _is_product(store, around):
+        return False
+    along = set(_steps(store, axis))
+    if "next" not in along or not along <= {"next", "one"}:
+        return False
+    return not any(
+        _step(store.index, name) == "next" and "apart" not in set(_steps(store, name))
+        for name in around
+    )
+
+
+def _is_product(store: Store, around: Sequence[str]) -> bool:
+    """Whether a term is the product of two loads, each of which moves with an axis of its own."""
+    match _plain(store.value):
+        case Binary("*", a, b):
+            left, right = _plain(a), _plain(b)
+            if not (isinstance(left, Load) and isinstance(right, Load)):
+                return False
+            moves = [
+                {name for name in around if any(name in variables(part) for part in load.index)}
+                & {name for part in store.index for name in variables(part)}
+                for load in (left, right)
+            ]
+            return bool(moves[0] - moves[1]) and bool(moves[1] - moves[0])
+        case _:
+            return False
+
+
+def _plain(value: Expr) -> Expr:
+    """A value without the conversions around it."""
+    while isinstance(value, Cast):
+        value = value.a
+    return value
+
+
+def _steps(store: Store, axis: str) -> Iterator[str]:
+    """How far apart the elements lie that each load of a term reads along `axis`."""
+    for load, path in loads(store.value):
+        yield _step(load.index, axis)
+        for condition in path:
+            yield from (_step(inner.index, axis) for inner, _ in loads(condition))
+
+
+def _step(index: Sequence[Expr], axis: str) -> str:
+    steps = [coefficient(part, axis) for part in index]
+    if not any(step is None or step for step in steps):
+        return "one"
+    return "next" if steps[-1] == 1 and not any(steps[:-1]) else "apart"

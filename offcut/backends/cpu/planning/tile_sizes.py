@@ -1,0 +1,152 @@
+"""The tiles of a sum that a microkernel computes: rows, columns, cache groups, and predicted time.
+
+Tiles are as tall as the microkernel allows and L1 holds, the wider, the fewer their rows. Columns pass
+in cache groups, so that a group of the columns' operand stays near while all rows pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offcut.backends.cpu.microkernels.family import Family
+from offcut.backends.cpu.planning.operands import Operand, is_narrow
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Expr, variables
+from offcut.costmodel import (
+    Blocks,
+    Machine,
+    Work,
+    pack_seconds,
+    rows_seconds,
+    unpacked_factor,
+)
+from offcut.describe.computation import Computation, Stage
+from offcut.partition import LADDER, AxisCut, Match, Strategy, runs
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The tiles of the sums of a computation.
+
+    families   whose microkernels there are, by name
+    threads    that share the columns of one call
+    """
+
+    computation: Computation
+    families: Mapping[str, Family]
+    machine: Machine
+    threads: int
+
+    def tallest(self, found: Match) -> int:
+        """Rows of the largest tile: what the microkernel has, and what L1 holds of A's rows."""
+        tall = found.microkernel.max_rows
+        if self.families[found.microkernel.name].wide:
+            return tall
+        a = found.by_rows
+        shape = self.computation.buffer(a.buffer).shape
+        on_rows = [axis for axis, part in enumerate(a.index) if found.rows in variables(part)]
+        if len(on_rows) != 1:
+            return tall
+        row = 1
+        for extent in shape[on_rows[0] + 1 :]:
+            row *= ix.literal(extent) or 0
+        step = row * ITEM_BYTES[a.dtype]
+        return min(tall, self.machine.rows_in_l1(step)) if step else tall
+
+    def columns(self, lead: Stage, found: Match) -> AxisCut:
+        """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
+        name, lanes = found.columns, found.microkernel.panel
+        assert name is not None
+        limit = self.group_size(lead, found)
+        widths = self.families[found.microkernel.name].widths
+        if not widths:
+            return AxisCut(name, LADDER, limit)
+        tallest = self.tallest(found) if found.rows is not None else 1
+        classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+        for rows, options in widths.items():
+            if rows > tallest:
+                break
+            widest = next(w for w in options if limit % (w * lanes) == 0)
+            heights = tuple(w * lanes for w in sorted({widest, min(2, widest), 1}, reverse=True))
+            if classes and classes[-1][2] == heights:
+                classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
+            else:
+                classes.append(((rows, rows), heights[0], heights))
+        if found.rows is None:
+            _, tile, heights = classes[0]
+            return AxisCut(name, LADDER, tile, heights, group=limit)
+        return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
+
+    def group_size(self, lead: Stage, found: Match) -> int:
+        """Columns of B that a cache group holds: of the panels that the policy has, what fits the nearest cache,
+        and leaves no thread without a group; of a family without fixed widths, no more than it takes.
+        """
+        kernel, policy = found.microkernel, self.machine.policy
+        extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
+        depth = ix.literal(extent) or policy.group_terms
+        for axis in lead.reduce_axes:
+            if axis.name != found.depth:
+                depth *= ix.literal(axis.extent) or 1
+        panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
+        room = policy.group_share * self.machine.nearest.bytes
+        widths = self.families[kernel.name].widths
+        tallest = self.tallest(found) if found.rows is not None else 1
+        most = policy.group_panels[0]
+        width = widths[tallest][0] if widths else policy.wide_panels
+        if not widths and not kernel.repeats:
+            most = kernel.columns_for(tallest) // kernel.panel
+            width = min(width, most)
+        columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
+        if self.threads > 1 and columns is not None:
+            each = columns // (self.threads * kernel.panel)
+            most = min(most, each) if each >= self.machine.threads.panels else most
+        fitting = (
+            n
+            for n in policy.group_panels
+            if n * panel_bytes <= room and n % width == 0 and n <= most
+        )
+        return next(fitting, width) * kernel.panel
+
+    def seconds(self, lead: Stage, operand: Operand, strategy: Strategy | None) -> Expr:
+        """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""
+        found = operand.found
+        extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
+        repeats: Expr = ix.const(1)
+        for name, extent in extents.items():
+            if name not in (found.rows, found.columns, found.depth):
+                repeats = ix.mul(repeats, extent)
+        work = Work(
+            rows=extents.get(found.rows or "", ix.const(1)),
+            columns=extents.get(found.columns or "", ix.const(1)),
+            depth=extents[found.depth],
+            repeats=repeats,
+            item=ITEM_BYTES[found.by_columns.dtype],
+        )
+        blocks = _blocks(found, self.machine)
+        once = ((ix.const(1), ix.const(1)),)
+        tallest = self.tallest(found)
+        tiles = once if strategy is None else runs(strategy, work.rows, tallest)
+        total = rows_seconds(work, blocks, tiles, self.machine)
+        if operand.how == "packed":
+            return Binary("+", total, pack_seconds(work, self.machine))
+        if (
+            operand.how == "direct"
+            and found.microkernel.packed
+            and not is_narrow(self.computation, found, self.machine)
+        ):
+            return Binary("*", unpacked_factor(work, self.machine), total)
+        return total
+
+
+def _blocks(found: Match, machine: Machine) -> Blocks:
+    """Cycles per term and column by height, of the tile that the column cut takes."""
+    kernel = found.microkernel
+    step, startup = [0.0], [0.0]
+    near = ITEM_BYTES[found.by_columns.dtype] / machine.nearest.bytes_per_cycle
+    for rows in range(1, kernel.max_rows + 1):
+        shape = kernel.tile(rows, kernel.columns_for(rows))
+        step.append(max(shape.cycles / shape.columns, near))
+        startup.append(shape.startup / shape.columns)
+    return Blocks(tuple(step), tuple(startup))

@@ -1,0 +1,460 @@
+"""Loops of a program as lanes of vectors: which loop of a nest, and why not the others.
+
+A loop that carries no dependence may run its iterations in any order, so also side by side. Of the
+loops on the way to a statement at most one becomes lanes: the one with which the nest is predicted
+to be cheapest, by what its accesses cost as vectors (elements next to each other, one element for
+all, or elements apart) and by how long the chain of a reduction is. That loop becomes a `Tile`
+around what is inside it, reductions too, each of which keeps its order.
+
+A scalar that every iteration of a loop writes before it reads is a register of its own in every
+lane, so what it seems to carry does not count.
+
+A loop that is marked to run as lanes of its own reductions (`row_reductions`) does so, and the loops around it
+are left alone.
+
+What stays as it is: a loop that carries a dependence, and every nest that holds tiles already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import assert_never
+
+from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions, reads
+from offcut.backends.cpu.lowering.extents import at_most
+from offcut.backends.cpu.lowering.reductions import lanes_of
+from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.inside import STATUS
+from offcut.core import index as ix
+from offcut.core.accesses import touched
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Unary,
+    Var,
+    children,
+    dtype_of,
+    substitute,
+    variables,
+    walk,
+)
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    blocks,
+)
+from offcut.core.program import walk as statements
+from offcut.core.walking import taken, with_buffer_renamed
+from offcut.costmodel import Loops, Machine
+from offcut.describe.computation import Names
+from offcut.polyhedral import (
+    Dependence,
+    answered,
+    carried_by,
+    coefficient,
+)
+
+MOST_STORES = 32  # in a nest whose dependences are worth finding: their pairs are asked of isl
+
+Path = tuple[int, ...]
+
+
+_NOT_TOLD = "a nest stays scalar: isl does not say which of its loops are independent"
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorized:
+    """A program as the vector lowering takes it.
+
+    notes   what became of each loop, in the order of the text
+    """
+
+    program: Program
+    notes: tuple[str, ...]
+
+
+def vectorized(program: Program, isa: Isa) -> Vectorized:
+    """`program` with loops turned into tiles of lanes; equal to it, sums in the same order."""
+    program, scopes = privatized(program)
+    notes: list[str] = []
+    body: list[Stmt] = []
+    for position, stmt in enumerate(program.body):
+        inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
+        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
+        made = answered(nest.vectorized, None)
+        body.append(stmt if made is None else made)
+        notes += nest.notes if made is not None else (_NOT_TOLD,)
+    if tuple(body) != program.body:
+        program = replace(program, body=tuple(body))
+    return Vectorized(program, tuple(notes))
+
+
+def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
+    """`program` with each scalar that lives in a block only as a private buffer of that block.
+
+    The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
+    where every access of it is inside a block that writes it before all else.
+    """
+    names = Names(taken(program))
+    buffers, body, scopes = list(program.buffers), program.body, dict[str, Path]()
+    for buffer in program.buffers:
+        if buffer.kind not in (Kind.LOCAL, Kind.PRIVATE) or buffer.shape or buffer.scope:
+            continue
+        found = _scopes(buffer.name, body, ())
+        if not found or () in found:
+            continue
+        position = buffers.index(buffer)
+        buffers.pop(position)
+        for number, path in enumerate(found):
+            name = buffer.name if not number else names.fresh(buffer.name)
+            scopes[name] = path
+            buffers.insert(position + number, replace(buffer, name=name, kind=Kind.PRIVATE))
+            if name != buffer.name:
+                body = _renamed(body, path, buffer.name, name)
+    if not scopes:
+        return program, scopes
+    return replace(program, buffers=tuple(buffers), body=body), scopes
+
+
+def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
+    """The outermost blocks that write `buffer` first, where they hold all accesses of it; else None."""
+    if begins_with_store(buffer, body):
+        return [path]
+    found: list[Path] = []
+    for position, stmt in enumerate(body):
+        here = (*path, position)
+        if isinstance(stmt, Store) and stmt.buffer == buffer:
+            return None
+        if any(reads(expr, buffer) for expr in own_expressions(stmt)):
+            return None
+        if isinstance(stmt, Tile | Choose | Alloc):
+            if buffer in touched((stmt,)):
+                return None
+            continue
+        inside = blocks(stmt)
+        for number, block in enumerate(inside):
+            deeper = _scopes(buffer, block, here if len(inside) == 1 else (*here, number))
+            if deeper is None:
+                return None
+            found += deeper
+    return found
+
+
+def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
+    """`body` with a buffer called otherwise inside the block at `path`."""
+    if not path:
+        return with_buffer_renamed(body, old, new)
+    position, rest = path[0], path[1:]
+    stmt = body[position]
+    match stmt:
+        case If(condition, then, other):
+            if rest[0] == 0:
+                stmt = If(condition, _renamed(then, rest[1:], old, new), other)
+            else:
+                stmt = If(condition, then, _renamed(other, rest[1:], old, new))
+        case For() | Let():
+            stmt = replace(stmt, body=_renamed(stmt.body, rest, old, new))
+        case _:
+            pass
+    return (*body[:position], stmt, *body[position + 1 :])
+
+
+@dataclass
+class _Nest:
+    """A statement of the program, `position` of its body, as a program of its own.
+
+    scopes   the block of each private scalar in it
+    """
+
+    program: Program
+    position: int
+    scopes: Mapping[str, Path]
+    isa: Isa
+    notes: list[str] = field(default_factory=list)
+    carried: dict[Path, list[Dependence]] = field(default_factory=dict)
+    around: list[For] = field(default_factory=list)
+
+    def vectorized(self) -> Stmt:
+        (stmt,) = self.program.body
+        inside = list(statements((stmt,)))
+        if any(isinstance(inner, Tile | Choose) for inner in inside):
+            return stmt
+        if not any(isinstance(inner, For) for inner in inside):
+            return stmt
+        stores = sum(isinstance(inner, Store) for inner in inside)
+        if stores > MOST_STORES:
+            self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
+            return stmt
+        known = answered(lambda: carried_by(self.program), None)
+        for path, dependences in (known or {}).items():
+            own = [one for one in dependences if not self.within(one, path)]
+            self.carried[self.position, *path[1:]] = own
+        return self.best(stmt, (self.position,))[1]
+
+    @property
+    def width(self) -> int:
+        """Lanes of a vector."""
+        return self.isa.lanes("float32")
+
+    @property
+    def loops(self) -> Loops:
+        """What loops cost here."""
+        return self.isa.machine.loops
+
+    @property
+    def prices(self) -> _Prices:
+        """What statements cost here."""
+        return _Prices(self.isa.machine, self.width)
+
+    def reduces(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop that runs as lanes of its own reductions."""
+        return isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
+
+    def within(self, dependence: Dependence, path: Path) -> bool:
+        """Whether a dependence is one of a scalar that each iteration of the loop has for itself."""
+        source, target = dependence.source.store, dependence.target.store
+        buffer = target.buffer if dependence.kind == "anti" else source.buffer
+        if self.program.buffer(buffer).scope == STATUS:
+            return True  # whoever says it, says the same
+        scope = self.scopes.get(buffer)
+        at = (self.position, *path[1:])
+        return scope is not None and scope[: len(at)] == at
+
+    def best(self, stmt: Stmt, path: Path) -> tuple[float, Stmt]:
+        """Predicted cycles of `stmt`, run once, and its cheapest form."""
+        match stmt:
+            case For():
+                return self.loop(stmt, path)
+            case Store():
+                return self.prices.store(stmt, None, ""), stmt
+            case If(condition, then, other):
+                yes, then = self.block(then, (*path, 0))
+                no, other = self.block(other, (*path, 1))
+                made = If(condition, then, other)
+                sides = (yes + no) * self.loops.branch_share
+                return self.prices.branch(condition, None) + sides, made
+            case Let() | Alloc():
+                cycles, body = self.block(stmt.body, path)
+                return cycles + self.loops.bind_cycles, replace(stmt, body=body)
+            case Tile() | Choose():
+                return 0.0, stmt
+            case _:
+                assert_never(stmt)
+
+    def block(self, body: Sequence[Stmt], path: Path) -> tuple[float, tuple[Stmt, ...]]:
+        made = [self.best(stmt, (*path, position)) for position, stmt in enumerate(body)]
+        return sum(cycles for cycles, _ in made), tuple(stmt for _, stmt in made)
+
+    def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
+        noted = len(self.notes)
+        self.notes.append("")
+        trips = self.trips(loop)
+        carried = self.carried.get(path)
+        self.around.append(loop)
+        inner, body = self.block(loop.body, path)
+        chain = self.prices.chain(loop)
+        each = self.lane_block(loop.body, loop.iter, "")
+        as_lanes = self.loops.enter_cycles + ceil(trips / self.width) * each
+        self.around.pop()
+        if self.reduces(loop):
+            self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
+            return as_lanes + self.loops.reduce_cycles, loop
+        step = self.loops.iterate_cycles + max(inner, chain)
+        cycles, made = trips * step, replace(loop, body=body)
+        if carried is None or carried:
+            self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
+            return cycles, made
+        if not _takes_lanes(loop):
+            self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
+            return cycles, made
+        taken = any(self.reduces(stmt) for stmt in statements(loop.body))
+        if not taken and (as_lanes < cycles or loop.execution is Execution.VECTOR):
+            del self.notes[noted:]
+            self.notes.append(f"loop {loop.iter} as lanes of vectors")
+            self.inside(loop.body, path)
+            return as_lanes, self.lanes(loop, path)
+        self.notes[noted] = f"loop {loop.iter} one by one: " + (
+            "a loop inside runs as lanes"
+            if taken or any(isinstance(stmt, Tile) for stmt in statements((made,)))
+            else "as lanes it is predicted to take longer"
+        )
+        return cycles, made
+
+    def trips(self, loop: For) -> float:
+        """Iterations, where the text says how many at most, also by the loops around; else the policy's."""
+        extent = ix.sub(loop.hi, loop.lo)
+        found = [at_most(extent)]
+        for outer in reversed(self.around):
+            factor = dict(ix.linear(extent).terms).get(Var(outer.iter), 0)
+            if factor:
+                end = outer.lo if factor < 0 else ix.sub(outer.hi, 1)
+                extent = ix.simplify(substitute(extent, {outer.iter: end}))
+                found.append(at_most(extent))
+        known = [value for value in found if value is not None]
+        return float(max(min(known), 0) if known else self.isa.machine.policy.trips)
+
+    def inside(self, body: Sequence[Stmt], path: Path) -> None:
+        """Say of the loops inside a loop of lanes that each lane runs them."""
+        for position, stmt in enumerate(body):
+            here = (*path, position)
+            if isinstance(stmt, For):
+                self.notes.append(f"loop {stmt.iter} inside the lanes")
+            inner = blocks(stmt)
+            for number, block in enumerate(inner):
+                self.inside(block, here if len(inner) == 1 else (*here, number))
+
+    def lanes(self, loop: For, path: Path) -> Stmt:
+        """The tile that runs a loop; parallel loops right inside it move out, around the tile."""
+        match loop.body:
+            case (For() as inner,) if self.carried.get(
+                (*path, 0)
+            ) == [] and loop.iter not in variables(inner.lo) | variables(inner.hi):
+                below = self.lanes(replace(loop, body=inner.body), (*path, 0))
+                return replace(inner, body=(below,))
+        extent = ix.sub(loop.hi, loop.lo)
+        return Tile((TileAxis(loop.iter, loop.lo, extent),), loop.body)
+
+    def lane_block(self, body: Sequence[Stmt], lane: str, inner: str) -> float:
+        """Predicted cycles of `body` for a vector of instances along `lane`.
+
+        inner   the loop right around it
+        """
+        total = 0.0
+        for stmt in body:
+            match stmt:
+                case For():
+                    trips = self.trips(stmt)
+                    self.around.append(stmt)
+                    cycles = self.lane_block(stmt.body, lane, stmt.iter)
+                    self.around.pop()
+                    masked = lane in variables(stmt.lo) | variables(stmt.hi)
+                    step = self.loops.lane_iterate_cycles + masked * self.loops.mask_cycles
+                    chain = self.prices.chain(stmt, side_by_side=True)
+                    total += trips * (step + max(cycles, chain))
+                case Store():
+                    total += self.prices.store(stmt, lane, inner)
+                case If(condition, then, other):
+                    sides = self.lane_block(then, lane, inner) + self.lane_block(other, lane, inner)
+                    total += self.prices.branch(condition, lane) + sides
+                case Let() | Alloc():
+                    total += self.loops.bind_cycles + self.lane_block(stmt.body, lane, inner)
+                case Tile() | Choose():
+                    pass
+                case _:
+                    assert_never(stmt)
+        return total
+
+
+def _reason(carried: Sequence[Dependence] | None) -> str:
+    if carried is None:
+        return "its dependences are not known"
+    first = next((one for one in carried if one.certain), carried[0])
+    arrow = f"{first.source.store.buffer} -> {first.target.store.buffer}"
+    more = f", and {len(carried) - 1} more" if len(carried) > 1 else ""
+    carries = "carries" if any(one.certain for one in carried) else "may carry"
+    return f"it {carries} {first.kind} {arrow}{more}"
+
+
+def _takes_lanes(loop: For) -> bool:
+    return not any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """Predicted cycles of statements and expressions, for one instance or for a vector of them.
+
+    width  lanes of a vector
+    """
+
+    machine: Machine
+    width: int
+
+    def chain(self, loop: For, side_by_side: bool = False) -> float:
+        """Cycles from one iteration to the next where the loop adds up one element.
+
+        side_by_side  whether as many are added up at once as an addition takes cycles
+        """
+        adds = any(
+            isinstance(stmt, Store)
+            and stmt.reduce is not None
+            and not any(loop.iter in variables(part) for part in stmt.index)
+            for stmt in loop.body
+        )
+        if not adds:
+            return 0.0
+        return 1.0 if side_by_side else self.machine.core.latency_cycles
+
+    def store(self, store: Store, lane: str | None, inner: str) -> float:
+        """Of a store, in the loop `inner`, "" for none."""
+        value = self.value(store.value, lane)
+        held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
+        if held and inner:
+            return value + self.machine.loops.access_cycles
+        times = 2.0 if store.reduce is not None else 1.0
+        return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
+
+    def access(self, index: Sequence[Expr], lane: str | None, apart: float) -> float:
+        """Of a read or a write; `apart` of each lane where they lie apart."""
+        loops = self.machine.loops
+        if lane is None:
+            return loops.access_cycles
+        steps = [coefficient(part, lane) for part in index]
+        if all(step == 0 for step in steps):
+            return loops.access_cycles
+        if steps[-1] == 1 and not any(steps[:-1]):
+            return loops.vector_cycles
+        return apart * self.width
+
+    def operation(self, op: str, lane: str | None) -> float:
+        """Of an operator or a function."""
+        cycles = (self.machine.scalar if lane is None else self.machine.vector).of(op)
+        if cycles is not None:
+            return cycles
+        return (self.machine.scalar.of(op) or 0.0) * self.width
+
+    def branch(self, condition: Expr, lane: str | None) -> float:
+        """Of asking a condition."""
+        return self.value(condition, lane) + self.machine.loops.bind_cycles
+
+    def value(self, expr: Expr, lane: str | None) -> float:
+        """Of an expression."""
+        if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
+            return self.machine.loops.index_cycles * sum(isinstance(n, Binary) for n in walk(expr))
+        match expr:
+            case Const() | Var():
+                return 0.0
+            case Load(_, index, _):
+                return self.access(index, lane, self.machine.loops.gather_cycles)
+            case Binary(op, a, b):
+                return self.value(a, lane) + self.value(b, lane) + self.operation(op, lane)
+            case Unary(op, a):
+                return self.value(a, lane) + self.operation(op, lane)
+            case Select(condition, then, other):
+                return self.several((condition, then, other), lane)
+            case Logic(_, args):
+                return sum(self.value(arg, lane) for arg in args) + self.operation("and", lane)
+            case Cast(a, _):
+                return self.several((a,), lane)
+            case _:
+                return self.several(children(expr), lane)
+
+    def several(self, parts: Sequence[Expr], lane: str | None) -> float:
+        """Of a selection or a conversion of these parts."""
+        return self.machine.loops.select_cycles + sum(self.value(part, lane) for part in parts)

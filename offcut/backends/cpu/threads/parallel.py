@@ -1,0 +1,397 @@
+"""Which loops of a finished program run on several threads.
+
+Marked ``@parallel`` is every loop whose iterations touch nothing that another one writes, and that
+the threads can reach together: outside of all other loops, inside loops that are marked, and where
+there is work enough between two meetings, inside a loop that all threads run in step. The footprints
+show it in most cases (`Footprints`), otherwise sets of dependences do.
+
+Scratch that lives inside one iteration exists once for each thread. Several threads may share an
+iteration of an outer loop where inner loops are marked, so these are marked only where the items of
+the block around them touch nothing of each other: no thread waits for another there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions
+from offcut.backends.cpu.threads.footprint import Access, Footprints
+from offcut.backends.inside import STATUS
+from offcut.core import index as ix
+from offcut.core.accesses import owned, read, stored, touched
+from offcut.core.expr import Load, Var, walk
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Option,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    blocks,
+)
+from offcut.core.program import walk as statements
+from offcut.core.walking import rewritten
+from offcut.describe.computation import Names
+from offcut.polyhedral import Dependence, answered, carried_by
+
+MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """A program whose loops say which of them run on several threads.
+
+    own     buffers that every thread has for itself
+    loops   the iterators of the outermost marked loops, in the order of the text
+    open    what was not found out of loops that are not marked
+    meets   before which statements all threads meet: a block, and the position in it
+    """
+
+    program: Program
+    own: frozenset[str]
+    loops: tuple[str, ...]
+    open: tuple[str, ...] = ()
+    meets: frozenset[tuple[tuple[Stmt, ...], int]] = frozenset()
+
+
+@lru_cache(maxsize=64)
+def parallel(program: Program, chunk: int) -> Parallel:
+    """`program` with its independent loops marked, and no others.
+
+    A mark that is there already is taken at its word: `check_marks` is what proves it.
+
+    chunk  instances of a tile of one axis that stands alone, in each of the tiles it becomes
+    """
+    return _Marker(program, chunk).marked()
+
+
+def has_parallel(stmt: Stmt) -> bool:
+    """Whether some loop in `stmt`, or itself, is marked."""
+    return any(
+        isinstance(inner, For) and inner.execution is Execution.PARALLEL
+        for inner in statements((stmt,))
+    )
+
+
+def reads_memory(stmt: Stmt) -> bool:
+    """Whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
+    return any(isinstance(node, Load) for expr in own_expressions(stmt) for node in walk(expr))
+
+
+class Meetings:
+    """Between which statements of a block all threads have to meet."""
+
+    def __init__(self, program: Program, everywhere: frozenset[str]) -> None:
+        """`everywhere`: the buffers that no two threads share."""
+        written = frozenset(s.buffer for s in statements(program.body) if isinstance(s, Store))
+        self.footprints = Footprints(program, written - everywhere)
+        self.found: dict[Stmt, frozenset[Access]] = {}
+
+    def conflict(self, one: Stmt, other: Stmt) -> bool:
+        """Whether one of two statements may touch what the other one writes."""
+        mine, theirs = self.accesses(one), self.accesses(other)
+        return any(
+            a.buffer == b.buffer and (a.writes or b.writes) and not self.footprints.apart(a, b)
+            for a in mine
+            for b in theirs
+        )
+
+    def accesses(self, stmt: Stmt) -> frozenset[Access]:
+        """What a statement touches, each footprint once."""
+        if stmt not in self.found:
+            self.found[stmt] = frozenset(self.footprints.of((stmt,)))
+        return self.found[stmt]
+
+
+def _meets(program: Program, own: frozenset[str]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
+    """The statements that may not run before all threads are done with an earlier one of their block."""
+    meetings = Meetings(program, own | _statuses(program))
+
+    def among(body: tuple[Stmt, ...]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
+        since: list[Stmt] = []
+        for position, stmt in enumerate(body):
+            several = (one for one in since if has_parallel(stmt) or has_parallel(one))
+            if any(meetings.conflict(stmt, one) for one in several):
+                yield body, position
+                since = []
+            since.append(stmt)
+            in_step = not (isinstance(stmt, For) and stmt.execution is Execution.PARALLEL)
+            if in_step and has_parallel(stmt):
+                for block in blocks(stmt):
+                    yield from among(block)
+
+    yield from among(program.body)
+
+
+def tile_buffers(program: Program) -> frozenset[str]:
+    """The private buffers that only tiles access: each tile has its own."""
+    outside = set[str]()
+
+    def look(body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            if not isinstance(stmt, Tile):
+                outside.update(_named(stmt))
+                for block in blocks(stmt):
+                    look(block)
+
+    look(program.body)
+    private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
+    return frozenset(private - outside)
+
+
+class Independence:
+    """Which loops of a program carry no dependence.
+
+    open   why that was not found out
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tiled = tile_buffers(program)
+        self.meetings = Meetings(program, self.tiled | _statuses(program))
+        self.footprints = self.meetings.footprints
+        self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
+        self.open: dict[str, None] = {}
+
+    def of(self, loop: For, path: Path) -> bool:
+        """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
+        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
+        shared -= _statuses(self.program)
+        if not shared:
+            return True
+        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
+        for access in self.footprints.of(loop.body, loop.iter):
+            if access.buffer in shared:
+                by_buffer[access.buffer].add(access)
+        left = {
+            name
+            for name, accesses in by_buffer.items()
+            if not self.footprints.moves_on(tuple(accesses), loop.iter)
+        }
+        return not left or self.by_sets(left, path)
+
+    def entered(self, stmt: Let | Alloc) -> None:
+        """Inside a bounded value its range is known."""
+        if isinstance(stmt, Let) and stmt.lo >= 0:
+            self.footprints.least[stmt.name] = stmt.lo
+
+    def by_sets(self, buffers: set[str], path: Path) -> bool:
+        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
+        position = path[0]
+        if position not in self.carried:
+            alone = replace(self.program, body=(self.program.body[position],))
+            inside = list(statements(alone.body))
+            stores = sum(isinstance(stmt, Store) for stmt in inside)
+            cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
+            if stores > MOST_STORES:
+                self.open[f"{stores} statements are too many to compare in pairs"] = None
+            elif cut:
+                self.open["tiles of microkernels are not compared in pairs"] = None
+            else:
+                self.carried[position] = answered(lambda: carried_by(alone), None)
+                if self.carried[position] is None:
+                    self.open["comparing statements in pairs takes isl too long"] = None
+            self.carried.setdefault(position, None)
+        carried = self.carried[position]
+        if carried is None:
+            return False
+        return not any(_buffer(one) in buffers for one in carried.get((0, *path[1:]), ()))
+
+    def keeps(self, name: str, loop: For) -> bool:
+        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
+        buffer = self.program.buffer(name)
+        if name in self.tiled:
+            return True
+        if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
+            return name in owned(self.program.body)
+        scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
+        return scalar and _written_first(name, loop.body)
+
+
+class _Marker(Independence):
+    def __init__(self, program: Program, chunk: int) -> None:
+        super().__init__(program)
+        self.chunk = chunk
+        self.own = set(self.tiled)
+        self.loops: list[str] = []
+        taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
+        for stmt in statements(program.body):
+            taken += [stmt.iter] if isinstance(stmt, For) else []
+            taken += [stmt.name] if isinstance(stmt, Let) else []
+            taken += [axis.iter for axis in stmt.axes] if isinstance(stmt, Tile) else []
+        self.names = Names(taken)
+
+    def marked(self) -> Parallel:
+        body = answered(lambda: self.together(self.program.body, (), False), None)
+        if body is None:
+            text = "isl does not say which loops are independent"
+            return Parallel(self.unmarked(), self.tiled, (), (text,))
+        made = replace(self.program, body=body)
+        both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
+        if both:
+            text = f"threads that share a loop would share {both[0]}, of which each has its own"
+            return Parallel(self.unmarked(), self.tiled, (), (text,))
+        loops = tuple(dict.fromkeys(self.loops))
+        own = frozenset(self.own)
+        return Parallel(made, own, loops, tuple(self.open), frozenset(_meets(made, own)))
+
+    def unmarked(self) -> Program:
+        """The program for one thread."""
+        return replace(self.program, body=_unmarked(self.program.body))
+
+    def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
+        """A block that all threads run, inside a loop they run in step where `serial`."""
+        found: list[Stmt] = []
+        for position, stmt in enumerate(body):
+            here = (*path, position)
+            if reads_memory(stmt):
+                found += _unmarked((stmt,))
+                continue
+            match stmt:
+                case For():
+                    found.append(self.loop(stmt, here, serial))
+                case If(condition, then, other):
+                    yes = self.together(then, (*here, 0), serial)
+                    found.append(If(condition, yes, self.together(other, (*here, 1), serial)))
+                case Let() | Alloc():
+                    self.entered(stmt)
+                    found.append(replace(stmt, body=self.together(stmt.body, here, serial)))
+                case Choose(options):
+                    made = [
+                        replace(option, body=self.together(option.body, (*here, number), serial))
+                        for number, option in enumerate(options)
+                    ]
+                    found.append(Choose(tuple(made)))
+                case Tile() if not serial:
+                    found.append(self.chunked(stmt))
+                case _:
+                    found.append(stmt)
+        return tuple(found)
+
+    def loop(self, loop: For, path: Path, serial: bool) -> For:
+        deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
+        asked = loop.execution is Execution.PARALLEL
+        if (asked or deep or not serial) and self.independent(loop, path):
+            self.loops.append(loop.iter)
+            self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
+            body = self.inner(loop.body, path)
+            return replace(loop, execution=Execution.PARALLEL, body=body)
+        return replace(_serial(loop), body=self.together(loop.body, path, True))
+
+    def inner(self, body: Sequence[Stmt], path: Path) -> tuple[Stmt, ...]:
+        """A block inside a marked loop, whose marks are for threads that share an iteration."""
+        pairs = ((a, b) for k, a in enumerate(body) for b in body[:k])
+        if any(self.meetings.conflict(a, b) for a, b in pairs):
+            return _unmarked(body)
+        found: list[Stmt] = []
+        for position, stmt in enumerate(body):
+            here = (*path, position)
+            match stmt:
+                case For() if not reads_memory(stmt) and self.independent(stmt, here):
+                    inside = self.inner(stmt.body, here)
+                    found.append(replace(stmt, execution=Execution.PARALLEL, body=inside))
+                case If(condition, then, other) if not reads_memory(stmt):
+                    yes = self.inner(then, (*here, 0))
+                    found.append(If(condition, yes, self.inner(other, (*here, 1))))
+                case Let() if not reads_memory(stmt):
+                    self.entered(stmt)
+                    found.append(replace(stmt, body=self.inner(stmt.body, here)))
+                case Choose(options) if not reads_memory(stmt):
+                    made = [
+                        Option(option.label, option.cost, self.inner(option.body, (*here, number)))
+                        for number, option in enumerate(options)
+                    ]
+                    found.append(Choose(tuple(made)))
+                case _:
+                    found += _unmarked((stmt,))
+        return tuple(found)
+
+    def chunked(self, tile: Tile) -> Stmt:
+        """A tile of one long axis, as a marked loop of tiles: its instances are independent."""
+        if len(tile.axes) != 1 or tile.microkernel is not None:
+            return tile
+        (axis,) = tile.axes
+        extent = ix.literal(axis.extent)
+        if extent is not None and extent <= self.chunk:
+            return tile
+        name = self.names.fresh(f"{axis.iter}_chunk")
+        before = ix.mul(self.chunk, Var(name))
+        here = TileAxis(
+            axis.iter,
+            ix.add(axis.start, before),
+            ix.minimum(self.chunk, ix.sub(axis.extent, before)),
+        )
+        self.loops.append(name)
+        body = (replace(tile, axes=(here,)),)
+        count = ix.ceildiv(axis.extent, self.chunk)
+        return For(name, ix.const(0), count, body, execution=Execution.PARALLEL)
+
+    def independent(self, loop: For, path: Path) -> bool:
+        """Whether `loop` is marked to be shared, or may be."""
+        return loop.execution is Execution.PARALLEL or self.of(loop, path)
+
+    def shared(self, body: Sequence[Stmt], name: str) -> bool:
+        """Whether a buffer that threads have for themselves is used where they run together."""
+        for stmt in body:
+            if not has_parallel(stmt) or name not in touched((stmt,)):
+                continue
+            if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL:
+                if not self.keeps(name, stmt):
+                    return True
+                continue
+            if name in _named(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
+                return True
+            if any(self.shared(block, name) for block in blocks(stmt)):
+                return True
+        return False
+
+
+def _buffer(one: Dependence) -> str:
+    return one.target.store.buffer if one.kind == "anti" else one.source.store.buffer
+
+
+def _statuses(program: Program) -> frozenset[str]:
+    """Whoever says that something went wrong says the same."""
+    return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
+
+
+def _named(stmt: Stmt) -> set[str]:
+    """The buffers that a statement itself accesses."""
+    found = read(own_expressions(stmt))
+    return found | {stmt.buffer} if isinstance(stmt, Store) else found
+
+
+def _written_first(name: str, body: Sequence[Stmt]) -> bool:
+    """Whether all accesses of a scalar are in blocks that write it before all else."""
+    if begins_with_store(name, body):
+        return True
+    for stmt in body:
+        if name not in touched((stmt,)):
+            continue
+        if name in _named(stmt) or isinstance(stmt, Tile | Choose | Alloc):
+            return False
+        inside = (block for block in blocks(stmt) if name in touched(block))
+        if not all(_written_first(name, block) for block in inside):
+            return False
+    return True
+
+
+def _serial(loop: For) -> For:
+    marked = loop.execution is Execution.PARALLEL
+    return replace(loop, execution=Execution.SERIAL) if marked else loop
+
+
+def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+    """`body` without marks of parallel loops."""
+    return rewritten(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)

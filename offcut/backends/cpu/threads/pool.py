@@ -1,0 +1,103 @@
+"""The threads that kernels run on: one pool a process, made when the first kernel wants it.
+
+`start` compiles the pool (`pool_ir`) once and makes its functions known to the linker, so that the
+object code of kernels, cached or not, names them and holds no address. Workers are made when a call
+first needs them, and sleep between calls; they run on the processors that the process's first thread
+may use at that time, whichever thread makes the call. One call has the pool at a time; a call that
+finds it taken runs on its own thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
+from offcut.backends.host import cache as objects
+from offcut.errors import TargetError
+
+_NO_MEMORY, _SURVIVES_FORK = 1, 2
+_starting = threading.Lock()
+
+
+def threads_of(asked: int | None) -> int:
+    """The most threads that a call may use.
+
+    asked   1…1024; None: what the environment variable ``OFFCUT_THREADS`` says, else 1
+
+    Raises TargetError for anything else. It is 1 where the pool cannot be made on this system.
+    """
+    text = os.environ.get("OFFCUT_THREADS", "") if asked is None else ""
+    if text.isdecimal():
+        asked = int(text)
+    elif asked is None and not text:
+        asked = 1
+    if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= MOST:
+        variable = asked is None or bool(text)
+        raise TargetError(
+            "OFFCUT_THREADS" if variable else "compile",
+            f"cannot take {text!r}" if variable else f"cannot run on threads={asked!r}",
+            because=f"it is an int in 1…{MOST}: the most threads that one call may use",
+            help=("OFFCUT_THREADS=2",) if variable else ("threads=2",),
+        )
+    return asked if available() else 1
+
+
+def available() -> bool:
+    """Whether this system has what the pool is made of: Linux's futex on an x86-64 processor."""
+    return sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
+
+
+def start() -> bool:
+    """Make the pool's functions known to the linker, once; whether kernels may name them."""
+    with _starting:
+        return _started()
+
+
+@cache
+def _started() -> bool:
+    return available() and _open(isa.host())
+
+
+def _forget_start() -> None:
+    """In a forked child: the thread that was starting the pool is not here."""
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_start)
+
+
+def _open(host: isa.Host) -> bool:
+    program = text(host.machine.threads)
+    name = objects.key("pool", program, host.triple, host.feature_string)
+    code = objects.read(name)
+    if code is None:
+        code = jit.object_code(program, host, passes=False)
+        objects.write(name, code)
+    loaded = jit.load([code], host)
+    opened = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("offcut_pool_open"))
+    answer = opened(processors())
+    if answer == _NO_MEMORY:
+        return False
+    # Workers run this code until the process ends, longer than any object of Python's.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
+    if answer == _SURVIVES_FORK:
+        forget = ctypes.CFUNCTYPE(None)(loaded.address("offcut_pool_forget"))
+        os.register_at_fork(after_in_child=forget)
+    for symbol in (RUN, BARRIER):
+        llvm.add_symbol(symbol, loaded.address(symbol))
+    return True
+
+
+def processors() -> int:
+    """How many threads of this process can run at once."""
+    return min(len(os.sched_getaffinity(os.getpid())), MOST)

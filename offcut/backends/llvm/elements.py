@@ -1,0 +1,290 @@
+"""Element types in vectors: constants, arithmetic, conversions, and how they lie in memory.
+
+Values are vectors of any number of lanes, of one lane too. The 16-bit floats are computed in
+float32 and rounded after every operation, which gives what their own arithmetic would; they lie in
+memory as 16-bit integers and are converted with integer operations, so any target can.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcut.backends.llvm import vector_math
+from offcut.backends.llvm.ir import Function
+from offcut.core.dtypes import FLOATS, ITEM_BYTES, numpy_dtype
+
+STORED = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "i16",
+    "bfloat16": "i16",
+    "int64": "i64",
+    "int32": "i32",
+    "int8": "i8",
+    "uint8": "i8",
+    "index": "i64",
+    "bool": "i1",
+}
+SMALL_FLOATS = ("float16", "bfloat16")
+_INTRINSIC = {"float": "f32", "double": "f64"}
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Operations on vectors of `lanes` elements, written into `f`.
+
+    fma        whether a sum of products is contracted into one rounding
+    functions  definitions of exp, tanh, erf that the module needs, collected
+    scalef     whether the target scales by a power of two in one instruction
+    """
+
+    f: Function
+    lanes: int
+    fma: bool
+    functions: dict[str, str]
+    scalef: bool = False
+
+    def computed(self, dtype: str) -> str:
+        """LLVM's scalar type in which `dtype` is computed."""
+        return "float" if dtype in SMALL_FLOATS else STORED[dtype]
+
+    def kind(self, dtype: str) -> str:
+        """LLVM's vector type of values of `dtype`."""
+        return f"<{self.lanes} x {self.computed(dtype)}>"
+
+    def stored(self, dtype: str) -> str:
+        """LLVM's vector type of `dtype` in memory."""
+        return f"<{self.lanes} x {STORED[dtype]}>"
+
+    def constant(self, value: float, dtype: str) -> str:
+        """A literal in every lane."""
+        return f"splat ({self.computed(dtype)} {self.scalar(value, dtype)})"
+
+    def scalar(self, value: float, dtype: str) -> str:
+        """A literal, rounded to `dtype`."""
+        if dtype in FLOATS:
+            with np.errstate(over="ignore"):
+                rounded = float(numpy_dtype(dtype).type(value))
+            return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+        if dtype == "bool":
+            return "true" if value else "false"
+        return str(int(value))
+
+    def splat(self, value: str, dtype: str) -> str:
+        """A scalar in every lane."""
+        kind, scalar = self.kind(dtype), self.computed(dtype)
+        one = self.f.let(f"insertelement {kind} poison, {scalar} {value}, i32 0")
+        if self.lanes == 1:
+            return one
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.f.let(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+
+    def ramp(self) -> str:
+        """0, 1, 2, … as int64 lanes."""
+        return "<" + ", ".join(f"i64 {lane}" for lane in range(self.lanes)) + ">"
+
+    def binary(self, op: str, dtype: str, a: str, b: str) -> str:
+        """``a op b``: + - * / // % min max."""
+        kind = self.kind(dtype)
+        if dtype in FLOATS:
+            if op in ("min", "max"):
+                name = f"llvm.{op}imum.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+                result = self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
+            else:
+                word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
+                result = self.f.let(f"{word} {kind} {a}, {b}")
+            return self.rounded(result, dtype)
+        unsigned = dtype == "uint8"
+        if op in ("//", "%") and not b.startswith("splat"):
+            # Lanes that are off may divide by anything, and a division by zero traps.
+            b = self.binary("max", dtype, b, self.constant(1, dtype))
+        if op in ("min", "max"):
+            name = f"llvm.{'u' if unsigned else 's'}{op}.v{self.lanes}{STORED[dtype]}"
+            return self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
+        if op in "+-*":
+            return self.f.let(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {kind} {a}, {b}")
+        if unsigned:
+            return self.f.let(f"{'udiv' if op == '//' else 'urem'} {kind} {a}, {b}")
+        rest = self.f.let(f"srem {kind} {a}, {b}")
+        below = self.f.let(f"icmp slt {kind} {rest}, zeroinitializer")
+        if op == "%":
+            again = self.f.let(f"add {kind} {rest}, {b}")
+            return self.select(below, again, rest, dtype)
+        quotient = self.f.let(f"sdiv {kind} {a}, {b}")
+        one = self.f.let(f"zext <{self.lanes} x i1> {below} to {kind}")
+        return self.f.let(f"sub {kind} {quotient}, {one}")
+
+    def multiply_add(self, dtype: str, a: str, b: str, c: str) -> str:
+        """``a*b + c``, one rounding where the target has it."""
+        if self.fma and dtype in ("float32", "float64"):
+            kind = self.kind(dtype)
+            name = f"llvm.fma.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+            arguments = f"{kind} {a}, {kind} {b}, {kind} {c}"
+            return self.f.call(kind, name, arguments, f"{kind}, {kind}, {kind}")
+        return self.binary("+", dtype, self.binary("*", dtype, a, b), c)
+
+    def unary(self, op: str, dtype: str, a: str) -> str:
+        """``neg abs sqrt exp tanh erf log`` of `a`."""
+        kind = self.kind(dtype)
+        if dtype not in FLOATS:
+            if op == "abs" and dtype == "uint8":
+                return a
+            negated = self.f.let(f"sub {kind} zeroinitializer, {a}")
+            if op == "neg":
+                return negated
+            below = self.f.let(f"icmp slt {kind} {a}, zeroinitializer")
+            return self.select(below, negated, a, dtype)
+        if op == "neg":
+            return self.f.let(f"fneg {kind} {a}")
+        if op in ("abs", "sqrt", "log"):
+            word = {"abs": "fabs"}.get(op, op)
+            name = f"llvm.{word}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+            return self.rounded(self.f.call(kind, name, f"{kind} {a}", kind), dtype)
+        return self.rounded(
+            self._function(op, "float64" if dtype == "float64" else "float32", a), dtype
+        )
+
+    def _function(self, op: str, dtype: str, a: str) -> str:
+        name = vector_math.symbol(op, dtype, self.lanes)
+        if name not in self.functions:
+            self.functions[name] = vector_math.define(op, dtype, self.lanes, self.fma, self.scalef)
+        self.f.declares |= vector_math.declarations(dtype, self.lanes, self.fma, self.scalef)
+        kind, scalar = self.kind(dtype), self.computed(dtype)
+        if self.lanes > 1:
+            return self.f.let(f"call {kind} @{name}({kind} {a})")
+        element = self.f.let(f"extractelement {kind} {a}, i32 0")
+        result = self.f.let(f"call {scalar} @{name}({scalar} {element})")
+        return self.splat(result, dtype)
+
+    def select(self, condition: str, a: str, b: str, dtype: str) -> str:
+        """`a` where the condition holds, else `b`."""
+        kind = self.kind(dtype)
+        return self.f.let(f"select <{self.lanes} x i1> {condition}, {kind} {a}, {kind} {b}")
+
+    def compare(self, op: str, dtype: str, a: str, b: str) -> str:
+        """``a op b`` as i1 lanes; a comparison with NaN holds only for !=."""
+        kind = self.kind(dtype)
+        if dtype in FLOATS:
+            words = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
+            return self.f.let(f"fcmp {words[op]} {kind} {a}, {b}")
+        sign = "u" if dtype in ("uint8", "bool") else "s"
+        words = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+        word = {"==": "eq", "!=": "ne"}.get(op) or sign + words[op]
+        return self.f.let(f"icmp {word} {kind} {a}, {b}")
+
+    def cast(self, a: str, old: str, new: str) -> str:
+        """`a` converted; a float becomes an integer toward zero, saturating, NaN to 0."""
+        if old == new:
+            return a
+        before, after = self.kind(old), self.kind(new)
+        if old == "float64" and new in SMALL_FLOATS:
+            return self.rounded(self._to_odd(a), new)
+        if old in FLOATS and new in FLOATS:
+            wide = a
+            if before != after:
+                wide = self.f.let(
+                    f"{'fpext' if after.endswith('double>') else 'fptrunc'} {before} {a} to {after}"
+                )
+            return self.rounded(wide, new) if new in SMALL_FLOATS else wide
+        if old in FLOATS:
+            sign = "u" if new == "uint8" else "s"
+            name = (
+                f"llvm.fpto{sign}i.sat.v{self.lanes}{STORED[new]}"
+                f".v{self.lanes}{_INTRINSIC[self.computed(old)]}"
+            )
+            return self.f.call(after, name, f"{before} {a}", before)
+        if new in FLOATS:
+            word = "uitofp" if old in ("uint8", "bool") else "sitofp"
+            return self.rounded(self.f.let(f"{word} {before} {a} to {after}"), new)
+        narrow, wide_bits = self._bits(old), self._bits(new)
+        if narrow == wide_bits:
+            return a
+        word = "trunc" if wide_bits < narrow else "zext" if old in ("uint8", "bool") else "sext"
+        return self.f.let(f"{word} {before} {a} to {after}")
+
+    def _to_odd(self, a: str) -> str:
+        """float64 as float32, an inexact one with its last bit set, so that it may be rounded again."""
+        f64, f32, i32 = (f"<{self.lanes} x {t}>" for t in ("double", "float", "i32"))
+        mask = f"<{self.lanes} x i1>"
+        near = self.f.let(f"fptrunc {f64} {a} to {f32}")
+        back = self.f.let(f"fpext {f32} {near} to {f64}")
+        bits = self.f.let(f"bitcast {f32} {near} to {i32}")
+        size, was = self.unary("abs", "float64", back), self.unary("abs", "float64", a)
+        up = self.f.let(f"fcmp ogt {f64} {size}, {was}")
+        cut = self.f.let(f"select {mask} {up}, {i32} {self._op('sub', bits, 1)}, {i32} {bits}")
+        inexact = self.f.let(f"fcmp one {f64} {back}, {a}")
+        odd = self.f.let(f"select {mask} {inexact}, {i32} {self._op('or', cut, 1)}, {i32} {bits}")
+        return self.f.let(f"bitcast {i32} {odd} to {f32}")
+
+    def _bits(self, dtype: str) -> int:
+        return int(STORED[dtype][1:])
+
+    def rounded(self, a: str, dtype: str) -> str:
+        """A float32 result as the nearest value of a 16-bit type; others as they are."""
+        return self.loaded(self.storable(a, dtype), dtype) if dtype in SMALL_FLOATS else a
+
+    def loaded(self, a: str, dtype: str) -> str:
+        """What lies in memory as a value to compute with."""
+        if dtype not in SMALL_FLOATS:
+            return a
+        i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
+        wide = self.f.let(f"zext {i16} {a} to {i32}")
+        if dtype == "bfloat16":
+            return self.f.let(f"bitcast {i32} {self._op('shl', wide, 16)} to {f32}")
+        # The exponent is rebiased by a multiplication, which makes denormals right as well.
+        magnitude = self._op("shl", self._op("and", wide, 0x7FFF), 13)
+        number = self.f.let(f"bitcast {i32} {magnitude} to {f32}")
+        scaled = self.f.let(f"fmul {f32} {number}, splat (float 0x46F0000000000000)")
+        bits = self.f.let(f"bitcast {f32} {scaled} to {i32}")
+        special = self.f.let(f"icmp uge {i32} {magnitude}, splat (i32 {0x7C00 << 13})")
+        infinite = self._op("or", magnitude, 0x7F800000)
+        chosen = self.f.let(f"select <{self.lanes} x i1> {special}, {i32} {infinite}, {i32} {bits}")
+        sign = self._op("shl", self._op("and", wide, 0x8000), 16)
+        both = self.f.let(f"or {i32} {chosen}, {sign}")
+        return self.f.let(f"bitcast {i32} {both} to {f32}")
+
+    def storable(self, a: str, dtype: str) -> str:
+        """A computed value as it lies in memory, rounded to nearest, ties to even."""
+        if dtype not in SMALL_FLOATS:
+            return a
+        i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
+        bits = self.f.let(f"bitcast {f32} {a} to {i32}")
+        nan = self.f.let(f"fcmp uno {f32} {a}, {a}")
+        if dtype == "bfloat16":
+            odd = self._op("and", self._op("lshr", bits, 16), 1)
+            biased = self.f.let(f"add {i32} {self._op('add', bits, 0x7FFF)}, {odd}")
+            quiet = self._op("or", bits, 0x400000)
+            chosen = self.f.let(f"select <{self.lanes} x i1> {nan}, {i32} {quiet}, {i32} {biased}")
+            return self.f.let(f"trunc {i32} {self._op('lshr', chosen, 16)} to {i16}")
+        sign = self._op("and", self._op("lshr", bits, 16), 0x8000)
+        magnitude = self._op("and", bits, 0x7FFFFFFF)
+        # Normal: round the mantissa to 10 bits. Denormal: adding 0.5 aligns it to 2^-24.
+        odd = self._op("and", self._op("lshr", magnitude, 13), 1)
+        rebiased = self.f.let(
+            f"add {i32} {self._op('add', magnitude, 0xC8000FFF - (1 << 32))}, {odd}"
+        )
+        normal = self._op("lshr", rebiased, 13)
+        number = self.f.let(f"bitcast {i32} {magnitude} to {f32}")
+        aligned = self.f.let(f"fadd {f32} {number}, splat (float 5.0e-01)")
+        denormal = self._op("sub", self.f.let(f"bitcast {f32} {aligned} to {i32}"), 0x3F000000)
+        small = self.f.let(f"icmp ult {i32} {magnitude}, splat (i32 {113 << 23})")
+        value = self.f.let(f"select <{self.lanes} x i1> {small}, {i32} {denormal}, {i32} {normal}")
+        large = self.f.let(f"icmp uge {i32} {magnitude}, splat (i32 {0x477FF000})")
+        value = self.f.let(
+            f"select <{self.lanes} x i1> {large}, {i32} splat (i32 31744), {i32} {value}"
+        )
+        value = self.f.let(
+            f"select <{self.lanes} x i1> {nan}, {i32} splat (i32 32256), {i32} {value}"
+        )
+        return self.f.let(f"trunc {i32} {self.f.let(f'or {i32} {value}, {sign}')} to {i16}")
+
+    def _op(self, word: str, a: str, constant: int) -> str:
+        return self.f.let(f"{word} <{self.lanes} x i32> {a}, splat (i32 {constant})")
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return ITEM_BYTES[dtype]

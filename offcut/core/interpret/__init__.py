@@ -1,0 +1,1 @@
+"""What a loop program means: its reference interpretation in numpy, and the values of expressions."""

@@ -1,0 +1,169 @@
+"""Arrays and sizes that a program is to run with -> arrays and every size, checked against what it declares."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.interpret.values import Array, evaluate
+from offcut.core.program import Buffer, Kind, Program, Size
+from offcut.core.text.printer import format_expr
+from offcut.errors import CallError
+
+GIVEN = (Kind.INPUT, Kind.CONSTANT)
+
+
+def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
+    """Every array that `program` is given, of the declared element type and rank.
+
+    Raises CallError for one that is missing, or of another kind.
+    """
+    given = (*GIVEN, Kind.INOUT)
+    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in given}
+    listed = (f"inputs: {', '.join(wanted) or 'none'}",)
+    for name in inputs:
+        if name not in wanted:
+            raise CallError(
+                "run",
+                f"cannot take an input {name}",
+                because=f"program {program.name} reads no such buffer",
+                help=listed,
+            )
+    arrays: dict[str, Array] = {}
+    for name, buffer in wanted.items():
+        if name not in inputs:
+            raise CallError(
+                "run",
+                f"cannot run without {name}",
+                at=declaration(buffer),
+                because="it is not given",
+            )
+        array = arrays[name] = np.asarray(inputs[name])
+        if array.dtype != numpy_dtype(buffer.dtype):
+            raise CallError(
+                "run",
+                f"cannot take {name} of {array.dtype}",
+                at=declaration(buffer),
+                because=f"its elements are {buffer.dtype}",
+                help=(f'{name}.astype("{buffer.dtype}")',),
+            )
+        if array.ndim != len(buffer.shape):
+            raise CallError(
+                "run",
+                f"cannot take {name} of shape {array.shape}",
+                at=declaration(buffer),
+                because=f"it has {len(buffer.shape)} axes, not {array.ndim}",
+            )
+    return arrays
+
+
+def checked_sizes(
+    program: Program, arrays: dict[str, Array], given: dict[str, int]
+) -> dict[str, int]:
+    """Every size of the program: as given, else solved from the shapes, then checked."""
+    declared = {size.name: size for size in program.sizes}
+    known: dict[str, int] = {}
+    for name, value in given.items():
+        if name not in declared:
+            raise CallError(
+                "run",
+                f"cannot take a size {name}",
+                because=f"program {program.name} has no such size",
+                help=(f"sizes: {', '.join(declared) or 'none'}",),
+            )
+        try:
+            known[name] = operator.index(value)
+        except TypeError:
+            raise CallError(
+                "run", f"cannot take {name} = {value!r}", because="a size is an integer"
+            ) from None
+    while _solve_one(program, arrays, known):
+        pass
+    for name, size in declared.items():
+        if name not in known:
+            raise CallError(
+                "run",
+                f"cannot run without the size {name}",
+                because="no shape of an input determines it",
+                help=(f"run(…, {name}={size.min})",),
+            )
+        _check_size(size, known[name])
+    _check_shapes(program, arrays, known)
+    for fact in program.assumptions:
+        if not evaluate(fact, known):
+            raise CallError(
+                "run",
+                f"cannot run at {at_sizes(fact, known)}",
+                at=f"program {program.name}",
+                because=f"it assumes {format_expr(fact)}",
+            )
+    return known
+
+
+def _solve_one(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> bool:
+    """Solve one extent that is affine in a single unknown size; False where there is none."""
+    values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
+    for buffer, axis, extent in _extents(program, arrays):
+        form = ix.linear(ix.simplify(substitute(extent, values)))
+        if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
+            continue
+        unknown, factor = form.terms[0][0].name, form.terms[0][1]
+        actual = arrays[buffer.name].shape[axis]
+        size, rest = divmod(actual - form.const, factor)
+        if rest:
+            raise CallError(
+                "run",
+                f"cannot take {buffer.name} of shape {arrays[buffer.name].shape}",
+                at=declaration(buffer),
+                because=f"axis {axis} is {actual}, and no {unknown} makes {format_expr(extent)} that",
+            )
+        known[unknown] = size
+        return True
+    return False
+
+
+def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffer, int, Expr]]:
+    for buffer in program.buffers:
+        if buffer.name in arrays:
+            for axis, extent in enumerate(buffer.shape):
+                yield buffer, axis, extent
+
+
+def _check_size(size: Size, value: int) -> None:
+    because = ""
+    if not size.min <= value <= size.max:
+        because = f"{size.name} is in {size.min}…{size.max}"
+    elif value % size.multiple_of:
+        because = f"{size.name} is a multiple of {size.multiple_of}"
+    if because:
+        raise CallError("run", f"cannot run at {size.name} = {value}", because=because)
+
+
+def _check_shapes(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:
+    for buffer, axis, extent in _extents(program, arrays):
+        actual, wanted = arrays[buffer.name].shape[axis], int(evaluate(extent, known))
+        if actual != wanted:
+            sizes = at_sizes(extent, known)
+            raise CallError(
+                "run",
+                f"cannot take {buffer.name} of shape {arrays[buffer.name].shape}",
+                at=declaration(buffer),
+                because=f"axis {axis} is {wanted}{f' at {sizes}' if sizes else ''}, not {actual}",
+            )
+
+
+def declaration(buffer: Buffer) -> str:
+    """``input A: float32[n, m]``, for a message."""
+    shape = ", ".join(map(format_expr, buffer.shape))
+    return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{shape}]"
+
+
+def at_sizes(expr: Expr, known: Mapping[str, int]) -> str:
+    """``n = 3, m = 4`` of the sizes in an expression, for a message."""
+    return ", ".join(f"{name} = {known[name]}" for name in sorted(variables(expr)))

@@ -1,0 +1,288 @@
+"""An expression, with memory and coordinates -> its value at every lane, in numpy; or a `Fault`.
+
+Instances that run together are lanes: a coordinate is an array over them, a condition a mask. A lane
+that is masked off reads nothing; every other access is checked against the extents of its buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Lookup,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+)
+from offcut.core.interpret.strided import strided
+from offcut.core.program import Program, Stmt
+from offcut.core.text.printer import format_expr, format_stmt
+from offcut.errors import InternalError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "min": np.minimum,
+    "max": np.maximum,
+}
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "log": np.log,
+}
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+class Fault(InternalError):
+    """A program that leaves a buffer or breaks a promise: a bug, where offcut wrote the program.
+
+    what, at, because   what it does, the statement, and the coordinates
+    """
+
+    def __init__(self, name: str, what: str, at: str, because: str) -> None:
+        super().__init__(f"program {name}: {what}\n  at       {at}\n  because  {because}")
+        self.what, self.at, self.because = what, at, because
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InternalError, self.args
+
+
+def evaluate(expr: Expr, values: Mapping[str, int]) -> int | float | bool:
+    """The value of an expression without loads, at given sizes and coordinates."""
+    machine = Values(Program("", (), (), (), ()), {})
+    with np.errstate(all="ignore"):
+        value: int | float | bool = machine.value(expr, lane_of(values)).item()
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Instances that run together.
+
+    values   coordinates and sizes by name, each broadcastable to `shape`
+    mask     which lanes run, broadcastable to `shape`
+    shape    one axis for each axis of the tiles around, the innermost tile's first
+    owners   the trailing axes of `shape` that are the outermost tile's
+    own      the private buffers of which each of those owners has a copy
+    """
+
+    values: Mapping[str, Array]
+    mask: Array
+    shape: tuple[int, ...] = ()
+    owners: int = 0
+    own: Mapping[str, Array] | None = None
+
+    def where(self, condition: Array) -> Lanes:
+        """The lanes of these where `condition` holds too."""
+        return replace(self, mask=self.mask & condition)
+
+    def let(self, name: str, value: Array) -> Lanes:
+        """These lanes, with `name` bound."""
+        return replace(self, values={**self.values, name: value})
+
+    def first(self, bad: Array) -> tuple[int, ...] | None:
+        """The first running lane at which `bad` holds."""
+        if not bad.any():
+            return None
+        found = np.argwhere(np.broadcast_to(self.mask & bad, self.shape))
+        return tuple(map(int, found[0])) if len(found) else None
+
+    def describe(self, lane: tuple[int, ...]) -> str:
+        """The coordinates of a lane, for a message."""
+        values = {n: np.broadcast_to(v, self.shape)[lane] for n, v in self.values.items()}
+        return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a buffer holds for a while: from `starts` on, `extents` elements, by axis.
+
+    lanes  how many trailing axes of the lanes have a window of their own; they are the trailing axes
+           of the memory, and of starts and extents
+    """
+
+    starts: tuple[Array, ...]
+    extents: tuple[Array, ...]
+    lanes: int
+
+
+class Values:
+    """What expressions read: the memory of one run.
+
+    memory   by buffer, the whole of it or what its window holds
+    running  the statement that runs, for messages
+    """
+
+    def __init__(self, program: Program, memory: dict[str, Array]) -> None:
+        self.program, self.memory = program, memory
+        self.windows: dict[str, Window] = {}
+        self.running: Stmt | None = None
+
+    def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> Fault:
+        """The fault of a lane: what it does, at which statement and coordinates."""
+        line = "" if self.running is None else format_stmt(self.running).partition("\n")[0]
+        because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
+        return Fault(self.program.name, what, line, because)
+
+    def value(self, expr: Expr, lanes: Lanes) -> Array:
+        """The value of `expr` at every running lane; what it is at the others is not defined."""
+        return np.asarray(self._compute(expr, lanes))
+
+    def _compute(self, expr: Expr, lanes: Lanes) -> Any:
+        match expr:
+            case Const(value, dtype):
+                return np.asarray(value, _numpy(dtype))
+            case Var(name):
+                if name not in lanes.values:
+                    raise self.broken(f"{name} has no value", lanes, (0,) * len(lanes.shape))
+                return lanes.values[name]
+            case Load(buffer, index, _):
+                return self._load(buffer, index, lanes)
+            case Binary(op, a, b):
+                return self._binary(op, self.value(a, lanes), self.value(b, lanes), lanes)
+            case Unary(op, a):
+                operand = self.value(a, lanes)
+                return np.asarray(_UNARY[op](operand)).astype(operand.dtype, copy=False)
+            case Cast(a, dtype):
+                return self.value(a, lanes).astype(_numpy(dtype))
+            case Select(condition, then, other):
+                holds = self.value(condition, lanes)
+                taken = self.value(then, lanes.where(holds))
+                return np.where(holds, taken, self.value(other, lanes.where(~holds)))
+            case Compare(op, a, b):
+                return _COMPARE[op](self.value(a, lanes), self.value(b, lanes))
+            case Logic("not", (arg,)):
+                return ~self.value(arg, lanes)
+            case Logic(op, args):
+                join = np.logical_and if op == "and" else np.logical_or
+                return join.reduce(np.broadcast_arrays(*(self.value(a, lanes) for a in args)))
+            case Lookup(table, at):
+                row = self.inside("the table", self.value(at, lanes), len(table), lanes)
+                return np.asarray(table, np.float64)[row] if table else np.float64(0)
+            case Reduce():
+                what = f"the reduction {format_expr(expr)} is not lowered to loops"
+                raise self.broken(what, lanes, (0,) * len(lanes.shape))
+            case _:
+                assert_never(expr)
+
+    def _binary(self, op: str, a: Array, b: Array, lanes: Lanes) -> Any:
+        integers = b.dtype.kind in "iu"
+        if a.dtype != b.dtype or (op == "/" and integers):
+            what = f"{a.dtype} {op} {b.dtype} has no meaning"
+            raise self.broken(what, lanes, (0,) * len(lanes.shape))
+        if op in ("//", "%") and integers:
+            lane = lanes.first(b <= 0)
+            if lane is not None:
+                divisor = np.broadcast_to(b, lanes.shape)[lane]
+                raise self.broken(f"{op} by {divisor}, which is not positive", lanes, lane)
+        return _BINARY[op](a, b)
+
+    def _load(self, name: str, index: tuple[Expr, ...], lanes: Lanes) -> Array:
+        memory, parts = self.element(name, index, lanes)
+        if 0 in memory.shape:
+            return np.zeros((), memory.dtype)
+        view = self.view(name, memory, parts, lanes)
+        return view if view is not None else np.asarray(memory[self.spread(name, parts, lanes)])
+
+    def element(
+        self, name: str, index: tuple[Expr, ...], lanes: Lanes
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """The array that holds a buffer for these lanes, and the indices into it, all inside."""
+        whole, window = self.memory.get(name), self.windows.get(name)
+        if whole is None or whole.ndim - (window.lanes if window else 0) != len(index):
+            what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
+            raise self.broken(what, lanes, (0,) * len(lanes.shape))
+        parts = [self.value(part, lanes) for part in index]
+        extents: tuple[int | Array, ...] = whole.shape
+        if window is not None:
+            parts = [part - start for part, start in zip(parts, window.starts, strict=True)]
+            extents = window.extents
+        copy = (lanes.own or {}).get(name)
+        inside = tuple(
+            self.inside(name, part, extents[k], lanes, parts) for k, part in enumerate(parts)
+        )
+        return whole if copy is None else copy, inside
+
+    def view(
+        self, name: str, memory: Array, parts: tuple[Array, ...], lanes: Lanes
+    ) -> Array | None:
+        """The elements as a view of the memory that holds them, broadcastable to the lanes."""
+        window = self.windows.get(name)
+        if name in (lanes.own or {}):
+            return None
+        return strided(memory, parts, lanes.shape, window.lanes if window else 0)
+
+    def spread(self, name: str, parts: tuple[Array, ...], lanes: Lanes) -> tuple[Array, ...]:
+        """Indices into the memory that holds a buffer, those of the lanes that own a part of it too."""
+        window = self.windows.get(name)
+        if window is not None:
+            own = lanes.shape[len(lanes.shape) - window.lanes :]
+            return (*parts, *np.ogrid[tuple(slice(extent) for extent in own)])
+        if name not in (lanes.own or {}):
+            return parts
+        owners = lanes.shape[len(lanes.shape) - lanes.owners :]
+        return (*np.ogrid[tuple(slice(extent) for extent in owners)], *parts)
+
+    def inside(
+        self,
+        name: str,
+        part: Array,
+        extent: int | Array,
+        lanes: Lanes,
+        parts: list[Array] | None = None,
+    ) -> Array:
+        """`part`, which lies in ``0:extent`` at every running lane; 0 at others that do not."""
+        outside = (part < 0) | (part >= extent)
+        if not outside.any():
+            return part
+        lane = lanes.first(outside)
+        if lane is None:
+            return np.where(outside, 0, part)
+        element = [int(np.broadcast_to(p, lanes.shape)[lane]) for p in parts or [part]]
+        whole = () if parts is None else self.memory[name].shape[: len(parts)]
+        shape = "" if parts is None else f" of shape {whole}"
+        text = ", ".join(map(str, element))
+        raise self.broken(f"[{text}] is outside {name}{shape}", lanes, lane)
+
+
+def lane_of(sizes: Mapping[str, int]) -> Lanes:
+    """The one lane outside all tiles."""
+    return Lanes({n: np.asarray(v, np.int64) for n, v in sizes.items()}, np.asarray(True))
+
+
+def _numpy(dtype: str) -> np.dtype[Any]:
+    return numpy_dtype({"index": "int64"}.get(dtype, dtype))

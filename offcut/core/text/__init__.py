@@ -1,0 +1,1 @@
+"""The text form of loop programs: printed, and read back."""

@@ -1,0 +1,525 @@
+"""The loop syntax read back: ``parse(str(program)) == program``, node for node.
+
+A statement is a line; what it contains is indented below it. `expressions.py` reads the tokens and
+the expressions of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.dtypes import DTYPES
+from offcut.core.expr import Expr, Unary, Var
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Choose,
+    Execution,
+    For,
+    Form,
+    If,
+    Kind,
+    Let,
+    Option,
+    Panels,
+    Program,
+    Role,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    substituted,
+)
+from offcut.core.text.expressions import UNNAMEABLE, Line, Reader, read_lines
+from offcut.errors import ParseError
+
+_ROLES = {role.value: role for role in Role}
+_FORMS = {form.value: form for form in Form}
+_EXECUTIONS = {execution.value: execution for execution in Execution}
+_KINDS = {kind.value: kind for kind in Kind}
+_READ_ONLY = (Kind.INPUT, Kind.CONSTANT)
+
+# Deeper text is refused, long before Python's own stack would overflow.
+_MAX_BLOCKS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What follows a loop or a tile: at most one word of each kind, and names by what they name."""
+
+    role: Role | None
+    form: Form | None
+    execution: Execution | None
+    texts: Mapping[str, str]
+
+
+class _Statements:
+    """The lines of a program, from top to bottom."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines, self.position = lines, 0
+        self.levels = [lines[0].indent if lines else ""]
+        self.name = ""
+        self.sizes: dict[str, Size] = {}
+        self.assumptions: list[Expr] = []
+        self.buffers: dict[str, Buffer] = {}
+
+    def program(self) -> Program:
+        declare = self.declarations()
+        while self.line is not None and self.line.indent == self.levels[0]:
+            reader = self.reader(self.line, frozenset(self.sizes), readable=False)
+            if reader.token.text not in declare or _is_store(reader):
+                break
+            declare[reader.token.text](reader)
+            reader.finish()
+            self.position += 1
+        body = self.statements(frozenset(self.sizes))
+        return Program(
+            self.name or "program",
+            tuple(self.sizes.values()),
+            tuple(self.assumptions),
+            tuple(self.buffers.values()),
+            body,
+        )
+
+    def declarations(self) -> dict[str, Callable[[Reader], None]]:
+        """What reads a declaration, by its first word."""
+        return {
+            "program": self.header,
+            "size": self.size,
+            "assume": self.assumption,
+            **dict.fromkeys(_KINDS, self.declaration),
+        }
+
+    @property
+    def line(self) -> Line | None:
+        """The line to read next."""
+        return self.lines[self.position] if self.position < len(self.lines) else None
+
+    def reader(self, line: Line, names: frozenset[str], readable: bool = True) -> Reader:
+        return Reader(line, self.buffers if readable else {}, names)
+
+    def header(self, reader: Reader) -> None:
+        if self.position:
+            raise reader.refuse("cannot name the program here", "its header is the first line")
+        reader.advance()
+        self.name = reader.raw("a name")
+        if not all(part.isidentifier() for part in self.name.split(".")):
+            raise reader.refuse(f"cannot name a program {self.name!r}", "a name is an identifier")
+
+    def size(self, reader: Reader) -> None:
+        reader.advance()
+        column, name = reader.token.start, reader.name("the name of a size")
+        if name in self.sizes:
+            raise reader.refuse(
+                f"cannot declare size {name} twice", "a size is known by its name", column=column
+            )
+        reader.expect("in")
+        column, low = reader.token.start, reader.integer()
+        reader.expect(":")
+        high = reader.integer() - 1
+        multiple = reader.integer() if reader.accept("multiple_of") else 1
+        if not (0 <= low <= high and multiple >= 1 and -(-low // multiple) * multiple <= high):
+            raise reader.refuse(
+                f"cannot declare size {name}",
+                f"no size has {low} <= {name} < {high + 1} and is a multiple of {multiple}",
+                "size n in 0:4097 multiple_of 8",
+                column=column,
+            )
+        self.sizes[name] = Size(name, low, high, multiple)
+
+    def assumption(self, reader: Reader) -> None:
+        reader.advance()
+        self.assumptions.append(reader.condition())
+
+    def declaration(self, reader: Reader) -> None:
+        kind = _KINDS[reader.advance().text]
+        column, name = reader.token.start, reader.name("the name of a buffer")
+        if name in self.buffers:
+            raise reader.refuse(
+                f"cannot declare buffer {name} twice",
+                f"it is {self.buffers[name].kind.value} {name} already",
+                column=column,
+            )
+        reader.expect(":")
+        dtype = reader.token.text
+        if dtype not in DTYPES:
+            raise reader.refuse(
+                f"cannot declare buffer {name} of `{dtype}`",
+                "there is no element type of that name",
+                f"element types: {', '.join(DTYPES)}",
+            )
+        reader.advance()
+        extents = reader.listed(reader.expect("["), "]")
+        shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
+        layout, scope = None, None
+        while reader.accept("@"):
+            if layout is None and reader.at("panels"):
+                layout = self.panels(reader, len(shape))
+            elif scope is None:
+                reader.expect("scope")
+                bracket = reader.expect("(")
+                scope = reader.raw("the name of a memory", ")")
+                reader.close(bracket, ")")
+            else:
+                raise reader.expected("the end of the line")
+        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope)
+
+    def panels(self, reader: Reader, rank: int) -> Panels:
+        column = reader.token.start
+        reader.expect("panels")
+        bracket = reader.expect("(")
+        rows = reader.integer()
+        reader.expect(",")
+        columns = reader.integer()
+        reader.expect(",")
+        width, interleave, multiple = reader.integer(), 1, 1
+        if reader.accept(","):
+            interleave = reader.integer()
+            reader.expect(",")
+            multiple = reader.integer()
+        reader.close(bracket, ")")
+        axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
+        if not (
+            axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0
+        ):
+            raise reader.refuse(
+                "cannot lay the buffer out in panels",
+                f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "
+                f"the width {width} is positive, and rows side by side divide what rows are rounded to",
+                "@panels(rows, columns, width)",
+                "@panels(rows, columns, width, interleave, multiple)",
+                column=column,
+            )
+        return Panels(rows, columns, width, interleave, multiple)
+
+    def block(self, names: frozenset[str]) -> tuple[Stmt, ...]:
+        """The statements indented below the line just read; none is legal."""
+        line = self.line
+        if line is None or not self.opens(line):
+            return ()
+        self.open(line)
+        body = self.statements(names)
+        self.levels.pop()
+        return body
+
+    def opens(self, line: Line) -> bool:
+        return len(line.indent) > len(self.levels[-1]) and line.indent.startswith(self.levels[-1])
+
+    def open(self, line: Line) -> None:
+        self.levels.append(line.indent)
+        if len(self.levels) > _MAX_BLOCKS:
+            raise line.refuse(
+                len(line.indent),
+                "cannot read statements so deep",
+                f"more than {_MAX_BLOCKS} blocks are nested",
+            )
+
+    def here(self) -> Line | None:
+        """The next line where it is on the current level; None at the end of the block."""
+        line = self.line
+        if line is None or line.indent == self.levels[-1]:
+            return line
+        if line.indent in self.levels:
+            return None
+        raise self.misplaced(line)
+
+    def misplaced(self, line: Line) -> ParseError:
+        deeper = len(line.indent) > len(self.levels[-1])
+        levels = ", ".join(str(len(level)) for level in self.levels)
+        return line.refuse(
+            len(line.indent),
+            "cannot place this line",
+            "no statement above it takes a block"
+            if deeper and self.opens(line)
+            else f"its indentation of {len(line.indent)} is none of those around it ({levels})",
+            "a block is indented alike, by spaces or by tabs",
+        )
+
+    def statements(self, names: frozenset[str]) -> tuple[Stmt, ...]:
+        body: list[Stmt] = []
+        while (line := self.here()) is not None:
+            reader = self.reader(line, names)
+            self.position += 1
+            body.append(self.statement(reader, names))
+        return tuple(body)
+
+    def statement(self, reader: Reader, names: frozenset[str]) -> Stmt:
+        first = reader.token
+        if _is_store(reader):
+            return self.store(reader)
+        match first.text:
+            case "for":
+                return self.loop(reader, names)
+            case "if":
+                return self.condition(reader, names)
+            case "let":
+                return self.let(reader, names)
+            case "tile":
+                return self.tile(reader, names)
+            case "alloc":
+                return self.alloc(reader, names)
+            case "choose":
+                return self.choose(reader, names)
+            case word if word in self.declarations():
+                raise reader.refuse(
+                    f"cannot place this {word}", "declarations come before the statements"
+                )
+            case _:
+                raise reader.refuse(
+                    "cannot read this line",
+                    f"no statement begins with `{first.text}`",
+                    "for, if … else, let, tile, alloc, choose, or buffer[index] = value",
+                )
+
+    def new_name(self, reader: Reader, names: frozenset[str]) -> str:
+        column, name = reader.token.start, reader.name("the name of a coordinate")
+        if name in names:
+            raise reader.refuse(
+                f"cannot use the name {name} again",
+                f"{name} is {'a size' if name in self.sizes else 'a coordinate around this line'}",
+                column=column,
+            )
+        return name
+
+    def loop(self, reader: Reader, names: frozenset[str]) -> For:
+        reader.advance()
+        name = self.new_name(reader, names)
+        reader.expect("in")
+        lo = reader.index()
+        reader.expect(":")
+        hi = reader.index()
+        step = self.step(reader) if reader.accept(":") else 1
+        marks = self.marks(reader, "a for", {**_ROLES, **_EXECUTIONS}, ("bind",))
+        body = self.block(names | {name})
+        if step != 1:
+            count = ix.ceildiv(ix.sub(hi, lo), step)
+            at = ix.add(lo, ix.mul(step, Var(name)))
+            lo, hi, body = ix.const(0), count, substituted(body, {name: at})
+        return For(
+            name,
+            lo,
+            hi,
+            body,
+            marks.role or Role.WHOLE,
+            marks.execution or Execution.SERIAL,
+            marks.texts.get("bind"),
+        )
+
+    def step(self, reader: Reader) -> int:
+        column, step = reader.token.start, reader.integer()
+        if step < 1:
+            raise reader.refuse(
+                f"cannot step by {step}", "a loop ascends", "for i in 0:n:4", column=column
+            )
+        return step
+
+    def condition(self, reader: Reader, names: frozenset[str]) -> If:
+        reader.advance()
+        condition = reader.condition()
+        reader.finish()
+        then = self.block(names)
+        line = self.here()
+        if line is None or [token.text for token in line.tokens[:-1]] != ["else"]:
+            return If(condition, then)
+        self.position += 1
+        return If(condition, then, self.block(names))
+
+    def let(self, reader: Reader, names: frozenset[str]) -> Let:
+        reader.advance()
+        name = self.new_name(reader, names)
+        reader.expect("in")
+        lo = reader.integer()
+        reader.expect(":")
+        hi = reader.integer()
+        reader.expect("=")
+        value = reader.index()
+        reader.finish()
+        return Let(name, lo, hi, value, self.block(names | {name}))
+
+    def tile(self, reader: Reader, names: frozenset[str]) -> Tile:
+        reader.advance()
+        axes: list[TileAxis] = []
+        while reader.token.kind == "name" and (
+            axes or reader.token.text != "where" or reader.following().text == "in"
+        ):
+            iter = self.new_name(reader, names | {axis.iter for axis in axes})
+            reader.expect("in")
+            start = reader.index()
+            reader.expect("+:")
+            axes.append(TileAxis(iter, start, reader.index()))
+            if not reader.accept(","):
+                break
+        inner = names | {axis.iter for axis in axes}
+        reader.names = inner
+        where = reader.condition() if reader.accept("where") else None
+        marks = self.marks(reader, "a tile", {**_ROLES, **_FORMS}, ("microkernel",))
+        return Tile(
+            tuple(axes),
+            self.block(inner),
+            where,
+            marks.form or Form.FULL,
+            marks.role or Role.WHOLE,
+            marks.texts.get("microkernel"),
+        )
+
+    def alloc(self, reader: Reader, names: frozenset[str]) -> Alloc:
+        reader.advance()
+        token = reader.advance()
+        buffer = reader.buffer(token)
+        if buffer.kind is not Kind.LOCAL:
+            raise reader.refuse(
+                f"cannot take a window of `{buffer.name}`",
+                f"it is declared {buffer.kind.value}",
+                "local buffers live in a window: alloc AL[8*ko +: 8, 0 +: n]",
+                column=token.start,
+            )
+        bracket = reader.expect("[")
+        axes: list[tuple[Expr, Expr]] = []
+        while not reader.at("]"):
+            start = reader.index()
+            reader.expect("+:")
+            axes.append((start, reader.index()))
+            if not reader.accept(","):
+                break
+        reader.close(bracket, "]")
+        reader.finish()
+        if len(axes) != len(buffer.shape):
+            raise reader.refuse(
+                f"cannot take a window of {len(axes)} axes",
+                f"{buffer.name} has {len(buffer.shape)}",
+                column=token.start,
+            )
+        return Alloc(buffer.name, tuple(axes), self.block(names))
+
+    def marks(
+        self,
+        reader: Reader,
+        what: str,
+        words: Mapping[str, Role | Form | Execution],
+        named: tuple[str, ...],
+    ) -> _Marks:
+        """``@body @mask @microkernel(name)``, each kind at most once, to the end of the line."""
+        found: dict[type, Role | Form | Execution] = {}
+        texts: dict[str, str] = {}
+        while reader.token.kind != "end":
+            reader.expect("@")
+            mark = reader.token.text
+            word = words.get(mark)
+            if word is not None and type(word) not in found:
+                reader.advance()
+                found[type(word)] = word
+            elif mark in named and mark not in texts:
+                reader.advance()
+                bracket = reader.expect("(")
+                texts[mark] = reader.raw("a name", ")")
+                reader.close(bracket, ")")
+            else:
+                known = [*words, *(f"{name}(…)" for name in named)]
+                raise reader.refuse(
+                    f"cannot mark {what} with @{mark}",
+                    "it has such a mark already"
+                    if mark in words or mark in named
+                    else "there is no such mark",
+                    f"marks of {what}: {', '.join('@' + k for k in known)}",
+                )
+        role, form, execution = (found.get(kind) for kind in (Role, Form, Execution))
+        assert role is None or isinstance(role, Role)
+        assert form is None or isinstance(form, Form)
+        assert execution is None or isinstance(execution, Execution)
+        return _Marks(role, form, execution, texts)
+
+    def store(self, reader: Reader) -> Store:
+        token = reader.advance()
+        buffer = reader.buffer(token)
+        if buffer.kind in _READ_ONLY:
+            raise reader.refuse(
+                f"cannot write `{buffer.name}`",
+                f"it is declared {buffer.kind.value}, which is read only",
+                "output, inout, local and private buffers are written",
+                column=token.start,
+            )
+        parts = reader.subscript(buffer)
+        index = tuple(reader.typed(part, "index", "an index") for part in parts)
+        reduce = self.assignment(reader)
+        value = reader.typed(reader.expression(), buffer.dtype, f"an element of {buffer.name}")
+        reader.finish()
+        if reduce == "less":
+            return Store(buffer.name, index, Unary("neg", value), "sum")
+        return Store(buffer.name, index, value, reduce)
+
+    def assignment(self, reader: Reader) -> str | None:
+        """``=`` or a reduce mark: ``+=``, ``max=``, ``min=``; ``-=`` adds what is negated."""
+        if reader.accept("="):
+            return None
+        if reader.accept("+="):
+            return "sum"
+        if reader.accept("-="):
+            return "less"
+        if reader.token.text in ("max", "min") and reader.following().text == "=":
+            op = reader.advance().text
+            reader.advance()
+            return op
+        raise reader.expected("=, +=, -=, max= or min=")
+
+    def choose(self, reader: Reader, names: frozenset[str]) -> Choose:
+        reader.advance()
+        reader.finish()
+        options: list[Option] = []
+        line = self.line
+        if line is not None and self.opens(line):
+            self.open(line)
+            while (line := self.here()) is not None:
+                self.position += 1
+                options.append(self.option(self.reader(line, names, readable=False), names))
+            self.levels.pop()
+        return Choose(tuple(options))
+
+    def option(self, reader: Reader, names: frozenset[str]) -> Option:
+        if not reader.at("option"):
+            raise reader.expected("`option`")
+        reader.advance()
+        label = reader.raw("a label", "costs")
+        reader.expect("costs")
+        cost = reader.typed(reader.expression(), "float64", "a cost")
+        reader.finish()
+        return Option(label, cost, self.block(names))
+
+
+def _is_store(reader: Reader) -> bool:
+    """Whether the line begins with a buffer, whatever its name; ``if [1.0][i] < 2.0`` does not."""
+    first = reader.token
+    return first.kind == "name" and first.text not in UNNAMEABLE and reader.following().text == "["
+
+
+def parse(text: str) -> Program:
+    r"""The program that `text` says, in the syntax that ``str(program)`` writes.
+
+    ``parse(str(program)) == program``. Blank lines and ``# comments`` may stand anywhere, any
+    consistent indentation will do, ``0 <= i < n`` is two comparisons joined by `and`, and a
+    program without a header is called "program".
+
+    >>> print(parse("size n in 0:9\noutput C: int32[n]\nfor i in 0:n\n    C[i] = int32(i)"))
+    program program
+    size n in 0:9
+    output C: int32[n]
+    for i in 0:n
+      C[i] = int32(i)
+
+    Raises ParseError, with line and column, for any other text.
+    """
+    if not isinstance(text, str):
+        raise ParseError("parse", f"cannot read {text!r}", because="a program is read from text")
+    lines = read_lines(text)
+    if not lines:
+        raise ParseError(
+            "parse",
+            "cannot read a program",
+            at="line 1",
+            because="the text says nothing",
+            help=("str(partition) is such a text",),
+        )
+    return _Statements(lines).program()

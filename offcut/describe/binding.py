@@ -1,0 +1,143 @@
+"""Constants of a loop program: arrays whose values are known before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts, negated
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, substituted, with_blocks
+from offcut.core.text.printer import format_expr
+from offcut.describe.request import Array, checked_constants
+from offcut.errors import DescribeError
+
+
+def bind_constants(
+    program: Program, constants: Mapping[str, Any] | None, op: str
+) -> tuple[Program, dict[str, Array]]:
+    """`program` with these inputs constant and their sizes fixed, and the arrays, copied.
+
+    constants   an array for every ``constant`` buffer, and for any ``input`` that never changes
+
+    Raises DescribeError where one is missing, or does not fit its declaration.
+    """
+    given = checked_constants(constants, op)
+    known = {b.name: b for b in program.buffers if b.kind in (Kind.CONSTANT, Kind.INPUT)}
+    for name in given:
+        if name not in known:
+            raise DescribeError(
+                op,
+                f"cannot take a constant for {name!r}",
+                because=f"the inputs are {', '.join(known) or 'none'}",
+            )
+    missing = [b.name for b in known.values() if b.kind is Kind.CONSTANT and b.name not in given]
+    if missing:
+        raise DescribeError(
+            op,
+            f"cannot run without {', '.join(missing)}",
+            because=f"the program declares constant {missing[0]}",
+            help=(f'constants={{"{missing[0]}": …}}', f"input {missing[0]}: … in the program"),
+        )
+    arrays = {name: _fitting(known[name], value, op) for name, value in given.items()}
+    sizes = _sizes_of(program, {known[name]: array for name, array in arrays.items()}, op)
+    values: dict[str, Expr] = {name: ix.const(value) for name, value in sizes.items()}
+
+    def fixed(expr: Expr) -> Expr:
+        return ix.folded(substitute(expr, values))
+
+    buffers = tuple(
+        replace(
+            buffer,
+            shape=tuple(map(fixed, buffer.shape)),
+            kind=Kind.CONSTANT if buffer.name in arrays else buffer.kind,
+        )
+        for buffer in program.buffers
+    )
+    bound = Program(
+        program.name,
+        tuple(size for size in program.sizes if size.name not in sizes),
+        tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
+        buffers if sizes or arrays else program.buffers,
+        _reached(substituted(program.body, values)) if sizes else program.body,
+    )
+    return bound, arrays
+
+
+def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` without what the sizes exclude: it may divide by one that is 0."""
+    found: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
+            found += _reached(stmt.other)
+        elif isinstance(stmt, If) and _fails(negated(stmt.condition)):
+            found += _reached(stmt.then)
+        elif not (isinstance(stmt, For) and _fails(Compare("<", stmt.lo, stmt.hi))):
+            found.append(with_blocks(stmt, _reached))
+    return tuple(found)
+
+
+def _fails(condition: Expr) -> bool:
+    """Whether `condition` compares indices that differ by a constant, and does not hold."""
+    if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
+        return False
+    return ix.literal(ix.compare(condition.op, condition.a, condition.b)) == 0
+
+
+def _fitting(buffer: Buffer, value: Any, op: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype != numpy_dtype(buffer.dtype) or array.ndim != len(buffer.shape):
+        shape = ", ".join(map(format_expr, buffer.shape))
+        raise DescribeError(
+            op,
+            f"cannot take a constant of {array.dtype}, rank {array.ndim}",
+            at=buffer.name,
+            because=f"it is declared {buffer.dtype}[{shape}]",
+        )
+    return np.array(array, order="C")
+
+
+def _sizes_of(program: Program, arrays: Mapping[Buffer, Array], op: str) -> dict[str, int]:
+    """The sizes that the shapes of constants determine."""
+    known: dict[str, int] = {}
+    facts = {size.name: size for size in program.sizes}
+    for buffer, array in arrays.items():
+        for axis, (extent, actual) in enumerate(zip(buffer.shape, array.shape, strict=True)):
+            values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
+            form = ix.linear(ix.simplify(substitute(extent, values)))
+            because = f"its extent is {format_expr(extent)}, not {actual}"
+            if len(form.terms) == 1 and isinstance(form.terms[0][0], Var):
+                name, factor = form.terms[0][0].name, form.terms[0][1]
+                value, rest = divmod(actual - form.const, factor)
+                size = facts[name]
+                allowed = size.min <= value <= size.max and value % size.multiple_of == 0
+                if not rest and allowed:
+                    known[name] = value
+                    continue
+            elif not form.terms and form.const == actual:
+                continue
+            elif form.terms:
+                because = f"its extent {format_expr(extent)} does not say what the sizes are"
+            raise DescribeError(
+                op,
+                f"cannot take a constant of shape {array.shape}",
+                at=f"{buffer.name}, axis {axis}",
+                because=because,
+            )
+    for fact in program.assumptions:
+        values = {name: ix.const(value) for name, value in known.items()}
+        closed = substitute(fact, values)
+        if known and not variables(closed) and not evaluate(closed, {}):
+            given = ", ".join(f"{name} = {value}" for name, value in known.items())
+            raise DescribeError(
+                op,
+                "cannot take these constants",
+                because=f"their shapes give {given}, and the program assumes {format_expr(fact)}",
+            )
+    return known

@@ -1,0 +1,154 @@
+"""Instructions on tiles, declared by what they compute and by which names run it.
+
+As in TVM: a tensor expression on operands of fixed shape, and a function that says how it is lowered,
+with pointers to the operands: one instruction; or three, the whole, the start of the reduction
+(reset), and one step of it (update).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+
+_MODES = ("r", "w", "rw")
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """The first element of an operand, to be read ("r"), written ("w") or both ("rw")."""
+
+    operand: str
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand of an instruction while it is lowered."""
+
+    tensor: Tensor
+
+    def access_ptr(self, mode: str) -> Pointer:
+        """A pointer to it; `mode` is "r", "w" or "rw"."""
+        if mode not in _MODES:
+            raise DescribeError(
+                "access_ptr",
+                f"cannot access {self.tensor.name} as {mode!r}",
+                because=f"a mode is one of {', '.join(_MODES)}",
+            )
+        return Pointer(self.tensor.name, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A hardware instruction by name, with its operands in order."""
+
+    name: str
+    operands: tuple[Pointer, ...]
+
+
+Lowering = Callable[[tuple[Operand, ...], tuple[Operand, ...]], Any]
+
+_declared: dict[str, Microkernel] = {}
+
+
+def declared(name: str) -> Microkernel | None:
+    """The instruction of that name, where one was declared in this process."""
+    return _declared.get(name)
+
+
+def declare(kernel: Microkernel) -> Microkernel:
+    """`kernel`, which programs may name from now on, whatever a target makes of it."""
+    _declared[kernel.name] = kernel
+    return kernel
+
+
+def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
+    """The instruction of that name on operands, as a lowering returns it.
+
+    Raises DescribeError for what is no name, or no pointer.
+    """
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise DescribeError(
+            "hardware_intrinsic",
+            f"cannot name an instruction {name!r}",
+            because="a name is an ASCII identifier",
+        )
+    for pointer in pointers:
+        if not isinstance(pointer, Pointer):
+            raise DescribeError(
+                "hardware_intrinsic",
+                f"cannot take {pointer!r} as an operand of {name}",
+                because="an operand is a pointer",
+                help=('inputs[0].access_ptr("r")',),
+            )
+    return Instruction(name, pointers)
+
+
+def decl_tensor_intrin(
+    computation: Tensor, lowering: Lowering, *, cycles: float = 1.0, startup: float = 0.0
+) -> Microkernel:
+    """The instruction that computes `computation`, a tensor of constant shape.
+
+    lowering  called with the inputs and the outputs; returns one `hardware_intrinsic`, or three: the
+              whole, the start of its reduction, one step of it
+    cycles    predicted cycles of a step of its reduction
+    startup   predicted cycles of an issue
+
+    Raises DescribeError where a shape is symbolic, or the lowering returns something else.
+    """
+    definition = computation.definition if isinstance(computation, Tensor) else None
+    if definition is None:
+        raise DescribeError(
+            "decl_tensor_intrin",
+            f"cannot declare {computation!r}",
+            because="an instruction is declared by a tensor that compute defines",
+        )
+    for tensor in (computation, *definition.reads):
+        for axis, extent in enumerate(tensor.shape):
+            if not extent.is_Integer:
+                raise DescribeError(
+                    "decl_tensor_intrin",
+                    f"cannot declare {computation.name}",
+                    at=f"tensor {tensor.name}, axis {axis}",
+                    because=f"its extent is {extent}, and an instruction has a fixed shape",
+                )
+    lowered = lowering(
+        tuple(Operand(tensor) for tensor in definition.reads), (Operand(computation),)
+    )
+    three = _instructions(lowered, computation)
+    rows = definition.axes[-2].name if len(definition.axes) > 1 else ""
+    columns = definition.axes[-1].name if definition.axes else ""
+    shape = [int(extent) for extent in computation.shape]
+    tile = TileShape(shape[-2] if rows else 1, shape[-1] if columns else 1, cycles, startup)
+    names = [instruction.name for instruction in three]
+    reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
+    made = Microkernel(
+        name=names[0],
+        computes=computation,
+        rows=rows,
+        columns=columns,
+        tiles=(tile,),
+        predicates=frozenset(),
+        panel=0,
+        reset=reset,
+        update=update,
+    )
+    _declared.update(dict.fromkeys(names, made))
+    return made
+
+
+def _instructions(made: Any, computation: Tensor) -> Sequence[Instruction]:
+    listed = made if isinstance(made, tuple | list) else (made,)
+    if len(listed) not in (1, 3) or not all(isinstance(one, Instruction) for one in listed):
+        raise DescribeError(
+            "decl_tensor_intrin",
+            f"cannot lower {computation.name} to {made!r}",
+            because="a lowering returns one instruction, or three: body, reset, update",
+            help=('hardware_intrinsic("gemm8x8", inputs[0].access_ptr("r"), …)',),
+        )
+    return listed

@@ -1,0 +1,197 @@
+"""What a user asks to compile or cut: outputs, inputs and constants, checked before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.sizes import Dim, facts_about
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+
+Array = np.ndarray[Any, Any]
+
+
+def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
+    """`output`, a computed tensor or several, as a tuple; refused for anything else, for `op`."""
+    outputs = tuple(output) if isinstance(output, tuple | list) else (output,)
+    for position, tensor in enumerate(outputs):
+        if not isinstance(tensor, Tensor) or tensor.definition is None:
+            shown = repr(tensor)
+            raise DescribeError(
+                op,
+                f"cannot compute {shown if len(shown) < 80 else f'a {type(tensor).__name__}'}",
+                because="an output is a tensor defined by compute",
+                help=(
+                    "the loops of a partition are compile(p.loops), of a schedule compile(s.lower())",
+                    "a text is a program by parse(text)",
+                ),
+            )
+        if tensor in outputs[:position]:
+            raise DescribeError(
+                op, f"cannot compute {tensor.name} twice", because="an output is listed once"
+            )
+    if not outputs:
+        raise DescribeError(op, "cannot compute nothing", because="no output is given")
+    return outputs
+
+
+def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, ...]:
+    """The inputs in call order; where None is given, in the order in which `outputs` read them."""
+    if inputs is None:
+        return _read_by(outputs)
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        raise DescribeError(
+            op,
+            f"cannot take inputs={inputs!r}",
+            because="inputs are a list of placeholders",
+            help=("inputs=[A, W]",),
+        )
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor) or tensor.definition is not None:
+            raise DescribeError(
+                op, f"cannot take {tensor!r} as an input", because="an input is a placeholder"
+            )
+    return tuple(inputs)
+
+
+def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    found: dict[Tensor, None] = {}
+    seen: set[Tensor] = set()
+    pending = list(reversed(outputs))
+    while pending:
+        tensor = pending.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
+        if tensor.definition is None:
+            found[tensor] = None
+        else:
+            pending += reversed(tensor.definition.reads)
+    return tuple(found)
+
+
+def checked_constants(constants: Any, op: str) -> dict[str, Any]:
+    """The constants by name, whatever they are.
+
+    Raises DescribeError for what is no mapping.
+    """
+    if constants is None:
+        return {}
+    if not isinstance(constants, Mapping):
+        raise DescribeError(
+            op,
+            f"cannot take constants={constants!r}",
+            because="constants are arrays by the names of their placeholders",
+            help=('constants={"W": w}',),
+        )
+    return dict(constants)
+
+
+def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
+    """The constants as arrays of their placeholders' types and ranks, copied."""
+    named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
+    arrays: dict[str, Array] = {}
+    for name, value in checked_constants(constants, op).items():
+        if name not in named:
+            raise DescribeError(
+                op,
+                f"cannot take a constant for {name!r}",
+                because=f"the inputs are {', '.join(named) or 'none'}",
+            )
+        tensor, array = named[name], array_of(name, value, op)
+        if array.dtype != numpy_dtype(tensor.dtype) or array.ndim != len(tensor.shape):
+            raise DescribeError(
+                op,
+                f"cannot take a constant of {array.dtype}, rank {array.ndim}",
+                at=name,
+                because=f"it is described as {tensor!r}",
+            )
+        arrays[name] = np.array(array, order="C")
+    return arrays
+
+
+def array_of(name: str, value: Any, op: str) -> Array:
+    """A constant as a numpy array of native byte order; refused for what numpy does not read."""
+    because = "it is a masked array" if type(value).__module__.startswith("numpy.ma") else ""
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        because = f"numpy says of it: {str(error).splitlines()[0]}"
+    if because:
+        raise DescribeError(
+            op,
+            f"cannot take this {type(value).__name__} as a constant",
+            at=name,
+            because=because,
+            help=("a numpy array of the placeholder's element type",),
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def sizes_fixed_by(
+    inputs: Sequence[Tensor], arrays: Mapping[str, Array], op: str
+) -> dict[str, int]:
+    """The sizes that the shapes of constants determine.
+
+    Raises DescribeError where no allowed size gives a shape, or a promise is broken.
+    """
+    known: dict[str, int] = {}
+    dims: dict[str, Dim] = {}
+    named = {tensor.name: tensor for tensor in inputs}
+    for name, array in arrays.items():
+        for axis, (extent, actual) in enumerate(zip(named[name].shape, array.shape, strict=True)):
+            dims |= {symbol.name: symbol for symbol in extent.free_symbols}
+            unknown = [s for s in extent.free_symbols if s.name not in known]
+            if len(unknown) == 1:
+                known |= _solved(extent, unknown[0], actual, known, f"{name}, axis {axis}", op)
+            value = _at(extent, known)
+            if value != actual and not value.free_symbols:
+                given = ", ".join(f"{s.name} = {known[s.name]}" for s in extent.free_symbols)
+                because = f"its extent is {extent}" + (f", with {given} {value}" if given else "")
+                raise DescribeError(
+                    op,
+                    f"cannot take a constant of shape {array.shape}",
+                    at=f"{name}, axis {axis}",
+                    because=f"{because}, not {actual}",
+                )
+    for fact in facts_about(dims.values()):
+        if _at(fact, known) == sympy.false:
+            given = ", ".join(f"{name} = {value}" for name, value in known.items())
+            raise DescribeError(
+                op,
+                "cannot take these constants",
+                because=f"their shapes give {given}, which breaks assume({fact})",
+            )
+    return known
+
+
+def _at(expr: Any, known: Mapping[str, int]) -> Any:
+    return expr.subs({s: known[s.name] for s in expr.free_symbols if s.name in known})
+
+
+def _solved(
+    extent: Any, size: Dim, actual: int, known: Mapping[str, int], at: str, op: str
+) -> dict[str, int]:
+    """The value of `size` with which `extent` is `actual`; nothing where it is not affine in it."""
+    fixed = _at(extent, known)
+    factor, rest = fixed.coeff(size), fixed.subs(size, 0)
+    if not (factor.is_Integer and factor != 0 and sympy.expand(fixed - factor * size - rest) == 0):
+        return {}
+    value, remainder = divmod(actual - int(rest), int(factor))
+    because = ""
+    if remainder:
+        because = f"no integer {size.name} makes its extent {extent} equal {actual}"
+    elif not size.min <= value <= size.max:
+        because = f"{size.name} = {value} is not in {size.min}…{size.max}"
+    elif value % size.multiple_of:
+        because = f"{size.name} = {value} is no multiple of {size.multiple_of}"
+    if because:
+        raise DescribeError(
+            op, f"cannot take a constant with extent {actual}", at=at, because=because
+        )
+    return {size.name: value}

@@ -1,0 +1,1 @@
+"""Partitions shown: in words, and as pictures."""

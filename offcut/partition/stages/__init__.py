@@ -1,0 +1,1 @@
+"""Whole arrays between stages: staged, converted, or kept near in shared loops."""

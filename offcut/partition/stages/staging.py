@@ -1,0 +1,236 @@
+"""Operands of sums that are computed, not merely read, laid out in memory first.
+
+A microkernel multiplies elements that lie in memory. A factor such as ``where(inside, X[y + r - 1], 0)``
+is computed for every term; but it depends on ``y + r - 1`` alone, so it is computed once for each value
+of that into scratch, and the sum reads the scratch::
+
+    sum of where(0 <= y + r - 1 < h, X[y + r - 1], 0) * W[r]     P[z] = where(0 <= z - 1 < h, X[z - 1], 0)
+                                                                 sum of P[y + r] * W[r]
+
+That is how padding leaves a convolution: each index of the factor becomes an axis of the scratch, as
+long as all that index takes. An index that is an axis of the reduction is the last one there: its
+terms lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    dtype_of,
+    rewrite,
+    variables,
+    walk,
+)
+from offcut.core.program import Buffer, Kind
+from offcut.describe.computation import Computation, Names, Stage, StageAxis
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis of the scratch: the index part that it stands for is ``at + low``.
+
+    pivot   an axis of the sum that no other part moves along, and its coefficient
+    """
+
+    name: str
+    part: ix.Linear
+    low: Expr
+    extent: Expr
+    pivot: tuple[str, int]
+
+
+def with_scratch(computation: Computation, position: int, narrow: bool) -> Computation:
+    """`computation` with the computed factors of the sum of a group in scratch of their own; itself
+    where no factor is computed.
+
+    narrow   whether scratch is of the type that is read, and converted by the sum
+    """
+    group = computation.groups[position]
+    lead, copies = _lead(group[0], computation.names(), narrow)
+    if not copies:
+        return computation
+    scratch = tuple(
+        Buffer(copy.buffer, dtype_of(copy.body), tuple(a.extent for a in copy.axes), Kind.LOCAL)
+        for copy in copies
+    )
+    groups = (
+        *computation.groups[:position],
+        *((copy,) for copy in copies),
+        (lead, *group[1:]),
+        *computation.groups[position + 1 :],
+    )
+    return replace(computation, buffers=(*computation.buffers, *scratch), groups=groups)
+
+
+def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:
+    """`lead` reading scratch, and the stages that fill it; no stage where nothing is computed.
+
+    narrow   whether the scratch is of the type that is read, and converted by the sum
+    """
+    given = value = lead.value
+    match value:
+        case Unary("neg", Binary("*", a, b)):
+            value = Binary("*", Unary("neg", a), b)
+    if lead.reducer != "sum" or not isinstance(value, Binary) or value.op != "*":
+        return lead, []
+    copies: list[Stage] = []
+    factors = []
+    for factor in (value.a, value.b):
+        factor = _converted_last(factor) if narrow else factor
+        inner = factor.a if isinstance(factor, Cast) else factor
+        what = inner if narrow else factor
+        made = None if isinstance(inner, Load) else _copy(lead, what, names)
+        if made is not None:
+            copy, load = made
+            factor = Cast(load, factor.dtype) if isinstance(factor, Cast) and narrow else load
+            copies.append(copy)
+        factors.append(factor)
+    product = Binary("*", *factors)
+    body = rewrite(lead.body, lambda node: product if node == given else None)
+    return replace(lead, body=body), copies
+
+
+def _converted_last(factor: Expr) -> Expr:
+    """``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
+    match factor:
+        case Select(condition, Cast(a, dtype), Const(0)):
+            return Cast(Select(condition, a, Const(0, dtype_of(a))), dtype)
+        case _:
+            return factor
+
+
+def _copy(lead: Stage, factor: Expr, names: Names) -> tuple[Stage, Load] | None:
+    """The stage that computes a factor for every value of its indices, and what is read of it."""
+    loads = {node for node in walk(factor) if isinstance(node, Load)}
+    if len(loads) != 1:
+        return None
+    load = loads.pop()
+    extents = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
+    own = Names(names.taken)
+    axes: list[_Axis] = []
+    for position, part in enumerate(load.index):
+        form = ix.linear(part)
+        moving = [(atom, factor) for atom, factor in form.terms if variables(atom) & extents.keys()]
+        if not all(isinstance(atom, Var) for atom, _ in moving):
+            return None
+        if not moving:
+            continue
+        others = [other for k, other in enumerate(load.index) if k != position]
+        shared = set().union(*(variables(other) for other in others))
+        free = [
+            (atom.name, c)
+            for atom, c in moving
+            if isinstance(atom, Var) and atom.name not in shared
+        ]
+        if not free:
+            return None
+        low, extent = _range(form, extents)
+        plain = isinstance(part, Var) and part.name
+        axes.append(_Axis(plain or own.fresh(f"z{position}"), form, low, extent, free[0]))
+    reduced = [axis.name for axis in lead.reduce_axes]
+    axes.sort(key=lambda axis: axis.name in reduced)
+    body = rewrite(factor, lambda node: _restated(node, axes, extents))
+    if variables(body) & extents.keys() - {axis.name for axis in axes}:
+        return None
+    name = names.fresh(f"{load.buffer}_staged")
+    point = tuple(ix.simplify(ix.sub(axis.part.expr(), axis.low)) for axis in axes)
+    stage_axes = tuple(StageAxis(axis.name, axis.extent, axis.name) for axis in axes)
+    return Stage(name, name, stage_axes, (), body), Load(name, point, dtype_of(factor))
+
+
+def _range(form: ix.Linear, extents: Mapping[str, Expr]) -> tuple[Expr, Expr]:
+    """The least value of an index, and how many it takes at most."""
+    low, extent = ix.const(form.const), ix.const(1)
+    lowest: Expr = low
+    count: Expr = extent
+    for atom, factor in form.terms:
+        if not (isinstance(atom, Var) and atom.name in extents):
+            lowest = ix.add(lowest, ix.mul(atom, factor))
+            continue
+        steps = ix.sub(extents[atom.name], 1)
+        count = ix.add(count, ix.mul(steps, abs(factor)))
+        if factor < 0:
+            lowest = ix.add(lowest, ix.mul(steps, factor))
+    return lowest, count
+
+
+def _restated(node: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr | None:
+    """A comparison or an access of the factor by the axes of the scratch."""
+    match node:
+        case Load(buffer, index, dtype):
+            return Load(buffer, tuple(_by(part, axes, extents) for part in index), dtype)
+        case Compare(op, a, b) if dtype_of(a) == "index":
+            difference = _by(ix.sub(a, b), axes, extents)
+            return ix.compare(op, difference, ix.const(0))
+        case _:
+            return None
+
+
+def _by(value: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr:
+    """An index by the axes of the scratch, as far as these determine it."""
+    for axis in axes:
+        name, step = axis.pivot
+        times, rest = divmod(dict(ix.linear(value).terms).get(Var(name), 0), step)
+        if times and not rest:
+            part = ix.mul(axis.part.expr(), times)
+            here = ix.mul(ix.add(Var(axis.name), axis.low), times)
+            value = ix.add(ix.sub(value, part), here)
+    return ix.simplify(value)
+
+
+def turned(computation: Computation, position: int, order: Sequence[str]) -> Computation:
+    """`computation` with a group computed into scratch whose axes have another order, then copied.
+
+    order   the axes of the group, as the scratch has them
+    """
+    names = computation.names()
+    group = computation.groups[position]
+    buffers = {buffer.name: buffer for buffer in computation.buffers}
+    places = [[axis.name for axis in group[0].axes].index(name) for name in order]
+    held: dict[str, str] = {}
+    copies: list[tuple[Stage, ...]] = []
+    for stage in group:
+        kept = buffers[stage.buffer]
+        name, kind = kept.name, kept.kind
+        shape = tuple(kept.shape[place] for place in places)
+        if kind is not Kind.PRIVATE:
+            name, kind = names.fresh(f"{kept.name}_turned"), Kind.LOCAL
+            point = tuple(Var(axis) for axis in order)
+            body = Load(name, point, kept.dtype)
+            copies.append((Stage(kept.name, f"{stage.label} in order", stage.axes, (), body),))
+        held[kept.name] = name
+        buffers[name] = Buffer(name, kept.dtype, shape, kind)
+
+    def rule(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer not in held:
+            return None
+        index = tuple(node.index[place] for place in places)
+        return Load(held[node.buffer], index, node.dtype)
+
+    made = tuple(
+        replace(
+            stage,
+            buffer=held[stage.buffer],
+            axes=tuple(stage.axes[place] for place in places),
+            body=rewrite(stage.body, rule),
+        )
+        for stage in group
+    )
+    before, after = computation.groups[:position], computation.groups[position + 1 :]
+    return replace(
+        computation,
+        buffers=tuple(buffers.values()),
+        groups=(*before, made, *copies, *after),
+    )

@@ -1,0 +1,1 @@
+"""Tail strategies, where their tiles lie, and the proof of a cut of one axis."""

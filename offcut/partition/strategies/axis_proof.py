@@ -1,0 +1,114 @@
+"""Proofs of a cut, for all sizes, by isl; each theorem is a function, and refuses with a witness.
+
+An axis is proved once for an abstract extent, and the result is lifted: the pieces of a
+rectangular domain are the products of the segments of its axes, so they are disjoint and covering
+when each axis' segments are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Expr, Var
+from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
+from offcut.describe.computation import Names
+from offcut.errors import PartitionError
+from offcut.partition.strategies.catalog import CUT, Strategy, segments
+from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.segments import loops
+from offcut.polyhedral import Space
+from offcut.proof import Theorem
+from offcut.proof.by_axis.coverage import Broken, Strip, Value, check_line, check_within
+from offcut.proof.by_axis.product import strips_of
+
+
+@cache
+def check_axis(
+    strategy: Strategy,
+    tile: int,
+    ordered: bool,
+    size: int | None = None,
+) -> tuple[Theorem, ...]:
+    """Prove a cut of ``0 <= x < e``, read back from the loops that it makes.
+
+    size   the extent e where it is a literal; None: the proof is for every e
+
+    disjoint    each x is owned by one segment, and its segment runs it in one tile
+    covering    the owned sets together are ``0 <= x < e``, and each segment runs what it owns
+    in bounds   what is executed (in a padded tile: what is kept) lies in ``0 <= x < e``
+    ascending   x < y implies that x does not run after y; asked for a reduction (`ordered`)
+
+    `coverage.py` says how. A refusal names the smallest extent. A strategy that `divides` is proved for the multiples of the tile;
+    `check_exact` asks whether these are all.
+    """
+    extent: Expr = Var("e") if size is None else ix.const(size)
+    of = f"{strategy} by {tile}"
+    parts = segments(strategy, extent, tile)
+    facts: tuple[Expr, ...] = ()
+    if strategy.divides:
+        facts = (ix.compare("==", ix.mod(extent, tile), 0),)
+    space = Space((Size("e") if size is None else Size("e", size, size),), facts)
+    owned = [_owned(segment) for segment in parts]
+    run = [strip for segment in parts for strip in _run(space, segment)]
+    ascends = ordered and not any(strip.repeats for strip in run)
+    broken = check_line(space, extent, owned, ordered=ordered and not ascends)
+    broken = broken or check_line(space, extent, run, ordered=ascends)
+    for mine, strip in zip(owned, run, strict=True):
+        broken = broken or check_within(space, mine, strip)
+    if broken is not None:
+        found = dict(broken.sizes).get("e", size or 0)
+        for smaller in range(min(found, _TRIED) if size is None else 0):
+            check_axis(strategy, tile, ordered, smaller)
+        raise _refused(strategy, tile, found, broken)
+    theorems = [
+        Theorem("disjoint", "no coordinate is owned twice", of),
+        Theorem("covering", "every coordinate is owned", of),
+        Theorem("in bounds", "what is executed and kept lies inside the extent", of),
+    ]
+    if ordered:
+        theorems.append(Theorem("ascending", "tiles run in the order of the coordinate", of))
+    return tuple(theorems)
+
+
+def _owned(segment: Segment) -> Strip:
+    """What a segment answers for."""
+    lo, hi = segment.owned
+    given = () if segment.when is None else conjuncts(segment.when)
+    values = tuple(Value(let.name, let.lo, let.hi, let.value, given) for let in segment.lets)
+    return Strip(lo, hi, holds=given, values=values)
+
+
+def _run(space: Space, segment: Segment) -> list[Strip]:
+    """What the loops of a segment run, from their text."""
+
+    def tile(start: Expr, height: Expr) -> tuple[Stmt, ...]:
+        where = None
+        if segment.predicate and segment.guarded is None:
+            where = ix.compare("<", Var("x"), segment.owned[1])
+        store = Store("x", (Var("x"),), ix.const(0))
+        return (Tile((TileAxis("x", start, height),), (store,), where, segment.form),)
+
+    return strips_of(space, loops(segment, "x", Names(("x", "e")), tile), "x")
+
+
+def _refused(strategy: Strategy, tile: int, extent: int, broken: Broken) -> PartitionError:
+    """The refusal of a cut that does not run each iteration of an axis once."""
+    return PartitionError(
+        "partition",
+        f"cannot cut by {strategy}",
+        at=f"a tile of {tile}: {strategy.takes(tile)}",
+        because=f"with an extent of {extent}, {_BROKEN[broken.what].format(broken.at)}",
+        help=(f'tail="{CUT}" runs every iteration once',),
+    )
+
+
+_TRIED = 256  # extents below one that breaks a theorem: a smaller one may break another
+_BROKEN = {
+    "missing": "no tile runs iteration {}",
+    "outside": "a tile runs iteration {}, which is none",
+    "twice": "two tiles run iteration {}",
+    "late": "iteration {} runs after a later one",
+    "bounded": "a bounded value leaves its range",
+}

@@ -1,0 +1,101 @@
+"""Segments: the loops that run their tiles, and those of loops that are no strategy's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var, substitute
+from offcut.core.program import For, Form, If, Let, Role, Stmt
+from offcut.describe.computation import Names
+from offcut.partition.strategies.placing import ITER, Segment, both
+
+Inside = Callable[[Expr, Expr], tuple[Stmt, ...]]
+
+
+def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[Stmt, ...]:
+    """``inside(start, height)`` for every tile of `segment`, in ascending order.
+
+    Tile counters and the names of bounded values are new in `names`.
+    """
+    values: dict[str, Expr] = {
+        let.name: Var(names.fresh(let.name.strip("#"))) for let in segment.lets
+    }
+
+    def named(expr: Expr) -> Expr:
+        return substitute(expr, values)
+
+    once = segment.count is None or ix.literal(segment.count) == 1
+    counter = "" if once else names.fresh(f"{axis}_tile")
+    values[ITER.name] = Var(counter) if counter else ix.const(0)
+    start = ix.simplify(named(segment.start))
+    single = ""
+    if segment.guarded is not None:
+        single = names.fresh(f"{axis}_one")
+        guard = ix.compare("<", Var(single), segment.owned[1])
+        body: tuple[Stmt, ...] = (If(guard, inside(Var(single), ix.const(1))),)
+        body = (For(single, start, ix.add(start, segment.guarded), body),)
+    else:
+        body = inside(start, ix.simplify(named(segment.height)))
+    if counter and segment.count is not None:
+        body = (For(counter, ix.const(0), ix.simplify(named(segment.count)), body, segment.role),)
+    for let in reversed(segment.lets):
+        name = values[let.name]
+        assert isinstance(name, Var)
+        body = (Let(name.name, let.lo, let.hi, let.value, body),)
+        names.release(name.name)
+    for name_used in filter(None, (counter, single)):
+        names.release(name_used)
+    if segment.when is not None and ix.literal(segment.when) is None:
+        body = (If(segment.when, body),)
+    return body
+
+
+def _segment(
+    role: Role, heights: tuple[int, int], owned: tuple[Expr, Expr], count: Expr | None
+) -> Segment:
+    return Segment(role, Form.FULL, owned[0], ix.const(heights[1]), heights, owned, count)
+
+
+def whole(lo: Expr, hi: Expr, tile: int) -> Segment:
+    """All of a loop that is shorter than a tile."""
+    return _segment(Role.TAIL, (0, tile - 1), (ix.const(0), ix.sub(hi, lo)), None)
+
+
+def full(tile: int, lo: Expr, end: Expr) -> Segment:
+    """Full tiles from `lo` to `end`."""
+    count = ix.floordiv(ix.sub(end, lo), tile)
+    return _segment(Role.BODY, (tile, tile), (ix.const(0), ix.sub(end, lo)), count)
+
+
+def crossing(tile: int) -> Segment:
+    """What the bounds cross; its ranges differ from row to row."""
+    return _segment(Role.TAIL, (0, tile), (ix.const(0), ix.const(0)), None)
+
+
+def of_all(outer: Segment, inner: Segment, extent: Expr) -> Segment:
+    """`inner`, a segment of one tile of `outer`, as what it owns of the loop over all of these tiles."""
+    lo, hi = inner.owned
+    if outer.count is None:
+        start, owned = ix.add(outer.start, inner.start), (outer.start, outer.start)
+        owned = ix.add(owned[0], lo), ix.add(owned[1], hi)
+        return replace(inner, start=start, owned=owned, when=both(inner.when, outer.when))
+    if (ix.literal(lo), hi) != (0, extent):
+        return inner
+    count = ix.floordiv(outer.owned[1], inner.height)
+    return replace(inner, count=count, owned=outer.owned, when=both(inner.when, outer.when))
+
+
+def of_heights(segment: Segment, low: int, high: int) -> Segment:
+    """`segment`, where the height of its tiles lies in ``low…high``."""
+    if segment.heights == (low, high):
+        return segment
+    when = segment.when
+    for op, limit, all_are in (
+        (">=", low, segment.heights[0] >= low),
+        ("<=", high, segment.heights[1] <= high),
+    ):
+        if not all_are:
+            when = both(when, ix.compare(op, segment.height, limit))
+    return replace(segment, heights=(low, high), when=when)

@@ -1,0 +1,9 @@
+"""Whether an emitted program computes what its source does, for all sizes; and the witness where it does not."""
+
+from offcut.proof.certificate import Certificate, Theorem
+from offcut.proof.equivalence import check_equal
+from offcut.proof.forms.starts import with_floats
+from offcut.proof.pairing import NOT_TOLD
+from offcut.proof.structure import bare
+
+__all__ = ["NOT_TOLD", "Certificate", "Theorem", "bare", "check_equal", "with_floats"]

@@ -1,0 +1,199 @@
+"""What sets find that differs in two programs -> an error with it, where running both confirms it.
+
+What sets say of two programs is of instances that were paired with each other, and a pairing may be a
+poor guess, as where both programs are tiled. So what they find wrong is believed where two runs differ.
+
+Two terms of a float sum have one value in either order, so a sum tells its order in a second pair of
+runs: its updates ``a += e`` are ``a = a * (1 + 1/64) + e`` there, but for terms of 0. Where order is free,
+floats are wide, so that what is close is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, rewrite
+from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.interpret.values import Array, evaluate
+from offcut.core.program import Kind, Program, Stmt, Store, all_mapped, with_blocks
+from offcut.errors import CallError, InternalError, PartitionError
+from offcut.polyhedral.flow import Flows
+from offcut.proof.pairing import Differs, refused, untold
+
+_MOST_SIZES = 6  # beside those that sets give
+_MOST_STATEMENTS = 4096
+_MOST_ELEMENTS = 2**22
+_CLOSE = 1e-9
+_OTHER, _TURNED = "has another value", "has its terms in another order"
+_WHOLE = ((0, 2), (-4, 5), (0, 4))  # ranges of integers: those from 0 on may be indices
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Elements of results that differ.
+
+    where  by buffer; none where the emitted program breaks
+    what   in words, what an element there has
+    """
+
+    where: Mapping[str, npt.NDArray[np.bool_]]
+    what: str
+
+    def is_at(self, buffer: str, index: tuple[int, ...]) -> bool:
+        """Whether that element differs."""
+        return not self.where or bool(self.where[buffer][index])
+
+    def __str__(self) -> str:
+        """``C[0, 1] has another value``, of the first one."""
+        if not self.where:
+            return "the emitted program leaves an array, or breaks a promise"
+        name, at = next((n, np.argwhere(here)[0]) for n, here in self.where.items() if here.any())
+        return f"{name}[{', '.join(map(str, at))}] {self.what}"
+
+
+def confirmed(
+    found: Differs, source: Program, emitted: Program, flows: Flows, reassociate: bool, of: str
+) -> PartitionError:
+    """The error of programs that differ, where running both shows it at some of those sizes, or at the
+    smallest ones; else of programs of which nothing is known.
+    """
+    seen = ""
+    vague: list[str] = []
+
+    def ran(sizes: Sequence[int]) -> Difference | None:
+        nonlocal seen
+        at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
+        told = difference(source, emitted, at, reassociate)
+        nothing = "it is too much to run" if told is None else "runs show no difference"
+        seen = seen or f"{flows.given(sizes)}{nothing}"
+        return told or None
+
+    for case in found.cases:
+        told = ran(case.sizes)
+        if told and case.because and (case.element is None or told.is_at(*case.element)):
+            return refused(of, case.because)
+        vague += [f"{flows.given(case.sizes)}{told}"] if told else []
+    for sizes in islice(flows.all_sizes(), _MOST_SIZES):
+        told = ran(sizes)
+        if told:
+            return refused(of, f"{flows.given(sizes)}{told}")
+    if vague:
+        return refused(of, vague[0])
+    return untold(of, f"the proof does not see through {found.what}: {seen}")
+
+
+def difference(
+    source: Program, emitted: Program, sizes: Mapping[str, int], free: bool
+) -> Difference | Literal[False] | None:
+    """Where `emitted` gives another result than `source` at `sizes`, or breaks where that does not.
+
+    free    whether the terms of a float sum may be added in another order
+
+    False where all are the same, None where that takes too many statements or elements to be seen.
+    """
+    volume = sum(prod(int(evaluate(e, sizes)) for e in b.shape) for b in emitted.buffers)
+    if volume > _MOST_ELEMENTS:
+        return None
+    ways = [(_wide, _OTHER)] if free else [(_itself, _OTHER), (_ordered, _TURNED)]
+    try:
+        for change, what in ways:
+            one, other = change(source), change(emitted)
+            for given in _samples(one, sizes):
+                where = _where(one, other, sizes, given, free)
+                if where is None or any(here.any() for here in where.values()):
+                    return Difference(where or {}, what)
+    except TooLong:
+        return None
+    return False
+
+
+def _where(
+    source: Program,
+    emitted: Program,
+    sizes: Mapping[str, int],
+    given: Mapping[str, Array],
+    free: bool,
+) -> dict[str, npt.NDArray[np.bool_]] | None:
+    """The elements of each result that differ, of no result where `source` breaks and so nothing is
+    wanted; None where `emitted` breaks.
+    """
+    try:
+        wanted = run(source, given, sizes, most=_MOST_STATEMENTS)
+    except (CallError, InternalError):
+        return {}
+    try:
+        found = run(emitted, given, sizes, most=_MOST_STATEMENTS)
+    except InternalError:
+        return None
+    return {name: ~_same(values, found[name], free) for name, values in wanted.items()}
+
+
+def _same(wanted: Array, found: Array, free: bool) -> npt.NDArray[np.bool_]:
+    """Which elements have the same bits, or nearly where order is free; any NaN is any other."""
+    a, b = wanted.astype(np.float64), found.astype(np.float64)
+    if free:
+        return np.isclose(a, b, _CLOSE, _CLOSE, equal_nan=True)
+    equal = (a == b) & (np.signbit(a) == np.signbit(b))
+    same: npt.NDArray[np.bool_] = equal | (np.isnan(a) & np.isnan(b))
+    return same
+
+
+def _samples(program: Program, sizes: Mapping[str, int]) -> Iterator[dict[str, Array]]:
+    """Arrays for what `program` is given."""
+    random = np.random.default_rng(0)
+    kinds = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
+    for least, end in _WHOLE:
+        given: dict[str, Array] = {}
+        for buffer in program.buffers:
+            if buffer.kind in kinds:
+                shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
+                dtype = numpy_dtype(buffer.dtype)
+                values: Any = random.uniform(0.5 if least == 0 else -2, 2, shape)
+                if buffer.dtype not in FLOATS:
+                    values = random.integers(max(least, int(np.iinfo(dtype).min)), end, shape)
+                given[buffer.name] = values.astype(dtype)
+        yield given
+
+
+def _itself(program: Program) -> Program:
+    return program
+
+
+def _wide(program: Program) -> Program:
+    """`program` with floats of 64 bits."""
+
+    def rule(node: Expr) -> Expr | None:
+        if isinstance(node, Const | Load | Cast) and node.dtype in FLOATS:
+            return replace(node, dtype="float64")
+        return None
+
+    body = all_mapped(program.body, lambda expr: rewrite(expr, rule))
+    buffers = (replace(b, dtype="float64") if b.dtype in FLOATS else b for b in program.buffers)
+    return replace(program, buffers=tuple(buffers), body=body)
+
+
+def _ordered(program: Program) -> Program:
+    """`program` with float sums that tell the order of their terms."""
+    floats = {buffer.name: buffer.dtype for buffer in program.buffers if buffer.dtype in FLOATS}
+
+    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(map(told, body))
+
+    def told(stmt: Stmt) -> Stmt:
+        if not (isinstance(stmt, Store) and stmt.reduce == "sum" and stmt.buffer in floats):
+            return with_blocks(stmt, change)
+        dtype, term = floats[stmt.buffer], stmt.value
+        before = Load(stmt.buffer, stmt.index, dtype)
+        after = Binary("+", Binary("*", before, Const(1 + 1 / 64, dtype)), term)
+        idle = Compare("==", term, Const(0.0, dtype))
+        return replace(stmt, value=Select(idle, before, after), reduce=None)
+
+    return replace(program, body=change(program.body))

@@ -1,0 +1,1 @@
+"""Forms in which two programs can be compared: each a program in, one that computes the same out."""

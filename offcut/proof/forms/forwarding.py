@@ -1,0 +1,223 @@
+"""A program without its copies: what a local array holds is read from where it came.
+
+A nest that stores every element of a local array, each as a function of its place, is a copy of what
+that function reads: padded, transposed, converted, or computed ahead. Where the nest is done before
+any reader begins, and what it reads stays as it is until the last of them, a read of the array is
+that function at the element that is read::
+
+    for z in 0:n + 2                                        for x in 0:n
+      S[z] = where(z >= 1 and z <= n, X[z - 1], 0.0)          for r in 0:3
+    for x in 0:n                                       ->       Y[x] += F[r] * where(…, X[x + r - 1], 0.0)
+      for r in 0:3
+        Y[x] += F[r] * S[x + r]
+
+That the nest, in whatever pieces, stores every element so is proved as any other cut is: beside plain
+loops over the array (`check_structure`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import owned, read, stored, touched
+from offcut.core.conditions import negated
+from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Program,
+    Stmt,
+    Store,
+    mapped,
+)
+from offcut.core.program import walk as statements
+from offcut.core.walking import bound
+from offcut.proof.structure import NotStructural, check_structure
+
+_MOST_FORMS = 4  # of the statement of one copy, in its pieces
+_MOST_NODES = 200  # of what an element is: copies of copies grow
+
+
+def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
+    """`program` with the readers of each copy reading what was copied, and without the copies.
+
+    program   all that it accesses lies inside of its buffers
+    kept      arrays that stay, copies or not
+
+    An array of which anything is left stays as it was; `program` itself comes back where all do.
+    """
+    for buffer in program.buffers:
+        if buffer.kind is Kind.LOCAL and buffer.name not in kept:
+            whole = (None,) * len(buffer.shape)
+            body = _Copy(program, buffer).without(program.body, (), whole)
+            windows = {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)}
+            if buffer.name not in touched(body) | windows:
+                left = tuple(other for other in program.buffers if other != buffer)
+                program = replace(program, buffers=left, body=body)
+    return program
+
+
+def copied_whole(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) -> Store | None:
+    """The store that makes each element of `buffer` what it is, where `nest` makes them all and does
+    no more; None where that is not told.
+    """
+    return _Copy(program, buffer).copied(nest, (), (None,) * len(buffer.shape))
+
+
+Held = tuple[Expr | None, ...]
+"""What is there of an array, by axis: one coordinate; None: all of them."""
+
+
+class _Copy:
+    """A local array, and how to do without it where it is a copy."""
+
+    def __init__(self, program: Program, buffer: Buffer) -> None:
+        self.program, self.buffer = program, buffer
+
+    def without(
+        self, body: tuple[Stmt, ...], around: tuple[For | If, ...], held: Held
+    ) -> tuple[Stmt, ...]:
+        """`body` without the array, where that can be told; else with all or some of it.
+
+        around   the loops and conditions that it stands in, outermost first
+        held     what there is of the array
+        """
+        name = self.buffer.name
+        storing = [p for p, stmt in enumerate(body) if name in stored((stmt,))]
+        if not storing:
+            return body
+        first, last = storing[0], storing[-1] + 1
+        before, nest, after = body[:first], body[first:last], body[last:]
+        if name not in touched(after):
+            if len(nest) > 1:
+                return body
+            return (*before, *self.inside(nest[0], around, held), *after)
+        copied = self.copied(nest, around, held)
+        if copied is None or stored(after) & read((copied.value,)):
+            return body
+        return (*before, *(mapped(one, lambda e: self.read(e, held, copied)) for one in after))
+
+    def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
+        """`stmt`, after which nothing of its block reads the array, likewise.
+
+        What stands before it, and reads what an earlier iteration left, keeps the array in the program.
+        """
+        match stmt:
+            case Alloc(name, axes, body) if name == self.buffer.name:
+                window = _held(self.buffer, axes)
+                left = body if window is None else self.without(body, around, window)
+                return (stmt,) if name in touched(left) else left
+            case Alloc():
+                return (replace(stmt, body=self.without(stmt.body, around, held)),)
+            case For() if self.is_of_an_iteration(stmt):
+                further = (*around, replace(stmt, body=()))
+                return (replace(stmt, body=self.without(stmt.body, further, held)),)
+            case If(condition, then, other):
+                holds, fails = If(condition, ()), If(negated(condition), ())
+                then = self.without(then, (*around, holds), held)
+                return (If(condition, then, self.without(other, (*around, fails), held)),)
+            case Choose(options):
+                made = (replace(o, body=self.without(o.body, around, held)) for o in options)
+                return (Choose(tuple(made)),)
+            case _:
+                return (stmt,)
+
+    def is_of_an_iteration(self, loop: For) -> bool:
+        """Whether iterations run in turn, or each has the array to itself."""
+        return loop.execution is Execution.SERIAL or self.buffer.name in owned(loop.body)
+
+    def copied(
+        self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held
+    ) -> Store | None:
+        """A store of `nest` that makes each element what it is, where `nest` does no more."""
+        forms = [stmt for stmt in statements(nest) if isinstance(stmt, Store)]
+        if any(sum(1 for _ in walk(form.value)) > _MOST_NODES for form in forms):
+            return None
+        if any(form.buffer != self.buffer.name or form.reduce is not None for form in forms):
+            return None
+        if any(dtype_of(form.value) != self.buffer.dtype for form in forms):
+            return None
+        order = [name for stmt in statements(nest) for name in bound(stmt)]
+        for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
+            plain = self.plain(form, around, held, order)
+            if plain is None:
+                continue
+            try:
+                check_structure(self.alone(plain, around), self.alone(nest, around))
+            except NotStructural:
+                continue
+            return form
+        return None
+
+    def plain(
+        self, form: Store, around: Sequence[For | If], held: Held, order: Sequence[str]
+    ) -> tuple[Stmt, ...] | None:
+        """`form` in loops over all that is there, in this order; None where an index is no name of its own."""
+        names = {size.name for size in self.program.sizes} | {
+            name for stmt in around for name in bound(stmt)
+        }
+        loops: dict[str, Expr] = {}
+        for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
+            if own == one:
+                continue
+            if one is not None or not isinstance(own, Var) or own.name in names | loops.keys():
+                return None
+            loops[own.name] = extent
+        if variables(form.value) - names - loops.keys() or not loops.keys() <= set(order):
+            return None
+        plain: tuple[Stmt, ...] = (form,)
+        for name in sorted(loops, key=order.index, reverse=True):
+            plain = (For(name, ix.const(0), loops[name], plain),)
+        return plain
+
+    def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
+        """The program that runs `body` wherever `around` does, and gives back the array."""
+        for stmt in reversed(around):
+            body = _around(stmt, body)
+        names = touched(body)
+        buffers = (buffer for buffer in self.program.buffers if buffer.name in names)
+        kinds = {self.buffer.name: Kind.OUTPUT}
+        plain = tuple(replace(b, kind=kinds.get(b.name, Kind.INPUT), layout=None) for b in buffers)
+        return replace(self.program, buffers=plain, body=body)
+
+    def read(self, expr: Expr, held: Held, copied: Store) -> Expr:
+        """`expr` with the array's elements written out, but for those that are not there."""
+
+        def rule(node: Expr) -> Expr | None:
+            if not isinstance(node, Load) or node.buffer != self.buffer.name:
+                return None
+            at: dict[str, Expr] = {}
+            for own, one, asked in zip(copied.index, held, node.index, strict=True):
+                if one is None:
+                    assert isinstance(own, Var)
+                    at[own.name] = asked
+                elif one != asked:
+                    return None
+            return ix.folded(substitute(copied.value, at))
+
+        return rewrite(expr, rule)
+
+
+def _held(buffer: Buffer, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
+    """A window that has one coordinate, or all of them, on each axis; None of any other."""
+    found: list[Expr | None] = []
+    for extent, (start, count) in zip(buffer.shape, axes, strict=True):
+        if ix.literal(count) == 1 and not read((start,)):
+            found.append(start)
+        elif ix.literal(start) == 0 and count == extent:
+            found.append(None)
+        else:
+            return None
+    return tuple(found)
+
+
+def _around(stmt: For | If, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` in a loop, or under a condition."""
+    return (replace(stmt, body=body) if isinstance(stmt, For) else replace(stmt, then=body),)

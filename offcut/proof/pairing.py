@@ -1,0 +1,350 @@
+"""Two programs side by side: their statements, and which one an emitted statement is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import read
+from offcut.core.dtypes import is_identity
+from offcut.core.expr import (
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    loads,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
+from offcut.core.program import Kind, Program, Store, mapped
+from offcut.core.program import walk as statements_of
+from offcut.core.text.printer import ASSIGN, format_expr
+from offcut.errors import PartitionError
+from offcut.polyhedral import Set
+from offcut.polyhedral.flow import Flows, Statement
+from offcut.polyhedral.witness import holds_at
+from offcut.proof.substitution import Pair, primed
+
+SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
+NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
+
+
+def refused(of: str, because: str) -> PartitionError:
+    """The error of a program that does not compute what another one does."""
+    return PartitionError(
+        "prove", "the emitted program does not compute what the source does", at=of, because=because
+    )
+
+
+def untold(of: str, because: str) -> PartitionError:
+    """The error of a program of which it is not known."""
+    return PartitionError("prove", NOT_TOLD, at=of, because=because)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Sizes at which two programs seem to differ.
+
+    because  what is wrong there, with these sizes; "" where no more is known
+    element  of a result, which is not left as in the source: its buffer and index
+    """
+
+    sizes: Sequence[int]
+    because: str
+    element: tuple[str, tuple[int, ...]] | None = None
+
+
+class Differs(Exception):
+    """Two programs differ, as far as the pairs tell into which their statements were put.
+
+    what   the statement or the result of the emitted program that does
+    cases  where and how, the smallest sizes first
+    """
+
+    def __init__(self, what: str, cases: Iterable[Case]) -> None:
+        super().__init__(what)
+        self.what, self.cases = what, cases
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A program as statements.
+
+    domains   of each store before what changes nothing was left out
+    written   the buffers that it stores into
+    copies    statements that are seen through: what they store is what they read
+    """
+
+    program: Program
+    statements: tuple[Statement, ...]
+    domains: Mapping[str, Set]
+    written: frozenset[str]
+    copies: frozenset[str]
+
+    def kind(self, buffer: str) -> Kind:
+        """Who owns the buffer."""
+        return self.program.buffer(buffer).kind
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Instances of an emitted statement as instances of a source statement.
+
+    at       the source's iterators (primed) over the emitted ones
+    guessed  whether one of them is in no index, so that it could be another one
+    """
+
+    source: Statement
+    at: Mapping[str, Expr]
+    pairs: tuple[Pair, ...]
+    guessed: bool = False
+
+    def of(self, expr: Expr) -> Expr:
+        """A source expression over the emitted iterators."""
+        return ix.folded(substitute(expr, self.at))
+
+    @property
+    def point(self) -> list[Expr]:
+        """The source instance."""
+        return [self.at[name] for name in self.source.iters]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Emitted instances with the source instances that they are; None: they copy an element."""
+
+    statement: Statement
+    match: Match | None
+
+
+class Sides:
+    """Two programs to compare: `source`, and what should be equal to it at every size.
+
+    of            what is proved, for messages
+    reassociate   whether the updates of a sum may run in any order
+    same          buffers of both programs: each stands for itself alone, but for what was copied
+    """
+
+    def __init__(
+        self, flows: Flows, source: Program, emitted: Program, reassociate: bool, of: str
+    ) -> None:
+        self.flows, self.of, self.reassociate = flows, of, reassociate
+        self.source = self.side(source, "S")
+        self.emitted = self.side(emitted, "E")
+        used = {b.name for b in source.buffers if b.kind not in SCRATCH} | self.source.written
+        copied = {s.store.buffer for s in self.source.statements if s.name in self.source.copies}
+        self.same = frozenset(used - copied) & {b.name for b in emitted.buffers}
+
+    def side(self, program: Program, letter: str) -> Side:
+        """The statements of a program; those of the source with primed iterators."""
+        found = self.flows.statements(program, letter)
+        if letter == "S":
+            found = [_primed(statement) for statement in found]
+        zero = _zero_sums(program)
+        kept = [self.effective(statement, zero) for statement in found]
+        written = frozenset(
+            stmt.buffer for stmt in statements_of(program.body) if isinstance(stmt, Store)
+        )
+        return Side(
+            program,
+            tuple(s for s in kept if not s.domain.is_empty()),
+            {s.name: s.domain for s in found},
+            written,
+            _copies(kept),
+        )
+
+    def effective(self, statement: Statement, zero: frozenset[str]) -> Statement:
+        """An update without the instances that change nothing."""
+        store, domain = statement.store, statement.domain
+        while store.reduce is not None and isinstance(store.value, Select):
+            condition, then, other = store.value.condition, store.value.then, store.value.other
+            if _changes_nothing(store, other, zero):
+                kept, value = condition, then
+            elif _changes_nothing(store, then, zero):
+                kept, value = Logic("not", (condition,)), other
+            else:
+                break
+            restricted = self.flows.restricted(domain, kept, statement.coordinates)
+            if restricted is None:
+                break
+            store, domain = replace(store, value=value), restricted
+        if _changes_nothing(store, store.value, zero):
+            domain = domain.empty(domain.get_space())
+        return replace(statement, store=store, domain=domain)
+
+    def instance(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> str:
+        """``C[0, 1] += ... (i = 0, j = 1)``."""
+        here = replace(statement, store=self.at(statement, sizes, point))
+        pairs = zip(statement.iters, point, strict=True)
+        at = ", ".join(f"{unprimed(name)} = {value}" for name, value in pairs)
+        return text_of(here) + (f" ({at})" if at else "")
+
+    def text(self, statement: Statement) -> str:
+        """``C[i, j] += A[i, k] * B[k, j]``, sizes as the user wrote them."""
+        store = mapped(statement.store, self.flows.unnamed)
+        assert isinstance(store, Store)
+        return text_of(replace(statement, store=store))
+
+    def at(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> Store:
+        """What an instance stores, over the elements that it reads."""
+        values = self.values(statement, sizes, point)
+        store = mapped(
+            statement.store, lambda expr: ix.folded(rewrite(substitute(expr, values), _taken))
+        )
+        assert isinstance(store, Store)
+        return store
+
+    def values(
+        self, statement: Statement, sizes: Sequence[int], point: Sequence[int]
+    ) -> dict[str, Expr]:
+        """What the iterators, the sizes and the quotients are at an instance."""
+        found: dict[str, Expr] = {
+            name: ix.const(x) for name, x in zip(statement.iters, point, strict=True)
+        }
+        found |= {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
+        return found | self.flows.quotients_at(sizes)
+
+
+def _taken(node: Expr) -> Expr | None:
+    """The value of a ``where`` whose condition is of numbers alone."""
+    if not isinstance(node, Select) or variables(node.condition):
+        return None
+    if any(isinstance(part, Load) for part in walk(node.condition)):
+        return None
+    return node.then if holds_at(node.condition, {}) else node.other
+
+
+def _primed(statement: Statement) -> Statement:
+    """A source statement with its iterators told from the emitted program's."""
+    iters = statement.iters
+
+    def new(expr: Expr) -> Expr:
+        return primed(expr, iters)
+
+    def entry(e: int | str | tuple[str, ...]) -> int | str | tuple[str, ...]:
+        if isinstance(e, tuple):
+            return tuple(f"{x}'" for x in e)
+        return f"{e}'" if isinstance(e, str) else e
+
+    store = statement.store
+    return replace(
+        statement,
+        store=replace(store, index=tuple(map(new, store.index)), value=new(store.value)),
+        iters=tuple(f"{x}'" for x in iters),
+        predicates=tuple(map(new, statement.predicates)),
+        time=tuple(map(entry, statement.time)),
+        storages=tuple(
+            replace(
+                s,
+                prefix=tuple(f"{x}'" for x in s.prefix),
+                window=None
+                if s.window is None
+                else tuple((new(start), new(extent)) for start, extent in s.window),
+            )
+            for s in statement.storages
+        ),
+    )
+
+
+def unprimed(name: str) -> str:
+    """The name of an iterator as the source has it."""
+    return name.removesuffix("'")
+
+
+def shown(text: str) -> str:
+    """`text` as a user may read it."""
+    return text.replace("'", "")
+
+
+def text_of(statement: Statement) -> str:
+    """``C[i, j] += A[i, k] * B[k, j]``."""
+    store = statement.store
+    index = ", ".join(map(format_expr, store.index))
+    return shown(f"{store.buffer}[{index}] {ASSIGN[store.reduce]} {format_expr(store.value)}")
+
+
+def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
+    """The reads of a value and of the conditions around it, but that of an update's own element."""
+    yield from loads(statement.store.value)
+    for part in statement.store.index:
+        yield from loads(part)
+    for predicate in statement.predicates:
+        yield from loads(predicate)
+
+
+def timing(statement: Statement) -> tuple[tuple[int | str | tuple[str, ...], ...], dict[str, int]]:
+    """The time of a statement, and the positions of its iterators."""
+    return statement.time, {name: k for k, name in enumerate(statement.iters)}
+
+
+def _copies(statements: Sequence[Statement]) -> frozenset[str]:
+    """Statements that store what they read, at an index that no array says, and reads do not lead back
+    to what they store.
+    """
+    found = [
+        (s, s.store.value)
+        for s in statements
+        if isinstance(s.store.value, Load) and s.store.reduce is None and not s.predicates
+        if not read(s.store.value.index)
+    ]
+    edges: dict[str, set[str]] = {}
+    for statement, load in found:
+        edges.setdefault(statement.store.buffer, set()).add(load.buffer)
+
+    def leads(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for name in edges.get(todo.pop(), set()) - seen:
+                seen.add(name)
+                todo.append(name)
+        return seen
+
+    return frozenset(s.name for s, _ in found if s.store.buffer not in leads(s.store.buffer))
+
+
+def free_of(side: Side, reassociate: bool) -> frozenset[str]:
+    """Buffers whose updates are all of one kind that may run in any order."""
+    ops: dict[str, set[str]] = {}
+    for statement in side.statements:
+        store = statement.store
+        if store.reduce is not None:
+            ops.setdefault(store.buffer, set()).add(store.reduce)
+            mine = any(
+                load.buffer == store.buffer and load.index == store.index
+                for load, _ in reads_of(statement)
+            )
+            if mine or statement.predicates:
+                ops[store.buffer].add("ordered")
+    relaxed = {"max", "min"} | ({"sum"} if reassociate else set())
+    return frozenset(name for name, found in ops.items() if len(found) == 1 and found <= relaxed)
+
+
+def _zero_sums(program: Program) -> frozenset[str]:
+    """Buffers that are only added to, from a literal 0.0 on: adding 0.0 changes nothing there."""
+    stores: dict[str, list[Store]] = {}
+    for stmt in statements_of(program.body):
+        if isinstance(stmt, Store):
+            stores.setdefault(stmt.buffer, []).append(stmt)
+    return frozenset(
+        name
+        for name, found in stores.items()
+        if program.buffer(name).kind is not Kind.INOUT
+        and all(
+            s.reduce == "sum"
+            or (s.reduce is None and isinstance(s.value, Const) and repr(s.value.value) == "0.0")
+            for s in found
+        )
+    )
+
+
+def _changes_nothing(store: Store, value: Expr, zero: frozenset[str]) -> bool:
+    if store.reduce is None or not isinstance(value, Const):
+        return False
+    if is_identity(store.reduce, value.value, value.dtype):
+        return True
+    return store.reduce == "sum" and store.buffer in zero and value.value == 0

@@ -1,0 +1,126 @@
+"""Axes and stages as a user names them, and the refusals when there is no such one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offcut.describe.computation import Names
+from offcut.errors import PartitionError
+from offcut.schedule.by_hand.nests import Nest, Nests
+from offcut.schedule.decisions import Fuse, Split
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of a stage, as a primitive returns it; ``"yo"``, its name, says the same."""
+
+    nest: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a primitive works on: the loops of `nest` around the stores of `buffer`."""
+
+    nests: Nests
+    name: str
+    buffer: str
+
+    @property
+    def nest(self) -> Nest:
+        """The nest as it is now."""
+        return self.nests.nest(self.name)
+
+    @property
+    def stage(self) -> str:
+        """The name by which `stage_named` finds it: the buffer, where one nest alone writes it."""
+        writes = sum(self.buffer in nest.written for nest in self.nests.nests)
+        return self.buffer if writes == 1 else self.name
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Its loops, outermost first."""
+        return self.nest.loops_of(self.buffer)
+
+    def axes(self, op: str, *wanted: object) -> tuple[str, ...]:
+        """The loops that `wanted` name.
+
+        Raises PartitionError for one that is not a loop of this stage.
+        """
+        return tuple(self.axis(op, one) for one in wanted)
+
+    def axis(self, op: str, wanted: object) -> str:
+        """The loop that `wanted` names: its name, what the user called it, or an `Axis`."""
+        listed = (f"loops of {self.buffer}: {', '.join(self.loops) or 'none'}",)
+        if isinstance(wanted, Axis) and wanted.nest != self.name:
+            raise PartitionError(
+                op,
+                f"cannot take {wanted.name} as an axis of {self.buffer}",
+                at=f"stage {self.buffer}",
+                because=f"it is an axis of {wanted.nest}",
+                help=listed,
+            )
+        name = wanted.name if isinstance(wanted, Axis) else wanted
+        if name in self.loops:
+            return str(name)
+        called = [r.name for r in self.nest.roots if r.label == name and r.name in self.loops]
+        if len(called) == 1:
+            return called[0]
+        raise PartitionError(
+            op,
+            f"cannot take {name if isinstance(name, str) else repr(name)} as an axis",
+            at=f"stage {self.buffer}",
+            because=self._missing(name, called),
+            help=listed,
+        )
+
+    def _missing(self, name: object, called: list[str]) -> str:
+        if called:
+            return f"several loops are called so: {', '.join(called)}"
+        match self.nest.taken_apart(name) if isinstance(name, str) else None:
+            case Split(_, _, outer, inner):
+                return f"it is split into {outer} and {inner}"
+            case Fuse(_, outer, inner, fused):
+                return f"{outer} and {inner} are fused into {fused}"
+            case _:
+                return f"{self.buffer} has no such loop"
+
+
+def stages_of(nests: Nests) -> tuple[str, ...]:
+    """The names of the stages, in order."""
+    listed = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
+    return tuple(target.stage for target in listed)
+
+
+def stage_named(nests: Nests, name: str) -> Target:
+    """The stage of the buffer, or the nest, of that name.
+
+    Raises PartitionError where there is none, or several write the buffer.
+    """
+    homes = [nest.name for nest in nests.nests if name in nest.written]
+    if len(homes) == 1:
+        return Target(nests, homes[0], name)
+    for nest in nests.nests if not homes else ():
+        if nest.name == name:
+            return Target(nests, name, nest.written[0])
+    raise PartitionError(
+        "schedule",
+        f"cannot tell the stage of {name}",
+        because=f"{', '.join(homes)} write it" if homes else "no stage writes it",
+        help=(f"stages: {', '.join(stages_of(nests))}",),
+    )
+
+
+def check_new(op: str, at: str, names: Names, *made: str) -> None:
+    """Refuse a name for what a primitive makes that is no identifier, or that something has."""
+    for name in made:
+        because = ""
+        if not (name.isidentifier() and name.isascii()):
+            because = "a name is an ASCII identifier"
+        elif names.fresh(name) != name:
+            because = "something has that name"
+        if because:
+            raise PartitionError(op, f"cannot make {name}", at=at, because=because)

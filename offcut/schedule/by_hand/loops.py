@@ -1,0 +1,221 @@
+"""The primitives on loops: split, tile, fuse, reorder, and how a loop runs.
+
+Each is three functions: what is called takes a decision, ``check_…`` states the theorem, and ``build_…``
+makes the new schedule. What only the whole program shows, that no dependence is turned
+round, is proved when the schedule is lowered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+from offcut.errors import PartitionError
+from offcut.partition import Strategy, check_axis, check_exact
+from offcut.polyhedral import Facts, Space
+from offcut.schedule.by_hand.axes import Target, check_new
+from offcut.schedule.by_hand.nests import Mark, Nest, Nests, Part, depends_on, literal_extent
+from offcut.schedule.decisions import Bind, Fuse, Reorder, Run, Split
+
+
+def split(target: Target, step: Split) -> Nests:
+    """``axis = factor*outer + inner``: the loop over `axis` becomes two, one inside the other."""
+    step = replace(step, axis=target.axis("split", step.axis))
+    check_factor(target, step.axis, step.factor)
+    at = f"axis {target.buffer}.{step.axis}"
+    check_new("split", at, target.nest.names(), step.outer, step.inner)
+    if step.tail is not None:
+        check_split(target, step.axis, step.factor, step.tail)
+    return build_split(target, step)
+
+
+def check_factor(target: Target, axis: str, factor: object) -> None:
+    """Refuse what is no number of iterations."""
+    if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+        raise PartitionError(
+            "split",
+            f"cannot split by {factor!r}",
+            at=f"axis {target.buffer}.{axis}",
+            because="a factor is an integer of at least 1: isl knows no symbolic tile size",
+            help=(f'split("{axis}", 8)',),
+        )
+
+
+def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
+    """Theorem: the tiles cover the axis and are disjoint, whatever its extent; of ``exact``, where the
+    factor divides the extent, which it does at every allowed size.
+
+    That the order is kept, and for `shift`
+    that an instance may be repeated, is proved when the schedule is lowered.
+    """
+    root, nests = target.nest.root(axis), target.nests
+    for one in tail.among or (tail,):
+        check_axis(one, factor, ordered=False)
+    if not tail.divides:
+        return
+    extent = literal_extent(target.nest, axis)
+    whole: Expr | None = None if extent is None else ix.const(extent)
+    if root is not None:
+        whole = ix.sub(root.hi, root.lo)
+    if whole is None:
+        raise PartitionError(
+            "split",
+            'cannot take tail="exact"',
+            at=f"axis {target.buffer}.{axis}",
+            because=f"the extent of {axis} is not one number at all sizes",
+            help=('tail="cut"',),
+        )
+    users = {name: user for user, name in nests.size_names}
+    names = {size.name: users.get(size.name, size.name) for size in nests.sizes}
+    space = Space(nests.sizes, nests.assumptions)
+    try:
+        check_exact(f"axis {target.buffer}.{axis}", factor, whole, Facts(space), names)
+    except PartitionError as refused:
+        refused.op = "split"
+        raise
+
+
+def build_split(target: Target, step: Split) -> Nests:
+    """The schedule with two loops where `axis` was."""
+    nest = target.nest
+    made = step.outer, step.inner
+    changed = replace(
+        nest,
+        relations=(*nest.relations, step),
+        parts=tuple(_replaced(part, (step.axis,), made) for part in nest.parts),
+        marks=_moved(nest, step.axis, step.outer),
+    )
+    return target.nests.with_nest(changed)
+
+
+def fuse(target: Target, step: Fuse) -> Nests:
+    """One loop over the pairs of two, the inner one fastest."""
+    outer, inner = target.axes("fuse", step.outer, step.inner)
+    check_new("fuse", f"stage {target.buffer}", target.nest.names(), step.fused)
+    check_fuse(target, outer, inner)
+    return build_fuse(target, replace(step, outer=outer, inner=inner))
+
+
+def check_fuse(target: Target, outer: str, inner: str) -> None:
+    """Theorem: ``outer`` is directly around ``inner`` and nothing is between them, so the pairs are
+    run in the same order; and the inner extent is a number, so that ``//`` and ``%`` by it are
+    quasi-affine.
+    """
+    nest = target.nest
+    at = f"stage {target.buffer}"
+    for part in nest.parts:
+        if outer not in part.loops and inner not in part.loops:
+            continue
+        place = part.loops.index(outer) if outer in part.loops else -1
+        if place < 0 or part.loops[place + 1 : place + 2] != (inner,):
+            raise PartitionError(
+                "fuse",
+                f"cannot fuse {outer} and {inner}",
+                at=at,
+                because=f"{inner} is not directly inside {outer}: {' > '.join(part.loops)}",
+                help=("reorder brings two loops together", f'fuse("{inner}", "{outer}")')
+                if part.loops[place - 1 : place] == (inner,)
+                else ("reorder brings two loops together",),
+            )
+    one = nest.root(inner)
+    if one is not None and outer in depends_on(one):
+        raise PartitionError(
+            "fuse",
+            f"cannot fuse {outer} and {inner}",
+            at=at,
+            because=f"the bounds of {inner} depend on {outer}",
+        )
+    if literal_extent(nest, inner) is None:
+        raise PartitionError(
+            "fuse",
+            f"cannot fuse {outer} and {inner}",
+            at=at,
+            because=f"the extent of {inner} is symbolic, and isl knows no // and % by a size",
+            help=(f'split("{inner}", 8) first, and fuse with its inner loop',),
+        )
+
+
+def build_fuse(target: Target, step: Fuse) -> Nests:
+    """The schedule with one loop where there were two."""
+    nest = target.nest
+    pair = step.outer, step.inner
+    changed = replace(
+        nest,
+        relations=(*nest.relations, step),
+        parts=tuple(_replaced(part, pair, (step.fused,)) for part in nest.parts),
+        marks=_moved(nest, step.outer, step.fused),
+    )
+    return target.nests.with_nest(changed)
+
+
+def reorder(target: Target, step: Reorder) -> Nests:
+    """The loops named, in this order, at the places that they had; the others stay."""
+    names = target.axes("reorder", *step.axes)
+    check_reorder(target, names)
+    return build_reorder(target, names)
+
+
+def check_reorder(target: Target, names: tuple[str, ...]) -> None:
+    """Theorem: it is a permutation. A loop whose bounds depend on one that is now inside it runs over
+    the widest of them, and an instance that is none is left out by a condition.
+    """
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise PartitionError(
+            "reorder",
+            f"cannot reorder {', '.join(names)}",
+            at=f"stage {target.buffer}",
+            because=f"{twice[0]} is listed twice",
+            help=(f"loops of {target.buffer}: {', '.join(target.loops)}",),
+        )
+
+
+def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
+    """The schedule with loops permuted in every part that writes the buffer."""
+    nest = target.nest
+
+    def permuted(part: Part) -> Part:
+        if not any(store.buffer == target.buffer for store in part.stores):
+            return part
+        mine = iter([name for name in names if name in part.loops])
+        return replace(part, loops=tuple(next(mine) if n in names else n for n in part.loops))
+
+    return target.nests.with_nest(replace(nest, parts=tuple(map(permuted, nest.parts))))
+
+
+def run(target: Target, step: Run) -> Nests:
+    """The loop over `axis` unrolled, vectorised or parallel."""
+    name = target.axis(step.execution.value, step.axis)
+    return target.nests.with_nest(_marked(target.nest, Mark(name, step.execution)))
+
+
+def bind(target: Target, step: Bind) -> Nests:
+    """The loop over `axis` run by a hardware index, such as ``blockIdx.x``."""
+    name, index = target.axis("bind", step.axis), step.index
+    parts = index.split(".") if isinstance(index, str) else []
+    if not parts or not all(part.isidentifier() for part in parts):
+        raise PartitionError(
+            "bind",
+            f"cannot bind {name} to {index!r}",
+            at=f"axis {target.buffer}.{name}",
+            because="a hardware index is a name",
+            help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
+        )
+    return target.nests.with_nest(_marked(target.nest, Mark(name, bound=index)))
+
+
+def _marked(nest: Nest, mark: Mark) -> Nest:
+    return replace(nest, marks=(*(m for m in nest.marks if m.axis != mark.axis), mark))
+
+
+def _moved(nest: Nest, axis: str, to: str) -> tuple[Mark, ...]:
+    """The marks, those of a loop that is gone on the loop that is outermost in its place."""
+    return tuple(replace(m, axis=to) if m.axis == axis else m for m in nest.marks)
+
+
+def _replaced(part: Part, old: tuple[str, ...], new: tuple[str, ...]) -> Part:
+    if old[0] not in part.loops:
+        return part
+    place = part.loops.index(old[0])
+    return replace(part, loops=(*part.loops[:place], *new, *part.loops[place + len(old) :]))

@@ -1,0 +1,286 @@
+"""A schedule as values: nests of loops, each known by the buffer that it writes.
+
+A nest is a list of parts, one for each run of statements without a loop between them. A part lists
+its loops by name, outermost first; loops that two neighbours begin with are shared. So ``reorder``
+is a permutation of names, and a reduction whose outer axis is moved out leaves its start behind::
+
+    for y             parts of C:  C[y] = 0     loops y
+      C[y] = 0                     C[y] += …    loops y, k
+      for k
+        C[y] += …                              reorder(k, y): the second lists k, y
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var, variables
+from offcut.core.program import Buffer, Execution, Program, Size, Stmt, Store, walk
+from offcut.describe.computation import Names
+from offcut.describe.microkernel import Microkernel
+from offcut.schedule.decisions import Fuse, Split
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """``lo <= name < hi``: a loop of the source program.
+
+    label  what the user calls it; two loops of one nest may be called alike
+    """
+
+    name: str
+    label: str
+    lo: Expr
+    hi: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a loop runs: `bound` is the hardware index that runs it."""
+
+    axis: str
+    execution: Execution = Execution.SERIAL
+    bound: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Statements without loops, in terms of the roots, and the loops around them by name."""
+
+    loops: tuple[str, ...]
+    body: tuple[Stmt, ...]
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Every store, in order."""
+        return tuple(stmt for stmt in walk(self.body) if isinstance(stmt, Store))
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The loops from `axis` inwards are one tile, run by `intrinsic`.
+
+    extents  the declared extent of each root of the tile
+    """
+
+    axis: str
+    intrinsic: Microkernel
+    extents: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops and statements that run together.
+
+    name     the buffer that the first store writes
+    at       the (nest, axis) inside which it is computed; None: where the source has it
+    covered  what an intrinsic runs
+    copies   whether it only moves elements from one memory to another
+    plain    its statements in the source program
+    """
+
+    name: str
+    roots: tuple[Root, ...]
+    parts: tuple[Part, ...]
+    plain: tuple[Stmt, ...]
+    relations: tuple[Split | Fuse, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    at: tuple[str, str] | None = None
+    covered: Covered | None = None
+    copies: bool = False
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The buffers that it writes, in order."""
+        return tuple(dict.fromkeys(s.buffer for part in self.parts for s in part.stores))
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no loop of it has been changed."""
+        return not self.relations and not self.marks and self.at is None and self.covered is None
+
+    def root(self, name: str) -> Root | None:
+        """The root of that name; None for an axis that a primitive made."""
+        return next((root for root in self.roots if root.name == name), None)
+
+    def loops_of(self, buffer: str) -> tuple[str, ...]:
+        """The loops around the stores of `buffer`, outermost first."""
+        mine = (p.loops for p in self.parts if any(s.buffer == buffer for s in p.stores))
+        return tuple(dict.fromkeys(name for loops in mine for name in loops))
+
+    def made_by(self, axis: str) -> Split | Fuse | None:
+        """The relation that made `axis`; None for a root."""
+        for relation in self.relations:
+            made = (
+                (relation.outer, relation.inner)
+                if isinstance(relation, Split)
+                else (relation.fused,)
+            )
+            if axis in made:
+                return relation
+        return None
+
+    def taken_apart(self, axis: str) -> Split | Fuse | None:
+        """The relation by which other axes stand for `axis`; None for a loop."""
+        for relation in self.relations:
+            gone = (
+                (relation.axis,)
+                if isinstance(relation, Split)
+                else (relation.outer, relation.inner)
+            )
+            if axis in gone:
+                return relation
+        return None
+
+    def mark(self, axis: str) -> Mark:
+        """How the loop over `axis` runs."""
+        return next((mark for mark in self.marks if mark.axis == axis), Mark(axis))
+
+    def names(self) -> Names:
+        """A supply of axis names that are new to this nest."""
+        made = [
+            name
+            for relation in self.relations
+            for name in (
+                (relation.outer, relation.inner)
+                if isinstance(relation, Split)
+                else (relation.fused,)
+            )
+        ]
+        return Names([*(root.name for root in self.roots), *made])
+
+    def leaves(self, axis: str) -> tuple[str, ...]:
+        """The loops that stand for `axis`."""
+        match self.taken_apart(axis):
+            case None:
+                return (axis,)
+            case Split(_, _, outer, inner):
+                return (*self.leaves(outer), *self.leaves(inner))
+            case Fuse(_, _, _, fused):
+                return self.leaves(fused)
+
+    def origins(self, axis: str) -> tuple[str, ...]:
+        """The roots that `axis` is made of."""
+        match self.made_by(axis):
+            case None:
+                return (axis,)
+            case Split(_, parent):
+                return self.origins(parent)
+            case Fuse(_, outer, inner):
+                return (*self.origins(outer), *self.origins(inner))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A change of stages, by an equation.
+
+    alike   programs before and after it, of which the second is proved to compute what the first does;
+            None: the equation alone says so, of a reduction in groups, or of an array of which
+            elements are read that the values of another one name
+    groups  whether it adds the terms of a sum in another order
+    """
+
+    primitive: str
+    equation: str
+    alike: tuple[Program, Program] | None
+    groups: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nests:
+    """What a schedule is made of: the declarations of the program, and its nests in order.
+
+    labels      (the user's name, the buffer), where they were described as tensors
+    size_names  (the user's name, the name in programs)
+    rewrites    every change of stages
+    intrinsics  instructions that `tensorize` may name, beside those that were declared
+    """
+
+    name: str
+    sizes: tuple[Size, ...]
+    assumptions: tuple[Expr, ...]
+    buffers: tuple[Buffer, ...]
+    nests: tuple[Nest, ...]
+    labels: tuple[tuple[str, str], ...] = ()
+    size_names: tuple[tuple[str, str], ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    intrinsics: tuple[Microkernel, ...] = ()
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer of that name."""
+        return next(buffer for buffer in self.buffers if buffer.name == name)
+
+    def nest(self, name: str) -> Nest:
+        """The nest of that name."""
+        return next(nest for nest in self.nests if nest.name == name)
+
+    def with_nest(self, changed: Nest) -> Nests:
+        """These, with the nest of the same name replaced."""
+        return replace(
+            self, nests=tuple(changed if n.name == changed.name else n for n in self.nests)
+        )
+
+    def rewritten(self, rewrite: Rewrite) -> Nests:
+        """These, with one more equation by which stages were changed."""
+        return replace(self, rewrites=(*self.rewrites, rewrite))
+
+    def attached(self, nest: str, axis: str) -> Iterator[Nest]:
+        """The nests that are computed inside that loop, in order."""
+        return (one for one in self.nests if one.at == (nest, axis))
+
+    def program(self, body: tuple[Stmt, ...]) -> Program:
+        """The program of these declarations around `body`."""
+        return Program(self.name, self.sizes, self.assumptions, self.buffers, body)
+
+    @property
+    def source(self) -> Program:
+        """The program that is scheduled: every nest where it was described, no loop changed."""
+        return self.program(tuple(stmt for nest in self.nests for stmt in nest.plain))
+
+    def names(self) -> Names:
+        """A supply of buffer names that are new."""
+        axes = [root.name for nest in self.nests for root in nest.roots]
+        return Names([*axes, *(s.name for s in self.sizes), *(b.name for b in self.buffers)])
+
+
+def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
+    """The roots that name an element of `buffer` wherever it is stored; None where none do.
+
+    Only ``buffer[i, j] = …`` with distinct roots as indices, alike in every store, is such.
+    """
+    found: set[tuple[str, ...]] = set()
+    for part in nest.parts:
+        for store in part.stores:
+            if store.buffer == buffer:
+                names = tuple(part.name for part in store.index if isinstance(part, Var))
+                if len(names) != len(store.index) or len(set(names)) != len(names):
+                    return None
+                if any(nest.root(name) is None for name in names):
+                    return None
+                found.add(names)
+    return found.pop() if len(found) == 1 else None
+
+
+def literal_extent(nest: Nest, axis: str) -> int | None:
+    """How many values `axis` has, where that is one number at all sizes."""
+    root = nest.root(axis)
+    if root is not None:
+        return ix.literal(ix.sub(root.hi, root.lo))
+    match nest.made_by(axis):
+        case None:
+            return None
+        case Split(_, parent, outer, _, factor):
+            whole = literal_extent(nest, parent)
+            if axis != outer:
+                return factor
+            return None if whole is None else -(-whole // factor)
+        case Fuse(_, outer, inner):
+            a, b = literal_extent(nest, outer), literal_extent(nest, inner)
+            return None if a is None or b is None else a * b
+
+
+def depends_on(root: Root) -> set[str]:
+    """The names in the bounds of a root."""
+    return variables(root.lo) | variables(root.hi)

@@ -1,0 +1,108 @@
+"""Where a stage is computed: inside a loop of the stage that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.core.expr import Load, walk
+from offcut.core.program import If, Kind, Stmt, Store
+from offcut.core.program import walk as statements
+from offcut.core.text.printer import format_stmt
+from offcut.errors import PartitionError
+from offcut.schedule.by_hand.axes import Target, stage_named
+from offcut.schedule.by_hand.nests import Nest, Nests, Root, depends_on, point_of
+from offcut.schedule.decisions import ComputeAt
+
+
+def compute_at(target: Target, step: ComputeAt) -> Nests:
+    """The stage inside a loop of its consumer, on the box of elements that is read there."""
+    consumer = stage_named(target.nests, step.consumer)
+    name = consumer.axis("compute_at", step.axis)
+    check_compute_at(target, consumer, name)
+    return build_compute_at(target, consumer, name)
+
+
+def check_compute_at(target: Target, consumer: Target, axis: str) -> None:
+    """Theorem: only `consumer`, and what is computed inside it, reads the stage, and only inside the
+    loop; every store of the stage names its element by loops of its own, over all of an axis, so
+    that what a box of elements needs is a box of loops.
+    """
+    nests, nest = target.nests, target.nest
+    at = f"stage {target.buffer}"
+    refused = f"cannot compute {target.buffer} at {consumer.buffer}.{axis}"
+    because, help_ = "", tuple[str, ...]()
+    if nest.name == consumer.name:
+        because = f"{target.buffer} and {consumer.buffer} are one nest"
+    elif len(nest.written) != 1:
+        because = f"its nest writes {' and '.join(nest.written)}"
+    elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
+        kind = nests.buffer(target.buffer).kind.value
+        because = f"{target.buffer} is {kind}: all of it is wanted"
+        help_ = (f"cache_write({target.buffer}, scope) makes a local buffer that computes it",)
+    elif point_of(nest, target.buffer) is None:
+        because = f"a store of {target.buffer} does not name its element by loops alone"
+    elif (ragged := _ragged(nest, target.buffer)) is not None:
+        because = f"the bounds of {ragged.name} depend on other loops"
+    else:
+        readers = [n.name for n in nests.nests if reads(nests, n.name, target.buffer)]
+        inside = set(around(nests, consumer.name))
+        outside = [name for name in readers if consumer.name not in around(nests, name)]
+        if not readers or consumer.name not in {c for r in readers for c in around(nests, r)}:
+            because = f"{consumer.buffer} does not read it"
+            help_ = (f"{target.buffer} is read by {', '.join(readers) or 'nothing'}",)
+        elif outside:
+            because = f"{', '.join(outside)} reads it too, outside of {consumer.buffer}"
+        elif nest.name in inside:
+            because = f"{consumer.buffer} is computed inside {target.buffer}"
+        elif (part := _beside(consumer, axis, target.buffer)) is not None:
+            because = f"{part} reads it outside of that loop"
+            help_ = (f"loops around it: {', '.join(consumer.loops)}",)
+    if because:
+        raise PartitionError("compute_at", refused, at=at, because=because, help=help_)
+
+
+def _ragged(nest: Nest, buffer: str) -> Root | None:
+    """A loop over an axis of `buffer` that is not as long everywhere."""
+    for name in point_of(nest, buffer) or ():
+        root = nest.root(name)
+        if root is not None and any(nest.root(other) is not None for other in depends_on(root)):
+            return root
+    return None
+
+
+def _beside(consumer: Target, axis: str, buffer: str) -> str | None:
+    """A statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
+    for part in consumer.nest.parts:
+        if axis not in part.loops:
+            for stmt in part.body:
+                if _reads((stmt,), buffer):
+                    return format_stmt(stmt).splitlines()[0]
+    return None
+
+
+def build_compute_at(target: Target, consumer: Target, axis: str) -> Nests:
+    """The schedule with the stage attached to the loop."""
+    return target.nests.with_nest(replace(target.nest, at=(consumer.name, axis)))
+
+
+def reads(nests: Nests, name: str, buffer: str) -> bool:
+    """Whether a nest reads `buffer`."""
+    return any(_reads(part.body, buffer) for part in nests.nest(name).parts)
+
+
+def _reads(body: tuple[Stmt, ...], buffer: str) -> bool:
+    for stmt in statements(body):
+        exprs = [stmt.value] if isinstance(stmt, Store) else []
+        exprs += [stmt.condition] if isinstance(stmt, If) else []
+        for expr in exprs:
+            if any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr)):
+                return True
+    return False
+
+
+def around(nests: Nests, name: str) -> tuple[str, ...]:
+    """`name` and the nests inside which it is computed, innermost first."""
+    found = [name]
+    while (at := nests.nest(found[-1]).at) is not None and at[0] not in found:
+        found.append(at[0])
+    return tuple(found)

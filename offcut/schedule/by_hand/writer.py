@@ -1,0 +1,402 @@
+"""A schedule by hand: what a user holds, and its stages. Each primitive writes a decision, which is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, assert_never
+
+from offcut.core.interpret import interpreter
+from offcut.core.program import Execution, Kind, Program
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import inputs_of, outputs_of
+from offcut.describe.tensor import Tensor
+from offcut.errors import PartitionError
+from offcut.partition import StrategyLike, strategy_named
+from offcut.polyhedral import bounded
+from offcut.proof import Certificate
+from offcut.schedule.apply import at_line
+from offcut.schedule.by_hand import graph, loops, place, tensorize
+from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
+from offcut.schedule.by_hand.lower import lower
+from offcut.schedule.by_hand.nests import Nests
+from offcut.schedule.by_hand.prove import prove
+from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
+from offcut.schedule.decisions import (
+    Bind,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    Fuse,
+    Primitive,
+    Reorder,
+    RFactor,
+    Run,
+    Schedule,
+    Split,
+    Tensorize,
+)
+
+
+def create_schedule(
+    output: Tensor | Sequence[Tensor] | Program, inputs: Sequence[Tensor] | None = None
+) -> HandSchedule:
+    """A schedule of `output`: each stage a nest of its own, no loop changed.
+
+    output  tensors, or a loop program, whose nests are known by the buffers that they write
+    inputs  placeholders in call order; by default in the order in which they are read
+
+    Raises DescribeError or PartitionError for what is not described, or cut already.
+    """
+    if isinstance(output, Program):
+        return HandSchedule(nests_of_program(output))
+    outputs = outputs_of(output, "create_schedule")
+    return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
+
+
+def replayed(
+    program: Program,
+    schedule: Schedule,
+    microkernels: Sequence[Microkernel] = (),
+    reassociate: bool = True,
+) -> tuple[tuple[Primitive, ...], Program]:
+    """The primitives that `schedule` begins with, and what they make of `program`, proved.
+
+    microkernels  that `tensorize` may name, beside declared instructions
+    reassociate   whether the terms of a sum may be added in another order
+
+    Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
+    target decides.
+    """
+    first = tuple(step for step in schedule.steps if isinstance(step, Primitive))
+    for step, expected in zip(first, schedule.steps, strict=False):
+        if step is not expected:
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "schedule",
+                    "cannot apply a primitive here",
+                    because="what a target decides stands before it, about loops that are made first",
+                    help=("primitives by hand come first",),
+                )
+    made = create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
+    try:
+        return first, made.lower(reassociate)
+    except PartitionError as refused:
+        whole = refused
+    again = create_schedule(program).apply(Schedule(schedule.name, ()), microkernels)
+    for step in first:  # the line is that after which it is refused first
+        with at_line(schedule, step):
+            again._do(step)
+            again.lower(reassociate)
+    raise whole
+
+
+def applied(nests: Nests, step: Primitive) -> Nests:
+    """`nests` after one primitive.
+
+    Raises PartitionError where it names what is not there, or its theorem fails.
+    """
+    match step:
+        case CacheRead():
+            return graph.cache_read(nests, step)
+        case CacheWrite(stage):
+            return graph.cache_write(stage_named(nests, stage), step)
+        case ComputeInline(stage):
+            return graph.compute_inline(stage_named(nests, stage))
+        case RFactor(stage):
+            return graph.rfactor(stage_named(nests, stage), step)
+        case Split(stage):
+            return loops.split(stage_named(nests, stage), step)
+        case Fuse(stage):
+            return loops.fuse(stage_named(nests, stage), step)
+        case Reorder(stage):
+            return loops.reorder(stage_named(nests, stage), step)
+        case Run(stage):
+            return loops.run(stage_named(nests, stage), step)
+        case Bind(stage):
+            return loops.bind(stage_named(nests, stage), step)
+        case ComputeAt(stage):
+            return place.compute_at(stage_named(nests, stage), step)
+        case Tensorize(stage):
+            return tensorize.tensorize(stage_named(nests, stage), step)
+        case _:
+            assert_never(step)
+
+
+class HandSchedule:
+    """Primitives and the nests that they make; ``schedule[C]`` is the stage that writes ``C``."""
+
+    def __init__(self, nests: Nests) -> None:
+        self._nests, self._steps = nests, tuple[Primitive, ...]()
+        self._lowered: tuple[Nests, bool, Program, Certificate] | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(nest.name for nest in self._nests.nests)
+        return f"<schedule by hand of {names}>"
+
+    def __getitem__(self, key: Tensor | str | Stage) -> Stage:
+        """The stage of a tensor, of the buffer of that name, or of a primitive's result.
+
+        Raises PartitionError where there is none.
+        """
+        if isinstance(key, Stage):
+            return Stage(self, key.nest_name, key.buffer)
+        found = stage_named(self._nests, self._buffer(key))
+        return Stage(self, found.name, found.buffer)
+
+    def _buffer(self, key: Tensor | str) -> str:
+        name = key.name if isinstance(key, Tensor) else str(key)
+        return dict(self._nests.labels).get(name, name)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of the stages, in the order in which they were described."""
+        return stages_of(self._nests)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The primitives, in the order of their calls; ``oc.compile(…, schedule=…)`` does them again."""
+        return Schedule(self._nests.name, self._steps)
+
+    def apply(self, schedule: Schedule, microkernels: Sequence[Microkernel] = ()) -> HandSchedule:
+        """This, after the primitives of `schedule`.
+
+        microkernels  that `tensorize` may name, beside declared instructions
+
+        Raises PartitionError, with the line, for one that is not legal, or is for a target to apply.
+        """
+        before = self._nests, self._steps
+        self._nests = replace(self._nests, intrinsics=(*self._nests.intrinsics, *microkernels))
+        try:
+            for step in schedule.steps:
+                with at_line(schedule, step):
+                    if not isinstance(step, Primitive):
+                        raise PartitionError(
+                            "schedule",
+                            "cannot apply by hand what a target decides",
+                            because="primitives by hand alone are for nests of plain loops",
+                            help=("oc.compile(…, schedule=…)",),
+                        )
+                    self._do(step)
+        except PartitionError:
+            self._nests, self._steps = before
+            raise
+        return self
+
+    def _do(self, step: Primitive) -> None:
+        """Apply a primitive, and note it."""
+        self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
+
+    def cache_read(
+        self, tensor: Tensor | str | Stage, scope: str, readers: Sequence[Tensor | str | Stage]
+    ) -> Stage:
+        """A copy of `tensor` in the memory `scope`, which the stages `readers` read instead.
+
+        Raises PartitionError where a reader does not read it, or it is written between them.
+        """
+        buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
+        named = tuple(self[reader]._target().stage for reader in readers)
+        name = self._nests.names().fresh(f"{buffer}L")
+        self._do(CacheRead(buffer, scope, named, name))
+        return self[name]
+
+    def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
+        """The stage that computes `tensor` in the memory `scope`; `tensor` is copied out of it.
+
+        Raises PartitionError where it is updated in place, or its loops are scheduled already.
+        """
+        target = self[tensor]._target()
+        name = self._nests.names().fresh(f"{target.buffer}L")
+        self._do(CacheWrite(target.stage, scope, name))
+        return self[name]
+
+    @property
+    def source(self) -> Program:
+        """The program that is scheduled: every stage in its own loops, as the stages are now."""
+        return self._nests.source
+
+    def lower(self, reassociate: bool = True) -> Program:
+        """The loop program, proved to compute what `source` does, for all sizes.
+
+        reassociate  whether the terms of a sum may be added in another order
+
+        Raises PartitionError, with the smallest witness, where an order or a result would change.
+        """
+        return self._proved(reassociate)[2]
+
+    def prove(self, reassociate: bool = True) -> Certificate:
+        """What is proved of the lowered program.
+
+        Raises PartitionError, with the smallest witness, where a theorem fails.
+        """
+        return self._proved(reassociate)[3]
+
+    def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
+        made = self._lowered
+        if made is None or made[0] is not self._nests or made[1] != reassociate:
+            help = 'fewer splits, or tail="cut"'
+            with bounded("lower", "cannot lower the schedule", help=(help,)):
+                program = lower(self._nests)
+                certificate = prove(self._nests, program, reassociate)
+            made = self._lowered = self._nests, reassociate, program, certificate
+        return made
+
+    def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
+        """The result of the reference interpreter on numpy arrays, by the users' names.
+
+        Raises CallError where an input or a size does not fit.
+        """
+        program = self.lower()
+        buffers, names = dict(self._nests.labels), dict(self._nests.size_names)
+        results = interpreter.run(
+            program,
+            {buffers.get(name, name): value for name, value in inputs.items()},
+            {names.get(name, name): value for name, value in sizes.items()},
+        )
+        wanted = [b.name for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
+        return results[wanted[0]] if len(wanted) == 1 else tuple(results[o] for o in wanted)
+
+    def __str__(self) -> str:
+        return str(self.lower())
+
+
+class Stage:
+    """A stage of a schedule: the loops around the stores of one buffer.
+
+    Axes are named by text, or by what a primitive returned. Every primitive raises PartitionError
+    where its theorem fails, or an axis is none of this stage.
+    """
+
+    def __init__(self, schedule: HandSchedule, nest_name: str, buffer: str) -> None:
+        self._schedule, self.nest_name, self.buffer = schedule, nest_name, buffer
+
+    @property
+    def name(self) -> str:
+        """The buffer that it writes."""
+        return self.buffer
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Its loops as they are now, outermost first."""
+        return self._target().loops
+
+    def _target(self) -> Target:
+        return Target(self._schedule._nests, self.nest_name, self.buffer)
+
+    def _do(self, step: Primitive) -> Stage:
+        self._schedule._do(step)
+        return self
+
+    def _axis(self, name: str) -> Axis:
+        return Axis(self.nest_name, name)
+
+    def split(
+        self, axis: str | Axis, factor: int, tail: StrategyLike | None = None
+    ) -> tuple[Axis, Axis]:
+        """``axis = factor*outer + inner``; (outer, inner).
+
+        factor  iterations of the inner loop
+        tail    what the last, partial tile does: a strategy; by default it is cut off, or padded
+                where an instruction runs it
+        """
+        target = self._target()
+        name, names = target.axis("split", axis), target.nest.names()
+        loops.check_factor(target, name, factor)
+        at = f"axis {target.buffer}.{name}"
+        asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
+        outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
+        self._do(Split(target.stage, name, outer, inner, factor, asked))
+        return self._axis(outer), self._axis(inner)
+
+    def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:
+        """``tile("y", "x", 8, 8)``: every axis split, the outer loops around all inner ones.
+
+        Returns the outer axes, then the inner ones.
+        """
+        rank = len(axes_then_factors) // 2
+        axes, factors = axes_then_factors[:rank], axes_then_factors[rank:]
+        if rank == 0 or len(factors) != rank:
+            raise PartitionError(
+                "tile",
+                f"cannot tile by {', '.join(map(repr, axes_then_factors)) or 'nothing'}",
+                at=f"stage {self.buffer}",
+                because="each axis has one factor: first the axes, then the factors",
+                help=('tile("y", "x", 8, 8)',),
+            )
+        names = self._target().axes("tile", *axes)
+        before = self._schedule._nests, self._schedule._steps
+        try:
+            pairs = [
+                self.split(name, factor, tail) for name, factor in zip(names, factors, strict=True)
+            ]
+            made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+            self.reorder(*made)
+        except PartitionError:
+            self._schedule._nests, self._schedule._steps = before
+            raise
+        return made
+
+    def fuse(self, outer: str | Axis, inner: str | Axis) -> Axis:
+        """One loop over the pairs of two loops, one directly inside the other."""
+        target = self._target()
+        first, second = target.axes("fuse", outer, inner)
+        fused = target.nest.names().fresh(f"{first}_{second}")
+        self._do(Fuse(target.stage, first, second, fused))
+        return self._axis(fused)
+
+    def reorder(self, *axes: str | Axis) -> Stage:
+        """The loops named, in this order, at the places that they have among all."""
+        target = self._target()
+        return self._do(Reorder(target.stage, target.axes("reorder", *axes)))
+
+    def unroll(self, axis: str | Axis) -> Stage:
+        """The loop written out."""
+        return self._run(axis, Execution.UNROLL)
+
+    def vectorize(self, axis: str | Axis) -> Stage:
+        """The iterations of the loop as lanes of vectors; it must carry no dependence."""
+        return self._run(axis, Execution.VECTOR)
+
+    def parallel(self, axis: str | Axis) -> Stage:
+        """The iterations of the loop on several threads; it must carry no dependence."""
+        return self._run(axis, Execution.PARALLEL)
+
+    def bind(self, axis: str | Axis, index: str) -> Stage:
+        """The iterations of the loop run by a hardware index; it must carry no dependence."""
+        target = self._target()
+        return self._do(Bind(target.stage, target.axis("bind", axis), index))
+
+    def _run(self, axis: str | Axis, execution: Execution) -> Stage:
+        target = self._target()
+        return self._do(Run(target.stage, target.axis(execution.value, axis), execution))
+
+    def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
+        """Computed inside a loop of its reader, in a window of what is read there."""
+        reader = self._schedule[consumer]._target()
+        name = reader.axis("compute_at", axis)
+        return self._do(ComputeAt(self._target().stage, reader.stage, name))
+
+    def compute_inline(self) -> None:
+        """Computed wherever it is read, and nowhere else; the stage is gone."""
+        self._do(ComputeInline(self._target().stage))
+
+    def rfactor(self, axis: str | Axis) -> Stage:
+        """The new stage that reduces what is inside `axis`; this one reduces over `axis`."""
+        target = self._target()
+        name = target.nests.names().fresh(f"{target.buffer}F")
+        self._do(RFactor(target.stage, target.axis("rfactor", axis), name))
+        return self._schedule[name]
+
+    def tensorize(self, axis: str | Axis, intrinsic: Any) -> Stage:
+        """The loops from `axis` inwards run by a declared instruction."""
+        target, schedule = self._target(), self._schedule
+        name = target.axis("tensorize", axis)
+        if not isinstance(intrinsic, Microkernel):
+            raise tensorize.undeclared(intrinsic, f"axis {target.buffer}.{name}")
+        known = (*target.nests.intrinsics, intrinsic)
+        schedule._nests = replace(target.nests, intrinsics=known)
+        return self._do(Tensorize(target.stage, name, intrinsic.name))
+
+    def __repr__(self) -> str:
+        return f"<stage {self.buffer}: {' > '.join(self.loops) or 'one instance'}>"
