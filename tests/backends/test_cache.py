@@ -26,7 +26,7 @@ ROOT = Path(cache.__file__).parents[3]
 # Compiles one kernel, runs it, and says whether code was generated, and what the result is.
 PROGRAM = """
 import numpy as np, offcut as oc
-from offcut.backends.cpu import jit
+from offcut.backends.cpu.machine import jit
 generated, generate = [], jit.object_code
 def counted(*args, **options):
     generated.append(1)

@@ -134,7 +134,7 @@ def test_a_program_of_several_stages_is_right(path: str) -> None:
 
 
 def test_the_variable_is_read_from_outside() -> None:
-    program = "from offcut.backends.cpu import isa; print(isa.host().isa.name)"
+    program = "from offcut.backends.cpu.machine import isa; print(isa.host().isa.name)"
     given = os.environ | {
         "OFFCUT_HIDE_FEATURES": " avx512f , avx2",
         "PYTHONPATH": str(Path(isa.__file__).parents[3]),

@@ -426,7 +426,7 @@ def test_beside_torch_and_its_threads(dense: Kernel) -> None:
 PROCESS = """
 import sys, numpy as np, offcut as oc
 from dataclasses import replace
-from offcut.backends.cpu import isa
+from offcut.backends.cpu.machine import isa
 machine = isa.host().machine
 machine = replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
 isa.own_machine = lambda architecture, features: machine
