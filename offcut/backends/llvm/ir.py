@@ -17,7 +17,7 @@ class Function:
     """The body of a function: instructions in order, stack slots of the entry block apart.
 
     prefix   of every local name
-    early    where in `lines` what is computed ahead of all else goes, once there is such a place
+    early    what is computed ahead of all of `lines`, once there is such a place
     known    what has been computed ahead, by whatever its users call it
     """
 
@@ -25,7 +25,7 @@ class Function:
     lines: list[str] = field(default_factory=list)
     declares: set[str] = field(default_factory=set)
     prefix: str = ""
-    early: int | None = None
+    early: list[str] | None = None
     known: dict[object, str] = field(default_factory=dict)
     _count: int = 0
 
@@ -33,11 +33,13 @@ class Function:
     def ahead(self) -> Iterator[None]:
         """Inside, instructions are written at the place of what is computed ahead of all else."""
         assert self.early is not None
-        place, kept = self.early, self.lines
-        self.early, self.lines = None, []
+        kept, self.lines, self.early = self.lines, self.early, None
         yield
-        kept[place:place] = self.lines
-        self.early, self.lines = place + len(self.lines), kept
+        self.early, self.lines = self.lines, kept
+
+    def begin(self) -> None:
+        """What is written so far is ahead of all that follows, and what is computed ahead comes behind it."""
+        self.early, self.lines = self.lines, []
 
     def name(self, stem: str = "t") -> str:
         """A new local name."""
@@ -102,7 +104,11 @@ class Function:
 
     def text(self) -> str:
         """The instructions, the stack slots first."""
-        return "\n".join(["entry:", *self.slots, *self.lines])
+        return "\n".join(["entry:", *self.slots, *self.instructions()])
+
+    def instructions(self) -> list[str]:
+        """All but the stack slots, in order."""
+        return [*(self.early or ()), *self.lines]
 
 
 def add(f: Function, a: str, b: str) -> str:

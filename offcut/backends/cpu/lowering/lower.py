@@ -30,6 +30,7 @@ from offcut.backends.inside import STATUS
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.outline import Outline
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, loads, variables
@@ -95,6 +96,7 @@ class Lowering(Vectors):
         super().__init__(program, isa, chains)
         self.instances_of_call = work
         self.families = {family.microkernel.name: family for family in families}
+        self.outline = Outline()
 
     def entry(self) -> str:
         """The function that runs a call."""
@@ -110,6 +112,7 @@ class Lowering(Vectors):
         """All that the module defines."""
         sections = [self.entry(), self.workspace(), self.work(), *self.functions.values()]
         sections += self.tables.values()
+        sections += self.outline.functions.values()
         tiles = tuple(
             (kernel, variant, tuple(sorted(shapes)))
             for (kernel, variant), shapes in self.tiles.items()
@@ -135,7 +138,7 @@ class Lowering(Vectors):
             self.values[size.name] = f.let(f"load i64, ptr {address}", "size")
         self.of_sizes = {Var(size.name): (size.min, size.max) for size in self.program.sizes}
         self.bounds |= self.of_sizes
-        f.early = len(f.lines)
+        f.begin()
 
     def buffers(self) -> None:
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
@@ -254,11 +257,14 @@ class Lowering(Vectors):
         def lay_out(f: Function) -> None:
             offset = "0"
             for name, size in self.scratch:
-                f.lines.append(f"  {name} = getelementptr i8, ptr %workspace, i64 {offset}")
+                f.do(f"{name} = getelementptr i8, ptr %workspace, i64 {offset}")
                 offset = ir.add(f, offset, self.aligned(size))
 
         head, body = self.over_sizes(lay_out), self.f
-        return "\n".join(["entry:", *body.slots, *head.slots, *head.lines, *body.lines])
+        self.outline.place(body)
+        return "\n".join(
+            ["entry:", *body.slots, *head.slots, *head.instructions(), *body.instructions()]
+        )
 
     def workspace(self) -> str:
         """Bytes of scratch of a call; where they pass int64, more than any allocator has."""
@@ -405,10 +411,11 @@ class Lowering(Vectors):
             self.block(as_loops(tile))
             return
         found = self.cover(tile)
-        if isinstance(found, Refusal):
-            self.vectors(tile, tile.body, {})
-        else:
-            lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)
+        with self.outline.piece(self.f):
+            if isinstance(found, Refusal):
+                self.vectors(tile, tile.body, {})
+            else:
+                lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)
 
     def cover(self, tile: Tile) -> Parts | Refusal:
         """How the microkernel that `tile` names computes it."""

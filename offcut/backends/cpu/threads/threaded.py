@@ -130,7 +130,9 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
                 self.laid_out(f.let(f"getelementptr i8, ptr %workspace, i64 {start}"), own)
 
         head, body = self.over_sizes(lay_out), self.f
-        return "\n".join(["entry:", *body.slots, *head.slots, _CONTEXT, *head.lines, *body.lines])
+        self.outline.place(body)
+        lines = [*head.instructions(), *body.instructions()]
+        return "\n".join(["entry:", *body.slots, *head.slots, _CONTEXT, *lines])
 
     def laid_out(self, base: str, parts: Sequence[tuple[str, Expr]]) -> str:
         """Parts of scratch one after the other from `base` on; their bytes."""
