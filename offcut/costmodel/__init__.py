@@ -10,6 +10,7 @@ from offcut.costmodel.closed_form import (
 )
 from offcut.costmodel.description import load, shipped
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
+from offcut.costmodel.shortened import shortened
 from offcut.costmodel.tiles import copies_worth, tile_price
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "pack_seconds",
     "rows_seconds",
     "shipped",
+    "shortened",
     "tile_price",
     "unpacked_factor",
 ]

@@ -22,7 +22,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, loads, variables
 from offcut.core.program import Panels
 from offcut.core.text.printer import format_expr
-from offcut.costmodel import Machine, lanes_seconds
+from offcut.costmodel import Machine, lanes_seconds, shortened
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -97,7 +97,8 @@ def pricing(families: Sequence[Family], machine: Machine) -> Price:
         how = "panels" if found.by_columns.buffer in laid else "direct"
         operand = Operand(found, "packed" if way.pack is not None else how)
         strategy = next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
-        return Tiles(computation, by_name, machine, 1).seconds(group[0], operand, strategy)
+        tiles = Tiles(computation, by_name, machine, 1)
+        return shortened(tiles.seconds(group[0], operand, strategy))
 
     return price
 
