@@ -465,3 +465,22 @@ def test_a_schedule_is_asked_for_as_one() -> None:
         oc.compile(product(), schedule="C")  # type: ignore[arg-type]
     with pytest.raises(oc.DescribeError, match="beside schedule="):
         oc.compile(product(), schedule=oc.compile(product()).schedule, strategy="ladder")
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["scratch matmul_A_B", "turn matmul_A_B j i", "convert matmul_A_B float32(A[i, k])"]
+    + ["lay B panels(0, 1, 16)"],
+)
+def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
+    text = f"schedule matmul_A_B\n{step}\nmark lanes"
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert (
+        str(refused.value)
+        == f"""\
+schedule: cannot apply this to loops as they stand
+  at       line 2: {step}
+  because  it is of a nest, and the schedule has none
+  help     a nest, with the ways to run it"""
+    )

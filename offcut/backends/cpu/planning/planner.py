@@ -61,14 +61,18 @@ from offcut.partition import (
 from offcut.polyhedral import GaveUp, bounded, in_pass
 from offcut.proof import NOT_TOLD
 from offcut.schedule import (
+    Convert,
     Cut,
+    Lay,
     Mark,
     Nest,
     Primitive,
     Schedule,
+    Scratch,
     Separate,
     Step,
     Together,
+    Turn,
     apply,
     at_line,
     create_schedule,
@@ -210,6 +214,7 @@ def _scheduled(
 ) -> Planned:
     """A program as a schedule says."""
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+        _check_loops(schedule)
         cut = _cut_loops(program, users, host, schedule)
         return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
     computation, why = _raised(program, users, asked.reassociate)
@@ -221,6 +226,19 @@ def _scheduled(
             help=("cut, separate and mark are for loops as they stand",),
         )
     return _cut(computation, host, asked, schedule)
+
+
+def _check_loops(schedule: Schedule) -> None:
+    """Refuse what only nests can take, in a schedule of loops as they stand."""
+    for step in schedule.steps:
+        if isinstance(step, Scratch | Turn | Convert | Lay):
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "schedule",
+                    "cannot apply this to loops as they stand",
+                    because="it is of a nest, and the schedule has none",
+                    help=("a nest, with the ways to run it",),
+                )
 
 
 def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
