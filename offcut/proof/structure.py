@@ -68,8 +68,9 @@ from offcut.core.walking import around, bound, bound_in
 from offcut.describe.computation import StageAxis
 from offcut.polyhedral import INDEX_LIMIT, Dependence, Facts, Space, accesses_outside, dependences
 from offcut.polyhedral.around import equal
-from offcut.proof.by_axis.coverage import NotSeparable, Strip, check_line
+from offcut.proof.by_axis.coverage import check_line
 from offcut.proof.by_axis.product import Leaf, fills, product_of
+from offcut.proof.by_axis.strips import NotSeparable, Strip
 from offcut.proof.known_equal import alike, idle, reads_memory, same_store, settled
 
 _MOST_STEPS = 8

@@ -31,7 +31,9 @@ from offcut.errors import OffcutError, PartitionError
 from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, cut, cut_group
 from offcut.polyhedral import Space
 from offcut.proof import check_equal
-from offcut.proof.by_axis.coverage import NotSeparable, Strip, X, _decide, check_line
+from offcut.proof.by_axis.coverage import check_line
+from offcut.proof.by_axis.decision import decide
+from offcut.proof.by_axis.strips import NotSeparable, Strip, X
 
 TILE = 3
 COLUMNS = 21
@@ -312,7 +314,7 @@ def test_a_line_is_one_theorem_wherever_it_lies() -> None:
     space = Space((Size("n"), Size("m"), Size("k")), (ix.compare("<=", k, m),))
     assert check_line(space, Var("n"), tiles(Var("n"))) is None
     for extent in (ix.sub(m, k), ix.minimum(m, ix.add(k, 7)), ix.sub(m, ix.minimum(m, k))):
-        before = _decide.cache_info().misses
+        before = decide.cache_info().misses
         assert check_line(space, extent, tiles(extent)) is None
-        assert _decide.cache_info().misses == before
+        assert decide.cache_info().misses == before
     assert check_line(space, ix.sub(k, m), tiles(ix.sub(k, m))) is not None

@@ -20,8 +20,10 @@ from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import loops
 from offcut.polyhedral import Space
 from offcut.proof import Theorem
-from offcut.proof.by_axis.coverage import Broken, Strip, Value, check_line, check_within
+from offcut.proof.by_axis.coverage import check_line, check_within
+from offcut.proof.by_axis.decision import Broken
 from offcut.proof.by_axis.product import strips_of
+from offcut.proof.by_axis.strips import Strip, Value
 
 
 @cache

@@ -24,7 +24,8 @@ from offcut.core.expr import Const, Expr, Var, substitute, variables, walk
 from offcut.core.program import For, Form, If, Let, Stmt, Tile
 from offcut.describe.computation import StageAxis
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.coverage import NotSeparable, Strip, Value, X, check_line
+from offcut.proof.by_axis.coverage import check_line
+from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 
 
 @dataclass(frozen=True, slots=True)

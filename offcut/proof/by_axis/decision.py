@@ -1,0 +1,286 @@
+"""Strips and an extent in; whether the strips share it out, at all sizes, out: with a witness where not.
+
+Bounded values are fixed literal by literal, and every ``a // c`` and ``a % c`` becomes a pair of
+sizes (`quotients`), so that what isl decides is affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
+from offcut.core.program import Size
+from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
+from offcut.proof.by_axis.quotients import Quotients
+from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
+from offcut.proof.by_axis.two_heights import Span, is_shared_out, joined
+
+_KEPT = 4096  # theorems
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why ``0 <= X < extent`` is not what the strips do, with the smallest witness.
+
+    what   missing, outside, twice, late, or bounded
+    sizes  (name, value) of the sizes that matter
+    at     the coordinate; None for a bounded value
+    """
+
+    what: str
+    sizes: tuple[tuple[str, int], ...]
+    at: int | None
+
+
+@lru_cache(_KEPT)
+def decide(
+    extent: Expr,
+    strips: tuple[Strip, ...],
+    sizes: tuple[Size, ...],
+    facts: tuple[Expr, ...],
+    ordered: bool,
+) -> Broken | None:
+    """None where the strips are ``0 <= X < extent``, in their order if `ordered`, at all sizes with these `facts`."""
+    if not strips and ix.literal(extent) == 0:
+        return None
+    return _Line(extent, sizes, facts, ordered).decide(strips)
+
+
+@lru_cache(_KEPT)
+def decide_within(
+    extent: Expr,
+    strips: tuple[Strip, ...],
+    sizes: tuple[Size, ...],
+    facts: tuple[Expr, ...],
+    ordered: bool,
+) -> Broken | None:
+    """None where the second strip meets each coordinate of the first, once, at all sizes with these `facts`."""
+    return _Line(extent, sizes, facts, ordered).decide_within(*strips)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Strips without bounded values, and conditions, as isl text, on the sizes that they are for."""
+
+    where: tuple[str, ...]
+    strips: tuple[Strip, ...]
+
+
+class _Line:
+    def __init__(
+        self,
+        extent: Expr,
+        sizes: tuple[Size, ...],
+        facts: tuple[Expr, ...],
+        ordered: bool,
+    ) -> None:
+        self.quotients = Quotients(sizes)
+        self.extent, self.sizes, self.given = self.quotients.named(extent), sizes, facts
+        self.ordered = ordered
+
+    def named(self, strips: Sequence[Strip]) -> list[Strip]:
+        """`strips` with quotients as sizes, and the space that these make."""
+        parts = [strip.mapped(self.quotients.named) for strip in strips]
+        known = [self.quotients.named(fact) for fact in self.given]
+        facts = (*known, *self.quotients.facts)
+        self.space = Space((*self.sizes, *self.quotients.sizes), facts)
+        return parts
+
+    def decide_within(self, inner: Strip, outer: Strip) -> Broken | None:
+        parts = self.named((inner, outer))
+        spans = [self.span(part) for part in parts]
+        if None not in spans and spans[0] == spans[1]:
+            return None
+        marked = [replace(part, repeats=k == 0) for k, part in enumerate(parts)]
+        for case in self.cases(marked, ()):
+            mine, run, again = (self.set(case.where, ["false"]) for _ in range(3))
+            for strip in case.strips:
+                reached, twice = self.reached(case.where, strip.joined())
+                if strip.repeats:
+                    mine = reached
+                else:
+                    run, again = reached, again if twice is None else twice
+            if not mine.is_subset(run):
+                return self.witness("missing", mine - run)
+            if not (mine & again).is_empty():
+                return self.witness("twice", mine & again)
+        return None
+
+    def decide(self, strips: tuple[Strip, ...]) -> Broken | None:
+        parts = self.named(strips)
+        for value in dict.fromkeys(value for part in parts for value in part.values):
+            conditions = [self.condition(given) for given in value.given]
+            broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
+            if broken is not None:
+                return broken
+        if self.shares_out(parts):
+            return None
+        for case in self.cases(parts, ()):
+            broken = self.check(case)
+            if broken is not None:
+                return broken
+        return None
+
+    def shares_out(self, strips: Sequence[Strip]) -> bool:
+        """Whether algebra shows it; False: it does not say."""
+        spans = [self.span(strip) for strip in strips]
+        known = [span for span in spans if span is not None]
+        if not known or len(known) < len(spans):
+            return False
+        least = {size.name: size.min for size in self.space.sizes}
+        return is_shared_out(self.extent, known, least, self.refuted, self.ordered)
+
+    def span(self, strip: Strip) -> Span | None:
+        """A strip of one bounded value as an interval."""
+        if len(strip.values) != 1 or strip.repeats:
+            return None
+        value = strip.values[0]
+        one: dict[str, Expr] = {value.name: Var("#v")}
+        same = strip.mapped(lambda expr: substitute(expr, one))
+        least = {size.name: size.min for size in self.space.sizes} | {"#v": value.lo}
+        interval = joined(same.lower, same.upper, same.loops, least)
+        local = {X.name, *(name for name, _, _ in strip.loops)}
+        if interval is None or any(variables(condition) & local for condition in same.holds):
+            return None
+        return Span(
+            *interval,
+            frozenset(same.holds),
+            "#v",
+            value.value,
+            value.lo,
+            value.hi,
+            frozenset(value.given),
+        )
+
+    def refuted(self, conditions: Sequence[Expr]) -> bool:
+        """Whether no sizes satisfy all of `conditions`."""
+        texts = [self.space.condition(condition, {}) for condition in conditions]
+        known = [text for text in texts if text is not None]
+        return len(known) == len(texts) and self.space.set((), known).is_empty()
+
+    def leaves(self, value: Value) -> str:
+        """``value < lo or value >= hi``, or its divisor is not positive."""
+        a, b = self.fraction(value.value)
+        return f"({b} <= 0 or {a} < {value.lo}*({b}) or {a} >= {value.hi}*({b}))"
+
+    def fraction(self, value: Expr) -> tuple[str, str]:
+        match value:
+            case Binary("//", a, b):
+                return self.text(a), self.text(b)
+        return self.text(value), "1"
+
+    def cases(self, strips: Sequence[Strip], where: tuple[str, ...]) -> Iterator[_Case]:
+        """The strips literal by literal of their bounded values, then where there is none."""
+        values = [value.value for strip in strips for value in strip.values]
+        if not values:
+            yield _Case(where, tuple(strips))
+            return
+        value = values[0]
+        a, b = self.fraction(value)
+        mine = [v for strip in strips for v in strip.values if v.value == value]
+        low, high = min(v.lo for v in mine), max(v.hi for v in mine)
+        for literal in range(low, high):
+            fixed = [f for strip in strips for f in strip.fixed(value, literal)]
+            at = f"{literal}*({b}) <= {a} < {literal + 1}*({b})"
+            yield from self.cases(fixed, (*where, at))
+        rest = [strip for strip in strips if all(v.value != value for v in strip.values)]
+        yield from self.cases(
+            rest, (*where, f"({b} <= 0 or {a} < {low}*({b}) or {a} >= {high}*({b}))")
+        )
+
+    def check(self, case: _Case) -> Broken | None:
+        joined = (strip.joined() for strip in case.strips)
+        strips = [strip for strip in joined if Const(0, "bool") not in strip.holds]
+        if self.plain(strips):
+            return None
+        domain = self.set(case.where, [f"0 <= x0 < {self.text(self.extent)}"])
+        seen: Set | None = None
+        covered: Set | None = None
+        behind: list[Set] = []
+        for strip in strips:
+            if self.ordered and (strip.loops or strip.repeats):
+                raise NotSeparable("tiles that need not ascend")
+            mine, again = self.reached(case.where, strip)
+            checks: list[tuple[str, Set]] = []
+            if not strip.repeats:
+                if again is not None:
+                    checks.append(("twice", again))
+                if seen is not None:
+                    checks.append(("twice", mine & seen))
+                seen = mine if seen is None else seen | mine
+            if self.ordered:
+                checks += [("late", mine & _above(self.space, earlier)) for earlier in behind]
+                behind.append(mine)
+            covered = mine if covered is None else covered | mine
+            for what, found in checks:
+                if not found.is_empty():
+                    return self.witness(what, found)
+        if covered is None:
+            return None if domain.is_empty() else self.witness("missing", domain)
+        if covered.is_equal(domain):
+            return None
+        missing = domain - covered
+        if not missing.is_empty():
+            return self.witness("missing", missing)
+        return self.witness("outside", covered - domain)
+
+    def plain(self, strips: Sequence[Strip]) -> bool:
+        """Whether the one strip there is says ``0 <= X < extent``, and nothing else."""
+        if len(strips) != 1:
+            return False
+        strip = strips[0]
+        bare = not strip.loops and not strip.holds and not (self.ordered and strip.repeats)
+        return bare and strip.lower == ix.const(0) and strip.upper == self.extent
+
+    def reached(self, where: tuple[str, ...], strip: Strip) -> tuple[Set, Set | None]:
+        """The coordinates of a strip, and those that two of its iterations meet."""
+        names = {X.name: "x0"} | {name: f"v{k}" for k, (name, _, _) in enumerate(strip.loops)}
+        conditions = [
+            f"{self.text(strip.lower, names)} <= x0 < {self.text(strip.upper, names)}",
+            *(self.condition(condition, names) for condition in strip.holds),
+            *(
+                f"{self.text(lo, names)} <= {names[name]} < {self.text(hi, names)}"
+                for name, lo, hi in strip.loops
+            ),
+        ]
+        if not strip.loops:
+            return self.set(where, conditions), None
+        counters = ", ".join(names[name] for name, _, _ in strip.loops)
+        facts = " and ".join([self.space.facts, *where, *conditions])
+        tiles = Map(f"{self.space.parameters}{{ [x0] -> [{counters}] : {facts} }}")
+        again = None if tiles.is_single_valued() else (tiles - tiles.lexmin()).domain()
+        return tiles.domain(), again
+
+    def set(self, where: tuple[str, ...], conditions: Sequence[str]) -> Set:
+        return self.space.set(("x",), [*where, *conditions])
+
+    def text(self, expr: Expr, names: Mapping[str, str] | None = None) -> str:
+        text = self.space.expr(expr, names or {})
+        if text is None:
+            raise NotSeparable("not quasi-affine")
+        return text
+
+    def condition(self, expr: Expr, names: Mapping[str, str] | None = None) -> str:
+        text = self.space.condition(expr, names or {})
+        if text is None:
+            raise NotSeparable("not quasi-affine")
+        return text
+
+    def broken(self, what: str, where: tuple[str, ...], conditions: Sequence[str]) -> Broken | None:
+        found = self.space.set((), [*where, *conditions])
+        return None if found.is_empty() else self.witness(what, found)
+
+    def witness(self, what: str, found: Set) -> Broken:
+        least = smallest(over_sizes(found, len(self.sizes)))
+        assert least is not None
+        sizes, point = least
+        names = (size.name for size in self.sizes)
+        return Broken(what, tuple(zip(names, sizes, strict=True)), point[0] if point else None)
+
+
+def _above(space: Space, earlier: Set) -> Set:
+    """The coordinates that are at most one of `earlier`."""
+    return earlier.apply(Map(f"{space.parameters}{{ [x] -> [y] : y <= x }}"))
