@@ -1,9 +1,10 @@
-"""Loop programs as statement instances: domains, times, accesses, and the flow of data between them.
+"""Statements of loop programs in; their instances, accesses and windows, as sets over named sizes, out.
 
-A statement is a store with everything around it. Its instances are a named set over all iterators
-around it, lanes of tiles included; its time is the path from the top of the program to it, positions
-of the text interleaved with iterators, compared lexicographically. Quotients of sizes by literals
-(``n // 14``) become parameters of their own, bound to the sizes, which spares isl most divisions.
+A statement is a store with everything around it (`reading` finds those of a program). Its
+instances are a named set over all iterators around it, lanes of tiles included; its time is the
+path from the top of the program to it, positions of the text interleaved with iterators, compared
+lexicographically. Quotients of sizes by literals (``n // 14``) become parameters of their own,
+bound to the sizes, which spares isl most divisions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import islpy as isl
 
@@ -27,25 +28,14 @@ from offcut.core.expr import (
     dtype_of,
     rewrite,
     substitute,
-    variables,
 )
 from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Kind,
-    Let,
     Program,
     Size,
-    Stmt,
     Store,
-    Tile,
     mapped,
-    walk,
 )
 from offcut.core.text.printer import format_expr
-from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Map, Set, Space
 from offcut.polyhedral.witness import smallest
 
@@ -54,10 +44,6 @@ _PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 # An entry of a time: a position in the text, an iterator of a loop, or the lanes of a tile.
 Entry: TypeAlias = "int | str | tuple[str, ...]"
 Window: TypeAlias = tuple[tuple[Expr, Expr], ...]
-
-
-class NotReadable(PartitionError):
-    """A program, or a part of it, that sets do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +95,17 @@ class Statement:
         return next((s for s in reversed(self.storages) if s.buffer == buffer), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    domain: isl.Set
-    iters: tuple[str, ...] = ()
-    predicates: tuple[Expr, ...] = ()
-    time: tuple[Entry, ...] = ()
-    storages: tuple[Storage, ...] = ()
-    values: tuple[tuple[str, int], ...] = ()
-    in_tile: bool = False
-
-
 class Flows:
     """The set side of comparing programs over the same sizes and facts.
 
     users   the users' names of sizes, by the program's
+    fixed   the literals of bounded values, where they are known; None: none of its range
     """
 
     def __init__(
         self, sizes: Sequence[Size], assumptions: Sequence[Expr], users: Mapping[str, str]
     ) -> None:
-        self._case: Mapping[Expr, int | None] = {}
+        self.fixed: Mapping[Expr, int | None] = {}
         self.sizes, self.users = tuple(sizes), users
         self._names = frozenset(size.name for size in sizes)
         self._quotients: dict[tuple[Expr, int], Var] = {}
@@ -181,7 +157,8 @@ class Flows:
             case _:
                 return None
 
-    def _text(self, expr: Expr) -> str:
+    def text(self, expr: Expr) -> str:
+        """`expr` as a user wrote it."""
         return format_expr(self.unnamed(expr))
 
     def _is_size(self, expr: Expr) -> bool:
@@ -212,233 +189,17 @@ class Flows:
         assert self._context is not None
         return self._context
 
-    def statements(self, program: Program, letter: str) -> list[Statement]:
-        """Every store of `program`, without a `Choose` in it, in the order of the text.
+    def at(self, fixed: Mapping[Expr, int | None], context: isl.Set) -> Flows:
+        """The same at a part of the sizes, where bounded values are known."""
+        here = copy(self)
+        here._substitutions = {}
+        here.fixed, here._context = fixed, context
+        return here
 
-        Raises NotReadable for a bound that is not quasi-affine, PartitionError for a value that leaves
-        its range.
-        """
-        self._buffers = {b.name: b for b in program.buffers}
-        space = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
-        found = list(self._block(program.body, _Scope(space)))
-        return [
-            replace(s, name=f"{letter}{k}", domain=s.domain.set_tuple_name(f"{letter}{k}"))
-            for k, s in enumerate(found)
-        ]
-
-    def _block(self, body: Sequence[Stmt], scope: _Scope) -> Iterator[Statement]:
-        for position, stmt in enumerate(body):
-            yield from self._statement(stmt, replace(scope, time=(*scope.time, position)))
-
-    def _statement(self, stmt: Stmt, scope: _Scope) -> Iterator[Statement]:
-        match stmt:
-            case For(iter, lo, hi, body):
-                inner = self._bound(scope, iter)
-                inner = self._where(
-                    inner, Compare(">=", Var(iter), lo), f"the bound {self._text(lo)}"
-                )
-                inner = self._where(
-                    inner, Compare("<", Var(iter), hi), f"the bound {self._text(hi)}"
-                )
-                yield from self._block(body, replace(inner, time=(*scope.time, iter)))
-            case If(condition, then, other):
-                holds = self._where(scope, condition)
-                yield from self._block(then, replace(holds, time=(*scope.time, 0)))
-                if other:
-                    fails = self._where(scope, Logic("not", (condition,)))
-                    yield from self._block(other, replace(fails, time=(*scope.time, 1)))
-            case Let(name, lo, hi, value, body):
-                self._check_bounded(stmt, scope)
-                value = self._closed(value, scope)
-                fixed_to = self._case.get(value)
-                literals = range(lo, hi) if value not in self._case else [fixed_to]
-                for literal in literals:
-                    if literal is None or not lo <= literal < hi:
-                        continue
-                    fixed = self._equal(scope, value, literal)
-                    values = (*scope.values, (name, literal))
-                    inner = replace(scope, domain=fixed, values=values)
-                    if not fixed.is_empty():
-                        yield from self._block(body, inner)
-            case Tile(axes, body, where, _, _, _):
-                inner = scope
-                for axis in axes:
-                    inner = self._bound(inner, axis.iter)
-                    end = ix.add(self._closed(axis.start, scope), self._closed(axis.extent, scope))
-                    text = f"the tile {self._text(axis.start)} +: {self._text(axis.extent)}"
-                    inner = self._where(inner, Compare(">=", Var(axis.iter), axis.start), text)
-                    inner = self._where(inner, Compare("<", Var(axis.iter), end), text)
-                if where is not None:
-                    inner = self._where(inner, where)
-                storages = scope.storages
-                if not scope.in_tile:
-                    storages += self._own(stmt, inner.iters)
-                lanes = tuple(axis.iter for axis in axes)
-                time = (*scope.time, lanes)
-                inner = replace(inner, time=time, storages=storages, in_tile=True)
-                yield from self._block(body, inner)
-            case Alloc(buffer, axes, body):
-                if scope.in_tile:
-                    raise NotReadable(
-                        "prove",
-                        f"cannot take a window of {buffer} in a tile",
-                        because="its lanes would share it",
-                    )
-                window = tuple(
-                    (self._closed(start, scope), self._closed(extent, scope))
-                    for start, extent in axes
-                )
-                self._numbers += 1
-                fresh = Storage(buffer, self._numbers, scope.iters, window)
-                yield from self._block(body, replace(scope, storages=(*scope.storages, fresh)))
-            case Store():
-                if not scope.domain.is_empty():
-                    closed = mapped(stmt, lambda expr: self._closed(expr, scope))
-                    assert isinstance(closed, Store)
-                    yield Statement(
-                        "",
-                        closed,
-                        scope.iters,
-                        scope.domain,
-                        scope.predicates,
-                        scope.time,
-                        scope.storages,
-                    )
-            case Choose():
-                raise NotReadable(
-                    "prove",
-                    "cannot read a choice as a set",
-                    because="its options are read one by one",
-                )
-            case _:
-                assert_never(stmt)
-
-    def _check_bounded(self, let: Let, scope: _Scope) -> None:
-        """Refuse a bounded value that leaves its range where it is reached."""
-        value = self._closed(let.value, scope)
-        left, coordinates = scope.domain, {name: f"x{k}" for k, name in enumerate(scope.iters)}
-        if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-            inside = Logic(
-                "and",
-                (
-                    Compare(">", value.b, ix.const(0)),
-                    Compare("<=", ix.mul(let.lo, value.b), value.a),
-                    Compare("<", value.a, ix.mul(let.hi, value.b)),
-                ),
-            )
-        else:
-            low, high = (
-                Compare("<=", ix.const(let.lo), value),
-                Compare("<", value, ix.const(let.hi)),
-            )
-            inside = Logic("and", (low, high))
-        for part in bounds_of(inside):
-            opposite = next(bounds_of(Logic("not", (part,))))
-            kept = self.restricted(left, opposite, coordinates)
-            if kept is None:
-                raise NotReadable(
-                    "prove",
-                    f"cannot read the value of {let.name} as a set",
-                    because="it is not quasi-affine",
-                )
-            found = self.smallest(kept)
-            if found is not None:
-                raise PartitionError(
-                    "prove",
-                    f"the value of {let.name} is not in {let.lo}:{let.hi}",
-                    because=f"{self.given(found[0])}{self._text(let.value)} leaves it",
-                )
-
-    def cases(self, program: Program) -> Iterator[Flows]:
-        """These sets once for every literal of the bounded values that sizes alone decide."""
-        ranges: dict[Expr, tuple[int, int]] = {}
-        known = {size.name for size in self.space.sizes}
-        for stmt in walk(program.body):
-            if isinstance(stmt, Let) and variables(stmt.value) <= known:
-                lo, hi = ranges.get(stmt.value, (stmt.lo, stmt.hi))
-                ranges[stmt.value] = min(lo, stmt.lo), max(hi, stmt.hi)
-        yield from self._cases(tuple(ranges.items()), {}, self.context)
-
-    def _cases(
-        self,
-        ranges: Sequence[tuple[Expr, tuple[int, int]]],
-        fixed: Mapping[Expr, int | None],
-        context: isl.Set,
-    ) -> Iterator[Flows]:
-        if context.is_empty():
-            return
-        if not ranges:
-            here = copy(self)
-            here._substitutions = {}
-            here._case, here._context = fixed, context
-            yield here
-            return
-        (value, (lo, hi)), *rest = ranges
-        left = context
-        for literal in range(lo, hi):
-            scope = _Scope(Set(f"{self.space.parameters}{{ [] }}").intersect_params(context))
-            part = self._equal(scope, value, literal).params()
-            left = left - part
-            yield from self._cases(rest, {**fixed, value: literal}, part)
-        yield from self._cases(rest, {**fixed, value: None}, left)
-
-    def _own(self, tile: Tile, iters: tuple[str, ...]) -> tuple[Storage, ...]:
-        """A copy for each lane of the private buffers that the outermost tile starts anew.
-
-        Such a one is assigned at an index that leaves out an axis of the tile.
-        """
-        axes = {axis.iter for axis in tile.axes}
-        found: dict[str, Storage] = {}
-        for inner in walk(tile.body):
-            if isinstance(inner, Store) and inner.reduce is None:
-                buffer = self._buffers.get(inner.buffer)
-                named = set().union(*map(variables, inner.index))
-                if buffer is not None and buffer.kind is Kind.PRIVATE and not axes <= named:
-                    self._numbers += 1
-                    found[buffer.name] = Storage(buffer.name, self._numbers, iters, None)
-        return tuple(found.values())
-
-    def _closed(self, expr: Expr, scope: _Scope) -> Expr:
-        if not scope.values:
-            return expr
-        values: dict[str, Expr] = {name: ix.const(value) for name, value in scope.values}
-        return ix.folded(substitute(expr, values))
-
-    def _bound(self, scope: _Scope, name: str) -> _Scope:
-        domain = scope.domain.add_dims(isl.dim_type.set, 1)
-        return replace(scope, domain=domain, iters=(*scope.iters, name))
-
-    def _where(self, scope: _Scope, condition: Expr, what: str = "") -> _Scope:
-        """`scope` where `condition` holds; what isl does not decide is a predicate, if `what` is ""."""
-        condition = self._closed(condition, scope)
-        coordinates = {name: f"x{k}" for k, name in enumerate(scope.iters)}
-        domain, predicates = scope.domain, list(scope.predicates)
-        for part in bounds_of(condition):
-            restricted = self.restricted(domain, part, coordinates)
-            if restricted is not None:
-                domain = restricted
-            elif what:
-                raise NotReadable(
-                    "prove",
-                    f"cannot read {what} as a set",
-                    because="it is not quasi-affine: isl decides sums, integer multiples, and // "
-                    "and % by positive constants",
-                )
-            else:
-                predicates.append(part)
-        return replace(scope, domain=domain, predicates=tuple(predicates))
-
-    def _equal(self, scope: _Scope, value: Expr, literal: int) -> isl.Set:
-        """The part of the domain where a bounded value is `literal`."""
-        value = self._closed(value, scope)
-        if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-            low = Compare("<=", ix.mul(literal, value.b), value.a)
-            high = Compare("<", value.a, ix.mul(literal + 1, value.b))
-            positive = Compare(">", value.b, ix.const(0))
-            condition: Expr = Logic("and", (positive, low, high))
-        else:
-            condition = Compare("==", value, ix.const(literal))
-        return self._where(scope, condition, f"the value {self._text(value)}").domain
+    def fresh(self) -> int:
+        """A number that no storage has yet."""
+        self._numbers += 1
+        return self._numbers
 
     def restricted(
         self, domain: isl.Set, condition: Expr, coordinates: Mapping[str, str]

@@ -44,7 +44,8 @@ from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import Set, accesses_outside, answered, bounded
-from offcut.polyhedral.flow import Flows, NotReadable, Statement, bounds_of
+from offcut.polyhedral.flow import Flows, Statement, bounds_of
+from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.certificate import Theorem
 from offcut.proof.dataflow import DataFlow
 from offcut.proof.differing import confirmed
@@ -161,7 +162,7 @@ def _theorems(
         flows = Flows(source.sizes, source.assumptions, users)
         pair = flows.prepared(plain), flows.prepared(whole)
         try:
-            for case in flows.cases(pair[1]):
+            for case in cases(flows, pair[1]):
                 _Comparison(case, *pair, reassociate, of).prove()
         except Differs as found:
             raise confirmed(found, plain, whole, flows, reassociate, of) from None

@@ -26,6 +26,7 @@ from offcut.core.text.printer import ASSIGN, format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Flows, Statement
+from offcut.polyhedral.reading import read_statements
 from offcut.polyhedral.witness import holds_at
 from offcut.proof.substitution import Pair, primed
 
@@ -141,7 +142,7 @@ class Sides:
 
     def side(self, program: Program, letter: str) -> Side:
         """The statements of a program; those of the source with primed iterators."""
-        found = self.flows.statements(program, letter)
+        found = read_statements(self.flows, program, letter)
         if letter == "S":
             found = [_primed(statement) for statement in found]
         zero = _zero_sums(program)

@@ -11,6 +11,7 @@ from offcut.core.text.parser import parse
 from offcut.errors import PartitionError
 from offcut.polyhedral.flow import Flows, Statement
 from offcut.polyhedral.orders import last_writes, time_depth, time_text
+from offcut.polyhedral.reading import read_statements
 
 HEAD = """size n in 0:10
 inout A: int32[n]
@@ -22,7 +23,7 @@ def read(text: str) -> tuple[Flows, Program, list[Statement]]:
     program = parse(HEAD + text)
     flows = Flows(program.sizes, program.assumptions, {})
     program = flows.prepared(program)
-    return flows, program, flows.statements(program, "S")
+    return flows, program, read_statements(flows, program, "S")
 
 
 def test_a_statement_is_its_instances_and_its_time() -> None:
