@@ -18,23 +18,8 @@ import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.expr import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    Logic,
-    Var,
-    dtype_of,
-    rewrite,
-    substitute,
-)
-from offcut.core.program import (
-    Program,
-    Size,
-    Store,
-    mapped,
-)
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, dtype_of, rewrite, substitute
+from offcut.core.program import Program, Size, Store, mapped
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral.affine import Map, Set, Space
 from offcut.polyhedral.witness import smallest

@@ -70,8 +70,9 @@ from offcut.proof.pairing import (
     unprimed,
     untold,
 )
+from offcut.proof.places import NotStructural
 from offcut.proof.reordering import Order
-from offcut.proof.structure import NotStructural, check_structure
+from offcut.proof.structure import check_structure
 from offcut.proof.substitution import Unified, solutions, unify
 
 _MOST_ALTERNATIVES = 256

@@ -14,7 +14,8 @@ from offcut.partition import separate
 from offcut.proof import equivalence
 from offcut.proof.equivalence import check_equal
 from offcut.proof.pairing import NOT_TOLD
-from offcut.proof.structure import NotStructural, check_structure
+from offcut.proof.places import NotStructural
+from offcut.proof.structure import check_structure
 
 
 def program(file: str) -> Program:

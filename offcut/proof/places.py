@@ -1,0 +1,198 @@
+"""Nodes of an emitted program in; which coordinates of the source each binds, and what is known there, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import all_of, conjuncts
+from offcut.core.dtypes import is_identity
+from offcut.core.expr import Binary, Compare, Const, Expr, Select, substitute, variables, walk
+from offcut.core.program import For, Form, If, Let, Stmt, Store, Tile, TileAxis, blocks, expressions
+from offcut.core.program import walk as statements
+from offcut.core.walking import bound_in
+from offcut.polyhedral import Facts
+from offcut.polyhedral.around import equal
+from offcut.proof.by_axis.product import Leaf
+from offcut.proof.known_equal import reads_memory
+
+_MOST_STEPS = 8
+
+
+class NotStructural(Exception):
+    """The emitted program has another shape than its source, or the proof does not reach it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of the emitted program that binds coordinates of the source, and the way to it.
+
+    path   loops over tiles, bounded values, and conditions, outermost first
+    axes   (coordinate, first, one past the last)
+    checked  whether its body is known to be that of the source
+    """
+
+    path: tuple[For | Let | Expr, ...]
+    axes: tuple[tuple[str, Expr, Expr], ...]
+    where: tuple[Expr, ...]
+    body: tuple[Stmt, ...]
+    form: Form
+    together: bool
+    checked: bool = False
+
+    @property
+    def leaf(self) -> Leaf:
+        """The same as a tile of a product."""
+        axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
+        where = all_of(self.where) if self.where else None
+        return Leaf(self.path, Tile(axes, self.body, where, self.form))
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The names that it binds, and those of the loops on the way."""
+        loops = (entry.iter for entry in self.path if isinstance(entry, For))
+        return frozenset((*loops, *(name for name, _, _ in self.axes)))
+
+    def is_loop(self, loop: For) -> bool:
+        """Whether it is `loop` itself, all that the bounds say."""
+        return not (self.path or self.where) and self.axes == ((loop.iter, loop.lo, loop.hi),)
+
+    @property
+    def lets(self) -> tuple[Let, ...]:
+        """The bounded values around it."""
+        return tuple(entry for entry in self.path if isinstance(entry, Let))
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The conditions around it."""
+        return tuple(entry for entry in self.path if not isinstance(entry, For | Let))
+
+    def inside(self, at: Facts, values: Mapping[str, Expr]) -> Facts:
+        """What is known in its body, with these bounded values fixed."""
+
+        def fixed(expr: Expr) -> Expr:
+            return ix.folded(substitute(expr, values)) if values else expr
+
+        for entry in self.path:
+            match entry:
+                case For():
+                    at = at.loop(entry.iter, fixed(entry.lo), fixed(entry.hi))
+                case Let(name, lo, hi, value):
+                    if name not in values:
+                        at = at.loop(name, ix.const(lo), ix.const(hi))
+                        continue
+                    for condition in equal(value, values[name]):
+                        at = at.where(condition)
+                case _:
+                    at = at.where(fixed(entry))
+        for name, first, end in self.axes:
+            at = at.loop(name, fixed(first), fixed(end))
+        for condition in self.where:
+            at = at.where(fixed(condition))
+        return at
+
+
+def tile_at(tile: Tile, path: tuple[For | Let | Expr, ...]) -> Place:
+    """A tile as a place."""
+    bounds = tuple((a.iter, a.start, ix.add(a.start, a.extent)) for a in tile.axes)
+    where = () if tile.where is None else conjuncts(tile.where)
+    return Place(path, bounds, where, tile.body, tile.form, True)
+
+
+def tiles_of(stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]) -> Iterator[Place]:
+    """The innermost nodes that bind any of `names`, with the loops over others of them around."""
+    match stmt:
+        case For() if stmt.iter in names and names.isdisjoint(bound_in(stmt) - {stmt.iter}):
+            axes = ((stmt.iter, stmt.lo, stmt.hi),)
+            yield Place(path, axes, (), stmt.body, Form.FULL, False)
+        case For() | Let():
+            for inner in stmt.body:
+                yield from tiles_of(inner, (*path, stmt), names)
+        case If(condition, then, other) if not reads_memory(condition):
+            for holds, block in ((True, then), (False, other)):
+                for inner in block:
+                    way = (*path, *conjuncts(condition, holds))
+                    yield from tiles_of(inner, way, names)
+        case Tile():
+            yield tile_at(stmt, path)
+        case _:
+            raise NotStructural("a statement among the tiles of a band")
+
+
+def unmasked(place: Place, at: Facts) -> Place:
+    """`place`, where each term is masked to nothing outside a condition: only where that holds."""
+    stores = [s for s in statements(place.body) if isinstance(s, Store)]
+    if place.together:
+        return place
+    if any(reads_memory(part) for store in stores for part in store.index):
+        return place
+    masks = {s.value.condition for s in stores if _is_masked(s) and isinstance(s.value, Select)}
+    if len(masks) == 1 and all(_is_masked(store) for store in stores):
+        (mask,) = masks
+        names = {name for name, _, _ in place.axes}
+        known = place.inside(at, {}).expresses(mask)
+        if known and isinstance(mask, Compare) and variables(mask) & names:
+            return replace(place, where=(*place.where, mask))
+    return place
+
+
+def _is_masked(store: Store) -> bool:
+    match store.value:
+        case Select(_, _, Const(value, dtype)) if store.reduce is not None:
+            return is_identity(store.reduce, value, dtype)
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a loop of the source may be run several coordinates at a time, by `emitted`."""
+
+    loop: For
+    emitted: Sequence[Stmt]
+    at: Facts
+
+    def counts(self) -> tuple[int, ...]:
+        """The divisors that the body of the loop mentions."""
+        found: dict[int, None] = {}
+        exprs = (expr for stmt in statements(self.loop.body) for expr in expressions(stmt))
+        for node in (node for expr in exprs for node in walk(expr)):
+            if isinstance(node, Binary) and node.op in ("//", "%"):
+                divisor = ix.literal(node.b)
+                if divisor is not None and 1 < divisor <= _MOST_STEPS:
+                    found[divisor] = None
+        return tuple(found)
+
+    def starts(self, stepped: For, count: int) -> tuple[Expr, ...]:
+        """The coordinate where the counter of `stepped` is 0, if it runs from the start of the loop on,
+        after another part of it, or before one.
+        """
+        found: dict[Expr, None] = {self.loop.lo: None}
+        before, length = ix.mul(count, stepped.lo), ix.mul(count, stepped.hi)
+        for first, end in _ranges(self.emitted, self.loop.iter, {}, {}):
+            found |= dict.fromkeys((end, ix.sub(end, before), ix.sub(first, length)))
+        return tuple(found)
+
+
+def _ranges(
+    body: Sequence[Stmt], name: str, first: Mapping[str, Expr], last: Mapping[str, Expr]
+) -> Iterator[tuple[Expr, Expr]]:
+    """Where loops and tiles over `name` start and end, with the loops around at `first` and `last`."""
+    for stmt in body:
+        match stmt:
+            case For(one, lo, hi) if one == name:
+                yield ix.folded(substitute(lo, first)), ix.folded(substitute(hi, last))
+            case For(one, lo, hi, inner):
+                low = ix.folded(substitute(lo, first))
+                high = ix.folded(substitute(ix.sub(hi, 1), last))
+                yield from _ranges(inner, name, {**first, one: low}, {**last, one: high})
+            case Tile(axes):
+                for axis in axes:
+                    if axis.iter == name:
+                        end = ix.add(axis.start, axis.extent)
+                        start = ix.folded(substitute(axis.start, first))
+                        yield start, ix.folded(substitute(end, last))
+            case _:
+                for inside in blocks(stmt):
+                    yield from _ranges(inside, name, first, last)

@@ -1,0 +1,428 @@
+"""A source and an emitted program in; nothing out where one is the other with loops cut, read side by side.
+
+Most cuts keep the shape of a program: where the source has a loop over x, the emitted program has
+one or several nests that bind x, and where the source has a statement at x, each of these has it
+too. The two texts are walked together, with what is known at each place:
+
+a loop        the emitted nests' coordinates are the loop's, each once, ascending (`check_line`), or
+              what they leave out does nothing; and each nest's inside is the loop's body there
+a band        loops that carry no dependence may run in any order: the tiles' coordinates on each
+              axis are the loop's, each point in one tile (`fills`)
+a choice      each option runs what the loop program runs there
+a condition   it is there, or what is known decides it
+a statement   it is the same, with the conditions in its value decided by what is known
+
+Each rule is a theorem for all sizes, and none knows how the program was made. A program of another
+shape is `NotStructural`, which says nothing about it: `equivalence` compares by instances then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import assert_never
+
+from offcut.core import index as ix
+from offcut.core.accesses import touched
+from offcut.core.conditions import conjuncts, negated
+from offcut.core.expr import Compare, Const, Expr, Var, loads
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    starts_of,
+    substituted,
+    with_blocks,
+)
+from offcut.core.program import walk as statements
+from offcut.core.text.printer import format_expr
+from offcut.core.walking import bound_in
+from offcut.polyhedral import Dependence, Facts, Space, dependences
+from offcut.proof.by_axis.strips import NotSeparable
+from offcut.proof.coordinates import check_in_any_order, check_in_turn
+from offcut.proof.known_equal import alike, idle, reads_memory, same_store, settled
+from offcut.proof.places import NotStructural, Place, Steps, tile_at, tiles_of, unmasked
+
+
+def check_side_by_side(space: Space, source: Program, emitted: Program) -> bool:
+    """Whether instances run that are masked to nothing, where the text of `emitted` is that of `source`.
+
+    Raises NotStructural, or NotSeparable, where that is not shown.
+    """
+    walker = _SideBySide(space, source)
+    walker.block(source.body, emitted.body, Facts(space))
+    return walker.masked
+
+
+class _SideBySide:
+    def __init__(self, space: Space, source: Program) -> None:
+        self.space = space
+        self.source = source
+        self.nest = -1
+        self.masked = False  # whether instances run that are masked to nothing
+        self.top = source.body
+        self.starts = starts_of(source)
+        self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
+
+    @cached_property
+    def carried(self) -> set[tuple[int, str, str]]:
+        """(top-level statement, iterator, array) of the dependences that loops of the source carry."""
+        return set(_carried(self.source))
+
+    def carries(self, loop: For) -> bool:
+        """Whether a loop of the source carries a dependence: it accesses the array, and is named so."""
+        return any((self.nest, loop.iter, name) in self.carried for name in touched((loop,)))
+
+    def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
+        """Whether `emitted` runs what `source` does, in its order."""
+        if tuple(source) == tuple(emitted) or at.empty:
+            return
+        left = list(emitted)
+        for position, stmt in enumerate(source):
+            if source is self.top:
+                self.nest = position
+            left = self.statement(stmt, source[position + 1 :], left, at)
+        if left:
+            raise NotStructural("statements that the source has not")
+
+    def statement(
+        self, stmt: Stmt, after: Sequence[Stmt], left: list[Stmt], at: Facts
+    ) -> list[Stmt]:
+        """What is left of `left` when its first part has run `stmt`."""
+        if left and stmt == left[0]:
+            return left[1:]
+        if isinstance(stmt, Let | Tile | Alloc | Choose):
+            return self.around(stmt, left, at)
+        if left and isinstance(left[0], Choose):
+            return self.choice(stmt, after, left[0], left[1:], at)
+        match stmt:
+            case Store():
+                if left and isinstance(left[0], Store) and same_store(stmt, left[0], at):
+                    return left[1:]
+                if idle((stmt,), at, self.starts):
+                    return left
+                if left and isinstance(left[0], If):
+                    asked = settled(left[0].condition, at)
+                    if isinstance(asked, Const):
+                        branch = left[0].then if asked.value else left[0].other
+                        return self.statement(stmt, after, [*branch, *left[1:]], at)
+                raise NotStructural(f"no {stmt.buffer} here")
+            case If(condition, then, other):
+                asked = settled(condition, at)
+                if isinstance(asked, Const):
+                    return self.inline(then if asked.value else other, left, at)
+                for holds, branch in ((condition, then), (negated(condition), other)):
+                    if at.expresses(condition) and at.where(negated(holds)).empty:
+                        return self.inline(branch, left, at)
+                first = left[0] if left else None
+                if not isinstance(first, If) or not alike(condition, first.condition, at):
+                    if idle((stmt,), at, self.starts):
+                        return left
+                    raise NotStructural(f"no {format_expr(condition)} here")
+                self.block(then, first.then, at.where(condition))
+                self.block(other, first.other, at.where(negated(condition)))
+                return left[1:]
+            case For():
+                return self.loop(stmt, after, left, at)
+            case _:
+                assert_never(stmt)
+
+    def around(self, stmt: Let | Tile | Alloc | Choose, left: list[Stmt], at: Facts) -> list[Stmt]:
+        """What is left when `stmt` has run, which the source was cut into already: it must be there."""
+        first = left[0] if left else None
+        if first is None or _alone(stmt) != _alone(first):
+            raise NotStructural(f"a {type(stmt).__name__} of the source that is not here")
+        match stmt:
+            case Let(name, lo, hi):
+                at = at.loop(name, ix.const(lo), ix.const(hi))
+            case Tile(axes, _, where):
+                for axis in axes:
+                    at = at.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
+                at = at if where is None else at.where(where)
+            case _:
+                pass
+        for mine, theirs in zip(blocks(stmt), blocks(first), strict=True):
+            self.block(mine, theirs, at)
+        return left[1:]
+
+    def choice(
+        self, stmt: Stmt, after: Sequence[Stmt], first: Choose, rest: list[Stmt], at: Facts
+    ) -> list[Stmt]:
+        """What is left when `stmt` has run, whichever option runs: of the options, and then of `rest`."""
+        ends = [self.statement(stmt, after, [*o.body, *rest], at) for o in first.options]
+        kept = [len(end) - len(rest) for end in ends]
+        if max(kept) <= 0 and min(kept) == max(kept):
+            return ends[0]
+        if min(kept) < 0:
+            raise NotStructural("options that run different statements")
+        parts = zip(first.options, ends, kept, strict=True)
+        return [Choose(tuple(replace(o, body=tuple(end[:n])) for o, end, n in parts)), *rest]
+
+    def inline(self, branch: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        for position, stmt in enumerate(branch):
+            left = self.statement(stmt, branch[position + 1 :], left, at)
+        return left
+
+    def loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        """What is left when `stmt` has run: as one loop, or as one for each statement inside."""
+        try:
+            return self.one_loop(stmt, after, left, at)
+        except (NotStructural, NotSeparable):
+            parts = self.distributed(stmt)
+            if len(parts) < 2:
+                raise
+        for position, part in enumerate(parts):
+            left = self.loop(part, (*parts[position + 1 :], *after), left, at)
+        return left
+
+    def distributed(self, loop: For) -> list[For]:
+        """Loops that carry no dependence, repeated around each statement inside.
+
+        What an iteration runs depends on what the same iteration has run alone, so that another one
+        may run in between; and on the bounds, which each repetition reads again.
+        """
+        chain = _chain(loop)
+        if any(map(self.carries, chain)):
+            return [loop]
+        bounds = (bound for one in chain for bound in (one.lo, one.hi))
+        read = {load.buffer for bound in bounds for load, _ in loads(bound)}
+        if read & {buffer for buffer, _ in _written((loop,))}:
+            return [loop]
+        return [_around(chain, stmt) for stmt in chain[-1].body]
+
+    def one_loop(self, stmt: For, after: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
+        written = _written((stmt,))
+        mine: list[Stmt] = []
+        while len(mine) < len(left):
+            one = left[len(mine)]
+            if isinstance(one, Choose):
+                break
+            runs_it = stmt.iter in bound_in(one) or self.steps_in(one)
+            if not (_written((one,)) <= written and runs_it):
+                break
+            mine.append(one)
+        if not mine:
+            if idle((stmt,), at, self.starts):
+                return left
+            raise NotStructural(f"no loop over {stmt.iter} here")
+        follows = after[0] if after else None
+        if not (
+            isinstance(follows, For)
+            and follows.iter == stmt.iter
+            and _written((follows,)) & written
+        ):
+            self.nests(stmt, mine, at)
+            return left[len(mine) :]
+        for count in range(1, len(mine) + 1):
+            try:
+                self.nests(stmt, mine[:count], at)
+                return left[count:]
+            except (NotStructural, NotSeparable):
+                continue
+        raise NotStructural("two loops in turn over one coordinate and one buffer")
+
+    def nests(self, stmt: For, mine: Sequence[Stmt], at: Facts) -> None:
+        """Whether `mine` are a loop of the source."""
+        chain = _chain(stmt)
+        try:
+            self.each(chain, list(self.places_of(mine, chain, at)), at)
+        except (NotStructural, NotSeparable):
+            free = {one.iter for one in chain if not self.carries(one)}
+            if len(free) < 2:
+                raise
+            self.each(chain, [p for one in mine for p in tiles_of(one, (), free)], at)
+
+    def places_of(self, mine: Sequence[Stmt], chain: Sequence[For], at: Facts) -> Iterator[Place]:
+        """The nodes of `mine` that bind the first coordinate of a chain, or more of them."""
+        steps = Steps(chain[0], mine, at)
+        names = [one.iter for one in chain]
+        for one in mine:
+            yield from self.places(one, (), steps, names)
+
+    def each(self, chain: Sequence[For], places: Sequence[Place], at: Facts) -> None:
+        """Whether places run the coordinates of the first loops of a chain, and inside what these do."""
+        names = [one.iter for one in chain]
+        bound = {place.bound & set(names) for place in places}
+        if len(bound) != 1:
+            raise NotStructural("nests over different coordinates")
+        count = len(next(iter(bound)))
+        if set(names[:count]) != next(iter(bound)):
+            raise NotStructural("coordinates out of their order")
+        if count == 1:
+            self.line(chain[0], places, at)
+        else:
+            self.band(chain[:count], places, at)
+
+    def places(
+        self,
+        stmt: Stmt,
+        path: tuple[For | Let | Expr, ...],
+        steps: Steps,
+        names: Sequence[str],
+    ) -> Iterator[Place]:
+        """The nodes that bind the first of `names`, and more of them where one tile does."""
+        match stmt:
+            case For() if stmt.iter == names[0]:
+                yield Place(path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False)
+            case For() if stmt.iter not in self.iterators and names[0] not in bound_in(stmt):
+                yield self.stepped(stmt, path, steps)
+            case For() if stmt.iter not in self.iterators:
+                for inner in stmt.body:
+                    yield from self.places(inner, (*path, stmt), steps, names)
+            case Let():
+                for inner in stmt.body:
+                    yield from self.places(inner, (*path, stmt), steps, names)
+            case If(condition, then, other) if not reads_memory(condition):
+                for inner in then:
+                    yield from self.places(inner, (*path, *conjuncts(condition)), steps, names)
+                for inner in other:
+                    yield from self.places(
+                        inner, (*path, *conjuncts(condition, False)), steps, names
+                    )
+            case Tile():
+                yield tile_at(stmt, path)
+            case _:
+                raise NotStructural("a statement among the tiles of a loop")
+
+    def steps_in(self, stmt: Stmt) -> bool:
+        """Whether `stmt` holds a loop that the source has not."""
+        return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
+
+    def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: Steps) -> Place:
+        """A loop that runs several coordinates in each iteration, one after the other in its text."""
+        loop = steps.loop
+        for count in steps.counts():
+            for start in steps.starts(stmt, count):
+                first = ix.add(start, ix.mul(count, Var(stmt.iter)))
+                lo, hi = (ix.add(start, ix.mul(count, end)) for end in (stmt.lo, stmt.hi))
+                whole = ((loop.iter, lo, hi),)
+                place = Place(path, whole, (), stmt.body, Form.FULL, False, True)
+                at = replace(place, path=(*path, stmt), axes=()).inside(steps.at, {})
+                at = at.where(Compare("<=", loop.lo, first))
+                at = at.where(Compare("<=", ix.add(first, count), loop.hi))
+                if at.empty:
+                    continue
+                bodies = (
+                    substituted(loop.body, {loop.iter: ix.add(first, k)}) for k in range(count)
+                )
+                try:
+                    self.block([one for body in bodies for one in body], stmt.body, at)
+                    return place
+                except NotStructural:
+                    continue
+        raise NotStructural(f"no steps along {loop.iter}")
+
+    def line(self, loop: For, places: Sequence[Place], at: Facts) -> None:
+        """One loop, as nests that run its coordinates in its order."""
+        kept = [unmasked(place, at) for place in places]
+        self.masked |= any(one is not other for one, other in zip(kept, places, strict=True))
+        check_in_turn(loop, kept, at, self.starts, ordered=self.carries(loop))
+        for place in kept:
+            self.inner(place, (loop,), at)
+
+    def band(self, chain: Sequence[For], places: Sequence[Place], at: Facts) -> None:
+        """Parallel loops, as tiles in any order."""
+        if any(map(self.carries, chain)):
+            raise NotStructural("a band whose loops carry dependences")
+        check_in_any_order(chain, places, at)
+        for place in places:
+            self.inner(place, chain, at)
+
+    def inner(self, place: Place, chain: Sequence[For], at: Facts) -> None:
+        """The body of a place against that of the loops: at once, else for each bounded value."""
+        if place.checked:
+            return
+        inside = self.within(place, chain, at, {})
+        pinned: dict[str, Expr] = {
+            name: first for name, first, end in place.axes if _is_one(name, first, end, inside)
+        }
+        body = substituted(chain[-1].body, pinned) if pinned else chain[-1].body
+        found = substituted(place.body, pinned) if pinned else place.body
+        try:
+            self.block(body, found, inside)
+            return
+        except NotStructural:
+            if not place.lets:
+                raise
+        for literals in product(*(range(let.lo, let.hi) for let in place.lets)):
+            values: dict[str, Expr] = {
+                let.name: ix.const(q) for let, q in zip(place.lets, literals, strict=True)
+            }
+            self.block(body, substituted(found, values), self.within(place, chain, at, values))
+
+    def within(
+        self, place: Place, chain: Sequence[For], at: Facts, values: Mapping[str, Expr]
+    ) -> Facts:
+        """What is known in the body of a place: where it lies, and that it lies in the loops."""
+        known = {size.name for size in self.space.sizes} | set(at.names)
+        fresh = [
+            e.iter if isinstance(e, For) else e.name for e in place.path if isinstance(e, For | Let)
+        ]
+        if set(fresh) & known or len(set(fresh)) != len(fresh):
+            raise NotStructural("a name that is bound twice")
+        found = place.inside(at, values)
+        for one in chain:
+            found = found.where(Compare("<=", one.lo, Var(one.iter)))
+            found = found.where(Compare("<", Var(one.iter), one.hi))
+        return found
+
+
+@lru_cache(maxsize=64)
+def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
+    """(top-level statement, iterator, array) of the dependences that loops carry."""
+    found = (one for one in dependences(source) if not _says_the_same(one))
+    return tuple({(one.path[0], one.loop, _array(one)): None for one in found})
+
+
+def _array(one: Dependence) -> str:
+    """The array that both ends access."""
+    return (one.target if one.kind == "anti" else one.source).store.buffer
+
+
+def _says_the_same(one: Dependence) -> bool:
+    """Whether both ends store one number: in either order the element is that number."""
+    first, second = one.source.store, one.target.store
+    same = (first.value, first.reduce) == (second.value, second.reduce) == (first.value, None)
+    return one.kind == "output" and isinstance(first.value, Const) and same
+
+
+def _alone(stmt: Stmt) -> Stmt:
+    """A statement with nothing inside."""
+    return with_blocks(stmt, lambda _: ())
+
+
+def _chain(loop: For) -> list[For]:
+    """`loop` and the loops inside it, each of which holds nothing but the next."""
+    chain = [loop]
+    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
+        chain.append(chain[-1].body[0])
+    return chain
+
+
+def _around(chain: Sequence[For], stmt: Stmt) -> For:
+    """The loops of `chain` around one statement."""
+    made = replace(chain[-1], body=(stmt,))
+    for loop in reversed(chain[:-1]):
+        made = replace(loop, body=(made,))
+    return made
+
+
+def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
+    """Whether a range is one literal number, or nothing."""
+    if ix.literal(first) is None:
+        return False
+    return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
+
+
+def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:
+    return {(s.buffer, s.reduce) for s in statements(body) if isinstance(s, Store)}
