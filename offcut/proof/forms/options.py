@@ -1,0 +1,40 @@
+"""A program with choices in; one program for each combination of options out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, blocks
+
+
+def combinations(body: tuple[Stmt, ...]) -> int:
+    """How many combinations of options there are."""
+    inside = ([combinations(block) for block in blocks(stmt)] for stmt in body)
+    pairs = zip(body, inside, strict=True)
+    return prod(sum(ways) if isinstance(stmt, Choose) else prod(ways) for stmt, ways in pairs)
+
+
+def options(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
+    """`body` once for every combination of options, at any depth, with the labels."""
+    for choice in product(*(list(_option(stmt)) for stmt in body)):
+        label = " ".join(label for label, _ in choice if label)
+        yield label, tuple(stmt for _, part in choice for stmt in part)
+
+
+def _option(stmt: Stmt) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
+    match stmt:
+        case For() | Let() | Tile() | Alloc():
+            for label, body in options(stmt.body):
+                yield label, (replace(stmt, body=body),)
+        case If(_, then, other):
+            for (one, a), (two, b) in product(list(options(then)), list(options(other))):
+                yield f"{one} {two}".strip(), (replace(stmt, then=a, other=b),)
+        case Choose():
+            for option in stmt.options:
+                for label, body in options(option.body):
+                    yield f"{option.label} {label}".strip(), body
+        case Store():
+            yield "", (stmt,)
