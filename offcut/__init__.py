@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from offcut.core.text.parser import parse as parse
     from offcut.describe import external as external
     from offcut.describe.external import external_microkernel as external_microkernel
+    from offcut.describe.functions import absolute as absolute
+    from offcut.describe.functions import erf as erf
+    from offcut.describe.functions import exp as exp
+    from offcut.describe.functions import index as index
+    from offcut.describe.functions import log as log
+    from offcut.describe.functions import max as max
+    from offcut.describe.functions import maximum as maximum
+    from offcut.describe.functions import min as min
+    from offcut.describe.functions import minimum as minimum
+    from offcut.describe.functions import reduce_axis as reduce_axis
+    from offcut.describe.functions import sqrt as sqrt
+    from offcut.describe.functions import sum as sum
+    from offcut.describe.functions import tanh as tanh
+    from offcut.describe.functions import where as where
     from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.describe.microkernel import Microkernel as Microkernel
     from offcut.describe.recurrence import recurrence as recurrence
     from offcut.describe.recurrence import update as update
     from offcut.describe.tensor import Tensor as Tensor
-    from offcut.describe.tensor import absolute as absolute
-    from offcut.describe.tensor import cast as cast
     from offcut.describe.tensor import compute as compute
-    from offcut.describe.tensor import erf as erf
-    from offcut.describe.tensor import exp as exp
-    from offcut.describe.tensor import index as index
-    from offcut.describe.tensor import log as log
-    from offcut.describe.tensor import max as max
-    from offcut.describe.tensor import maximum as maximum
-    from offcut.describe.tensor import min as min
-    from offcut.describe.tensor import minimum as minimum
     from offcut.describe.tensor import placeholder as placeholder
-    from offcut.describe.tensor import reduce_axis as reduce_axis
-    from offcut.describe.tensor import sqrt as sqrt
-    from offcut.describe.tensor import sum as sum
-    from offcut.describe.tensor import tanh as tanh
-    from offcut.describe.tensor import where as where
+    from offcut.describe.value import cast as cast
     from offcut.errors import CallError as CallError
     from offcut.errors import DescribeError as DescribeError
     from offcut.errors import InternalError as InternalError
@@ -77,21 +77,11 @@ _HOME = {
     "offcut.core.program": ("Program",),
     "offcut.describe.recurrence": ("recurrence", "update"),
     "offcut.core.sizes": ("assume", "dim"),
-    "offcut.describe.tensor": (
-        *(
-            "Tensor",
-            "absolute",
-            "cast",
-            "compute",
-            "erf",
-            "exp",
-            "index",
-            "log",
-            "max",
-            "maximum",
-            "min",
-        ),
-        *("minimum", "placeholder", "reduce_axis", "sqrt", "sum", "tanh", "where"),
+    "offcut.describe.tensor": ("Tensor", "compute", "placeholder"),
+    "offcut.describe.value": ("cast",),
+    "offcut.describe.functions": (
+        *("absolute", "erf", "exp", "index", "log", "max", "maximum"),
+        *("min", "minimum", "reduce_axis", "sqrt", "sum", "tanh", "where"),
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),

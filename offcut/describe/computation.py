@@ -28,7 +28,8 @@ from offcut.core.expr import (
 from offcut.core.program import Buffer, Kind, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
 from offcut.describe.reads import sizes_of, tensors_of
-from offcut.describe.tensor import Axis, Tensor, size_var
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import Axis, size_var
 from offcut.errors import DescribeError
 
 # Words of the loop syntax; a size, an axis or a tensor of such a name gets an underscore.

@@ -35,7 +35,8 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.axes import axis_names
 from offcut.describe.computation import Names, rename
 from offcut.describe.reads import sizes_of
-from offcut.describe.tensor import Axis, Compute, Tensor, Value, cast, size_var
+from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.value import Axis, Value, cast, size_var
 from offcut.errors import DescribeError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import FLOATS
-from offcut.describe.tensor import Tensor, Value, cast, compute, erf, exp, maximum
-from offcut.describe.tensor import tanh as tanh_of
+from offcut.describe.functions import erf, exp, maximum
+from offcut.describe.functions import tanh as tanh_of
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of
 from offcut.ops.naming import named

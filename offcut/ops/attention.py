@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.describe.tensor import Tensor, Value, cast, compute, exp, maximum, reduce_axis, where
-from offcut.describe.tensor import max as max_over
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.functions import exp, maximum, reduce_axis, where
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag, number
 from offcut.ops.naming import named

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.describe.tensor import Tensor, Value, compute, reduce_axis, where
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.functions import reduce_axis, where
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, whole
 from offcut.ops.epilogue import epilogue

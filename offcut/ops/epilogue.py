@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.describe.tensor import Tensor, Value, cast, compute
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.ops.activation import activated, check_activation
 from offcut.ops.naming import Option
 from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, narrower

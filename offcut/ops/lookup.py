@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from offcut.describe.tensor import Tensor, Value, compute, index
+from offcut.describe.functions import index
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, check_dtype, check_tensor
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.describe.tensor import Tensor, Value, cast, compute, reduce_axis, sqrt
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.functions import reduce_axis, sqrt
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import number
 from offcut.ops.naming import Option, named

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
-from offcut.describe.tensor import Tensor, Value, cast
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, several, whole
 

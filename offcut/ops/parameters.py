@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from offcut.describe.tensor import Tensor, Value, cast
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import number, whole
 from offcut.ops.operands import check_dtype, check_shape, check_tensor

@@ -8,17 +8,11 @@ from operator import mul
 from typing import Any
 
 from offcut.core.dtypes import neutral
-from offcut.describe.tensor import (
-    Tensor,
-    Value,
-    cast,
-    compute,
-    maximum,
-    minimum,
-    reduce_axis,
-)
-from offcut.describe.tensor import max as max_over
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import maximum, minimum, reduce_axis
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.ops.arguments import flag
 from offcut.ops.convolution import check_layout, window_names, within
 from offcut.ops.naming import Option, named

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.describe.tensor import Tensor, Value, cast, compute, maximum, minimum, where
+from offcut.describe.functions import maximum, minimum, where
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import check_float_result, is_one_of
 from offcut.ops.naming import named

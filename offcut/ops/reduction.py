@@ -9,8 +9,10 @@ from operator import mul
 from typing import Any, TypeAlias
 
 from offcut.core.dtypes import FLOATS
-from offcut.describe import tensor as te
-from offcut.describe.tensor import Tensor, Value, cast, compute, reduce_axis
+from offcut.describe import functions
+from offcut.describe.functions import reduce_axis
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.ops.arguments import flag
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, element, wider
@@ -29,7 +31,7 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
     Raises DescribeError where there is no such axis, or one is named twice.
     """
     made = wider(x.dtype) if _is_integer(x) else None
-    return _reduced("sum", x, axis, keepdims, name, te.sum, result=made)
+    return _reduced("sum", x, axis, keepdims, name, functions.sum, result=made)
 
 
 def mean(
@@ -44,8 +46,8 @@ def mean(
     Raises DescribeError where there is no such axis, or one is named twice.
     """
     if not _is_integer(x):
-        return _reduced("mean", x, axis, keepdims, name, te.sum, count=True)
-    return _reduced("mean", x, axis, keepdims, name, te.sum, result="float32", count=True)
+        return _reduced("mean", x, axis, keepdims, name, functions.sum, count=True)
+    return _reduced("mean", x, axis, keepdims, name, functions.sum, result="float32", count=True)
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
@@ -55,7 +57,7 @@ def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    return _reduced("max", x, axis, keepdims, name, te.max, total=_dtype(x))
+    return _reduced("max", x, axis, keepdims, name, functions.max, total=_dtype(x))
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
@@ -65,7 +67,7 @@ def min(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    return _reduced("min", x, axis, keepdims, name, te.min, total=_dtype(x))
+    return _reduced("min", x, axis, keepdims, name, functions.min, total=_dtype(x))
 
 
 def count_of(extents: Sequence[Any], dtype: str) -> Value:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from offcut.describe.tensor import Tensor, Value, cast, compute, exp, log, reduce_axis
-from offcut.describe.tensor import max as max_over
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.functions import exp, log, reduce_axis
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from offcut.describe.tensor import Value
+from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.arguments import several, whole
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import sympy
 
+import offcut as oc
 from offcut.core.sizes import assume, dim
-from offcut.describe import tensor as oc
 from offcut.describe.computation import computation
 from offcut.errors import DescribeError
 

@@ -12,9 +12,10 @@ import pytest
 from conftest import EQUAL, proved
 
 import offcut
+import offcut as oc
 from offcut.core.sizes import assume, dim
-from offcut.describe import tensor as oc
 from offcut.describe.computation import computation
+from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
 from offcut.partition import CUT, EXACT, STRATEGIES, Partition, cut
 
@@ -24,7 +25,7 @@ F = oc.placeholder((n,), name="F")
 k = oc.reduce_axis(12, "k")
 
 
-def total(reduce: Callable[..., oc.Value] = oc.sum) -> oc.Tensor:
+def total(reduce: Callable[..., Value] = oc.sum) -> oc.Tensor:
     return oc.compute((n, 8), lambda i, j: reduce(A[i, k], axis=k), name="C")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import slow
 
+import offcut as oc
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Compare, Expr, Load, rewrite
@@ -34,7 +35,6 @@ from offcut.core.program import (
 )
 from offcut.core.sizes import dim
 from offcut.core.text.parser import parse
-from offcut.describe import tensor as oc
 from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import CallError, InternalError, PartitionError

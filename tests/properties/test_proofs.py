@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import edge_sizes
 
+import offcut as oc
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Load, Var
 from offcut.core.interpret.interpreter import run
@@ -34,7 +35,6 @@ from offcut.core.program import (
 from offcut.core.sizes import dim
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_stmt
-from offcut.describe import tensor as oc
 from offcut.describe.computation import Computation, Stage, StageAxis, computation
 from offcut.describe.source import source
 from offcut.errors import InternalError, PartitionError

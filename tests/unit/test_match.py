@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+import offcut as oc
 from offcut.core.expr import Var
 from offcut.core.layout import panels
 from offcut.core.program import Tile, walk
 from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
-from offcut.describe import tensor as oc
 from offcut.describe.computation import Computation, computation
 from offcut.describe.microkernel import Microkernel, TileShape
 from offcut.partition import Match, all_matches, cut

@@ -12,9 +12,9 @@ import pytest
 import sympy
 from conftest import edge_sizes, points
 
+import offcut as oc
 from offcut.core.program import Form, Role
 from offcut.core.sizes import assume, dim
-from offcut.describe import tensor as oc
 from offcut.describe.computation import computation
 from offcut.partition import Partition, cut
 

@@ -12,10 +12,12 @@ IEEE Micro 2019: its default shapes.
 from __future__ import annotations
 
 from offcut.core.layout import Digit, Layout
+from offcut.describe.functions import reduce_axis
+from offcut.describe.functions import sum as sum_over
 from offcut.describe.intrinsic import declare
 from offcut.describe.microkernel import Microkernel, TileShape
-from offcut.describe.tensor import cast, compute, placeholder, reduce_axis
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.tensor import compute, placeholder
+from offcut.describe.value import cast
 
 BLOCK = 16
 

@@ -10,10 +10,12 @@ Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 from __future__ import annotations
 
 from offcut.core.layout import Digit, Layout
+from offcut.describe.functions import reduce_axis
+from offcut.describe.functions import sum as sum_over
 from offcut.describe.intrinsic import declare
 from offcut.describe.microkernel import Microkernel, TileShape
-from offcut.describe.tensor import cast, compute, placeholder, reduce_axis
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.tensor import compute, placeholder
+from offcut.describe.value import cast
 
 ROWS, COLUMNS, DEPTH, LANES = 16, 8, 16, 32
 _CYCLES = 8.0  # of one issue on a tensor core of compute capability 8.0: 256 multiply–adds each

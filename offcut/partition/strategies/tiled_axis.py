@@ -25,7 +25,7 @@ from typing import Literal, TypeAlias
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute
 from offcut.core.text.printer import format_expr
-from offcut.describe.tensor import Value
+from offcut.describe.value import Value
 
 EXTENT = Var("#e")  # no user can name a size so
 MOST_TAKES = 64  # of an axis, each code of its own

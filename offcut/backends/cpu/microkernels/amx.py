@@ -27,9 +27,11 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.layout import panels
 from offcut.core.sizes import dim
 from offcut.costmodel import TileUnit
+from offcut.describe.functions import reduce_axis
+from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, TileShape
-from offcut.describe.tensor import cast, compute, placeholder, reduce_axis
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.tensor import compute, placeholder
+from offcut.describe.value import cast
 
 _BASE = frozenset({"amx-tile", "avx512f", "avx512bw"})
 FEATURES: Mapping[str, frozenset[str]] = {

@@ -20,9 +20,11 @@ from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.layout import Layout, panels
 from offcut.core.sizes import dim
+from offcut.describe.functions import reduce_axis
+from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, TileShape
-from offcut.describe.tensor import Value, cast, compute, placeholder, reduce_axis
-from offcut.describe.tensor import sum as sum_over
+from offcut.describe.tensor import compute, placeholder
+from offcut.describe.value import Value, cast
 
 LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
 

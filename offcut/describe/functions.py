@@ -1,0 +1,152 @@
+"""Functions of expressions: values and axes go in; a function, a choice or a reduction of them comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.core.dtypes import INTEGERS
+from offcut.core.expr import Binary, Cast, Reduce, Select, Var
+from offcut.core.sizes import size_expr
+from offcut.describe.axes import checked_name
+from offcut.describe.value import Axis, Value, check_no_tensor, combine, pair, size_value, unary
+from offcut.errors import DescribeError
+
+
+def exp(a: Value) -> Value:
+    """``e**a``, within 2 ULP (float32)."""
+    return unary("exp", a)
+
+
+def log(a: Value) -> Value:
+    """The natural logarithm of `a`, the C library's; -inf of 0, NaN below."""
+    return unary("log", a)
+
+
+def tanh(a: Value) -> Value:
+    """The hyperbolic tangent of `a`, within 2 ULP (float32)."""
+    return unary("tanh", a)
+
+
+def erf(a: Value) -> Value:
+    """``2/sqrt(pi) * integral of exp(-t**2) from 0 to a``, within 2 ULP (float32)."""
+    return unary("erf", a)
+
+
+def sqrt(a: Value) -> Value:
+    """The square root of `a`, correctly rounded."""
+    return unary("sqrt", a)
+
+
+def absolute(a: Value) -> Value:
+    """The absolute value of `a`."""
+    return unary("abs", a)
+
+
+def maximum(a: Any, b: Any) -> Value:
+    """The larger of two, by element; NaN where either is NaN."""
+    return _extreme("max", a, b)
+
+
+def minimum(a: Any, b: Any) -> Value:
+    """The smaller of two, by element; NaN where either is NaN."""
+    return _extreme("min", a, b)
+
+
+def _extreme(op: str, a: Any, b: Any) -> Value:
+    check_no_tensor(f"{op}imum", a, b)
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        raise DescribeError(
+            "compute",
+            f"cannot take {op}imum of {a!r} and {b!r}",
+            because="neither is an expression",
+        )
+    x, y = pair(op, a, b)
+    return combine(Binary(op, x.node, y.node), x, y)
+
+
+def where(condition: Value, a: Any, b: Any) -> Value:
+    """`a` where the condition holds, else `b`; only the branch taken is accessed."""
+    check_no_tensor("where", condition, a, b)
+    if not (isinstance(condition, Value) and condition.dtype == "bool"):
+        raise DescribeError(
+            "where",
+            f"cannot choose by {condition}",
+            because="the condition is a comparison of elements, axes or sizes",
+        )
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        raise DescribeError(
+            "where",
+            f"cannot tell the element type of {a!r} and {b!r}",
+            because="both are Python scalars",
+            help=('where(c, cast(1.0, "float32"), 0.0)',),
+        )
+    x, y = pair("where", a, b)
+    return combine(Select(condition.node, x.node, y.node), condition, x, y)
+
+
+def index(value: Any) -> Value:
+    """`value`, an integer element, as an index: ``table[index(ids[i]), j]``.
+
+    value   an element of int64, int32, int8 or uint8; a coordinate, a size or an int is an index as
+            it is
+
+    No proof knows what an array holds, so that the kernel itself compares such an index with the
+    extents of what it reads: one below 0 or not below the extent is refused by CallError. Only the
+    branch of a `where` that is taken is asked.
+
+    Raises DescribeError for floats and conditions.
+    """
+    found = value if isinstance(value, Value) else size_value(value)
+    if found is None or found.dtype not in (*INTEGERS, "index"):
+        shown = repr(value) if found is None else f"{found.dtype} {found}"
+        raise DescribeError(
+            "index",
+            f"cannot take {shown} as an index",
+            because=f"an index is made of {', '.join(INTEGERS)}",
+        )
+    return found if found.dtype == "index" else combine(Cast(found.node, "index"), found)
+
+
+def _reduce(op: str, value: Any, axis: Any) -> Value:
+    check_no_tensor(op, value)
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    named: list[Axis] = []
+    for a in axes:
+        if not (isinstance(a, Value) and isinstance(a.node, Var) and len(a.axes) == 1):
+            raise DescribeError(
+                op,
+                f"cannot reduce over {a!r}",
+                because="it is not an axis made by reduce_axis",
+                help=('k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)',),
+            )
+        named.append(a.axes[0])
+    if not isinstance(value, Value) or value.dtype in ("bool", "index"):
+        shown = f"{value.dtype} {value}" if isinstance(value, Value) else repr(value)
+        raise DescribeError(
+            op, f"cannot reduce {shown}", because="a reduction is over tensor elements"
+        )
+    names = tuple(a.name for a in named)
+    if len(set(names)) != len(names):
+        raise DescribeError(op, f"cannot reduce over {names}", because="an axis is named twice")
+    return combine(Reduce(op, value.node, names), value, *axes)
+
+
+def sum(value: Any, axis: Any) -> Value:
+    """``sum of value over axis``, accumulated in the type of `value`; 0 over no element."""
+    return _reduce("sum", value, axis)
+
+
+def max(value: Any, axis: Any) -> Value:
+    """The greatest `value` over `axis`; the least value of the type over no element."""
+    return _reduce("max", value, axis)
+
+
+def min(value: Any, axis: Any) -> Value:
+    """The least `value` over `axis`; the greatest value of the type over no element."""
+    return _reduce("min", value, axis)
+
+
+def reduce_axis(extent: Any, name: str = "k") -> Value:
+    """A reduction axis: ``0 <= name < extent``, for ``sum(…, axis=)``."""
+    axis = Axis(checked_name("reduce_axis", name), size_expr(extent, "reduce_axis"))
+    return Value(Var(axis.name), (), (axis,))
