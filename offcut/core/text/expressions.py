@@ -1,27 +1,17 @@
 """The expressions of the loop syntax read back: ``parse_expr(format_expr(e)) == e``.
 
-A line is split into tokens, its expressions are read by precedence climbing into the nodes that
-the text shows, with nothing simplified. Names are contextual: ``exp`` is a function where ``(``
-follows, a buffer before ``[``, else a variable.
-
-Literals do not show their element type. One takes the type of what it meets: the other operand,
-the other branch, the buffer it is stored in, an index position. ``float32(0.1)`` is a literal that
-does. One that meets nothing typed (both sides of a comparison are literals, or they are the whole
-operand of a cast) is an index, or float64 where a literal with a point is among them.
+The tokens of a line (`tokens`) are read by precedence climbing into the nodes that the text shows,
+with nothing simplified; their literals take the type of what they meet (`element_types`). Names are
+contextual: ``exp`` is a function where ``(`` follows, a buffer before ``[``, else a variable.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-
 from offcut.core.conditions import all_of
-from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.core.dtypes import DTYPES
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -36,84 +26,29 @@ from offcut.core.expr import (
     Select,
     Unary,
     Var,
-    children,
-    rebuild,
 )
 from offcut.core.program import Buffer
+from offcut.core.text.element_types import (
+    FLOAT_FUNCTIONS,
+    OPEN,
+    ElementTypes,
+    Typed,
+    has_point,
+    why_no_literal,
+)
+from offcut.core.text.tokens import LITERALS, Line, Token, read_lines
 from offcut.errors import ParseError
 
-# Words that mean something wherever an expression or a statement may begin.
-UNNAMEABLE = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "if", "assume"})
-
-_TOKEN = re.compile(
-    r"(?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
-    r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|-=|[-+*/%<>()\[\],:=@])"
-    r"|(?P<other>[^\s#])"
-)
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT = range(6)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_FLOAT_FUNCTIONS = ("exp", "tanh", "erf", "sqrt", "log")
 _REDUCERS = ("sum", "max", "min")
-_LITERALS = {"inf": math.inf, "nan": math.nan}
-_OPEN = "untyped"
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BRACKETS = 80
-_INT64 = range(-(2**63), 2**63)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """``line[start:end]``; `kind` is number, name, op, other or end."""
-
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line without its comment; `number` counts from 1."""
-
-    number: int
-    indent: str
-    text: str
-    tokens: tuple[Token, ...]
-
-    def refuse(self, column: int, refused: str, because: str, *help: str) -> ParseError:
-        """The error about what stands at `column`, counted from 0."""
-        where = f"line {self.number}, column {column + 1}: {self.text.strip()}"
-        return ParseError("parse", refused, at=where, because=because, help=help)
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """A node with its element type (`_OPEN` for literals only), where it starts, and its height."""
-
-    expr: Expr
-    dtype: str
-    column: int
-    height: int = 1
-
-
-def read_lines(text: str) -> list[Line]:
-    """The lines that say something, comments removed."""
-    lines = []
-    for number, raw in enumerate(text.split("\n"), 1):
-        code = raw.partition("#")[0].rstrip()
-        if code.strip():
-            matches = [m for m in _TOKEN.finditer(code) if m.lastgroup]
-            tokens = [Token(m.lastgroup or "", m.group(), m.start(), m.end()) for m in matches]
-            end = Token("end", "the end of the line", len(code), len(code))
-            indent = code[: len(code) - len(code.lstrip())]
-            lines.append(Line(number, indent, code, (*tokens, end)))
-    return lines
-
-
-class Reader:
+class Reader(ElementTypes):
     """The tokens of one line, from left to right, and the expressions among them.
 
     buffers   what may be read
@@ -123,195 +58,8 @@ class Reader:
     def __init__(
         self, line: Line, buffers: Mapping[str, Buffer], names: frozenset[str] | None
     ) -> None:
-        self.line, self.buffers, self.names = line, buffers, names
-        self.position = self.depth = 0
-
-    @property
-    def token(self) -> Token:
-        """The one to read next."""
-        return self.line.tokens[self.position]
-
-    def following(self) -> Token:
-        """The token after the current one."""
-        return self.line.tokens[min(self.position + 1, len(self.line.tokens) - 1)]
-
-    def refuse(
-        self, refused: str, because: str, *help: str, column: int | None = None
-    ) -> ParseError:
-        """The error about what stands at `column`, or at the current token."""
-        return self.line.refuse(
-            self.token.start if column is None else column, refused, because, *help
-        )
-
-    def expected(self, what: str) -> ParseError:
-        """The error that something other than `what` stands here."""
-        found = self.token.text if self.token.kind == "end" else f"`{self.token.text}`"
-        return self.refuse("cannot read this line", f"found {found}", f"{what} is expected here")
-
-    def advance(self) -> Token:
-        """Take the current token."""
-        token = self.token
-        self.position = min(self.position + 1, len(self.line.tokens) - 1)
-        return token
-
-    def at(self, text: str) -> bool:
-        """Whether the current token is this word or operator."""
-        return self.token.text == text and self.token.kind in ("op", "name")
-
-    def accept(self, text: str) -> bool:
-        """Take this word or operator where it comes next; say whether it did."""
-        if found := self.at(text):
-            self.advance()
-        return found
-
-    def expect(self, text: str) -> Token:
-        """Take this word or operator, refuse any other."""
-        if not self.at(text):
-            raise self.expected(f"`{text}`")
-        return self.advance()
-
-    def close(self, bracket: Token, text: str) -> None:
-        """Take `text`, which closes `bracket`."""
-        if self.token.kind == "end":
-            raise self.refuse(
-                "cannot read this line",
-                f"`{bracket.text}` is never closed",
-                f"a `{text}` on the same line",
-                column=bracket.start,
-            )
-        self.expect(text)
-
-    def name(self, what: str) -> str:
-        """Take a name, refuse words of the syntax."""
-        if self.token.kind != "name":
-            raise self.expected(what)
-        if self.token.text in UNNAMEABLE:
-            raise self.refuse(
-                f"cannot use `{self.token.text}` as a name",
-                "it is a word of the syntax",
-                f"`{self.token.text}_` is free",
-            )
-        return self.advance().text
-
-    def raw(self, what: str, stop: str | None = None) -> str:
-        """The text from here to the token `stop`, or to the end of the line."""
-        first = self.token
-        if first.kind == "end":
-            raise self.expected(what)
-        self.advance()
-        while self.token.kind != "end" and self.token.text != stop:
-            self.advance()
-        return self.line.text[first.start : self.token.start].rstrip()
-
-    def integer(self) -> int:
-        """Take an integer literal of 64 bits."""
-        column, negative = self.token.start, self.accept("-")
-        if self.token.kind != "number":
-            raise self.expected("an integer literal")
-        value = self._number(self.advance(), negative, column)
-        if not isinstance(value, int) or value not in _INT64:
-            raise self.refuse(
-                "cannot read this line", f"{value} is not a 64-bit integer", column=column
-            )
-        return value
-
-    def _number(self, token: Token, negative: bool, column: int) -> int | float:
-        sign = -1 if negative else 1
-        try:
-            value = sign * int(token.text) if token.text.isdigit() else sign * float(token.text)
-        except ValueError:  # Python refuses to read very long integers
-            value = math.inf
-        if isinstance(value, float) and math.isinf(value):
-            raise self.refuse("cannot read this number", "no element type holds it", column=column)
-        return value
-
-    def _named(self, negative: bool) -> float:
-        """Take ``inf`` or ``nan``; always the same object for nan, so that nodes compare equal."""
-        value = _LITERALS[self.advance().text]
-        return -value if negative and value == value else value
-
-    def finish(self) -> None:
-        """Refuse whatever is left of the line."""
-        if self.token.kind != "end":
-            if self.token.text in (")", "]"):
-                raise self.refuse("cannot read this line", f"`{self.token.text}` closes nothing")
-            raise self.expected("the end of the line")
-
-    def typed(self, value: Typed, dtype: str, what: str) -> Expr:
-        """`value` as an expression of type `dtype`; its literals take it."""
-        if value.dtype == _OPEN and dtype != "bool":
-            return self._fix(value, dtype)
-        if value.dtype != dtype:
-            raise self._mixed(value, dtype, what)
-        return value.expr
-
-    def _mixed(self, value: Typed, dtype: str, what: str) -> ParseError:
-        own = "a number" if value.dtype == _OPEN else value.dtype
-        cast = value.dtype not in (_OPEN, "bool") and dtype != "bool"
-        wanted = {
-            "index": "an integer expression in coordinates and sizes is wanted here",
-            "bool": "a comparison, or several joined by and, or, not, is wanted here",
-        }
-        return self.refuse(
-            f"cannot take {own} as {what}",
-            wanted.get(dtype, f"{what} is {dtype}"),
-            *((f"{dtype}(…) converts it",) if cast else ()),
-            column=value.column,
-        )
-
-    def _fix(self, value: Typed, dtype: str) -> Expr:
-        """`value`, of which nothing is typed yet, with every literal of type `dtype`."""
-
-        def rule(expr: Expr) -> Expr:
-            if isinstance(expr, Const) and expr.dtype == _OPEN:
-                self._check_literal(expr.value, dtype, value.column)
-                return Const(expr.value, dtype)
-            if isinstance(expr, Select):
-                return Select(expr.condition, rule(expr.then), rule(expr.other))
-            if isinstance(expr, Binary) and expr.op == "/":
-                self._check_division(dtype, value.column)
-            if isinstance(expr, Unary):
-                self._check_function(expr.op, dtype, value.column)
-            return rebuild(expr, tuple(map(rule, children(expr))))
-
-        return rule(value.expr)
-
-    def _settled(self, value: Typed) -> tuple[Expr, str]:
-        """`value` and its type, where nothing around it says which."""
-        if value.dtype != _OPEN:
-            return value.expr, value.dtype
-        dtype = "float64" if _has_point(value.expr) else "index"
-        return self._fix(value, dtype), dtype
-
-    def _check_literal(self, value: int | float, dtype: str, column: int) -> None:
-        because = _why_no_literal(value, dtype)
-        if because:
-            raise self.refuse("cannot read this literal", because, column=column)
-
-    def _check_division(self, dtype: str, column: int) -> None:
-        if dtype not in (*FLOATS, _OPEN):
-            raise self.refuse(
-                f"cannot divide {dtype} by `/`",
-                "`/` is for floating-point values",
-                "`//` is the floor of the quotient",
-                column=column,
-            )
-
-    def _check_function(self, op: str, dtype: str, column: int) -> None:
-        if op in _FLOAT_FUNCTIONS and dtype not in (*FLOATS, _OPEN):
-            raise self.refuse(
-                f"cannot take {op} of {dtype}",
-                "it is defined for floating-point values",
-                f"{op}(float32(…))",
-                column=column,
-            )
-
-    def _unify(self, values: tuple[Typed, ...], what: str) -> tuple[tuple[Expr, ...], str]:
-        """`values` on one element type, that of the first that has one."""
-        dtype = next((value.dtype for value in values if value.dtype != _OPEN), _OPEN)
-        if dtype == _OPEN:
-            return tuple(value.expr for value in values), _OPEN
-        return tuple(self.typed(value, dtype, what) for value in values), dtype
+        super().__init__(line)
+        self.buffers, self.names, self.depth = buffers, names, 0
 
     def _node(self, expr: Expr, dtype: str, column: int, *parts: Typed) -> Typed:
         height = 1 + max((part.height for part in parts), default=0)
@@ -362,9 +110,9 @@ class Reader:
                     "`and`, `or` and `not` combine conditions",
                     column=operand.column,
                 )
-        (a, b), dtype = self._unify((left, right), what)
+        (a, b), dtype = self.unified((left, right), what)
         if op == "/":
-            self._check_division(dtype, left.column)
+            self.check_division(dtype, left.column)
         if op in ("//", "%") and isinstance(b, Const) and not b.value > 0:
             raise self.refuse(
                 f"cannot divide by {b.value}",
@@ -380,10 +128,10 @@ class Reader:
             operands.append(self.expression(_SUM))
         steps = []
         for op, pair in zip(ops, pairwise(operands), strict=True):
-            (a, b), dtype = self._unify(pair, f"a side of `{op}`")
-            if dtype == _OPEN:
-                wanted = "float64" if _has_point(a) or _has_point(b) else "index"
-                a, b = (self._fix(side, wanted) for side in pair)
+            (a, b), dtype = self.unified(pair, f"a side of `{op}`")
+            if dtype == OPEN:
+                wanted = "float64" if has_point(a) or has_point(b) else "index"
+                a, b = (self.of_type(side, wanted) for side in pair)
             if dtype == "bool" and op not in ("==", "!="):
                 raise self.refuse(
                     f"cannot order conditions by `{op}`",
@@ -416,21 +164,19 @@ class Reader:
         if not self.accept("-"):
             return self._atom()
         if self.token.kind == "number":
-            return self._node(
-                Const(self._number(self.advance(), True, column), _OPEN), _OPEN, column
-            )
-        if self.token.text in _LITERALS:
-            return self._node(Const(self._named(True), _OPEN), _OPEN, column)
+            return self._node(Const(self.number(self.advance(), True, column), OPEN), OPEN, column)
+        if self.token.text in LITERALS:
+            return self._node(Const(self.named(True), OPEN), OPEN, column)
         arg = self.expression(_PRODUCT + 1)
         if arg.dtype == "bool":
-            raise self._mixed(arg, "a number", "the operand of `-`")
+            raise self.mixed(arg, "a number", "the operand of `-`")
         return self._node(Unary("neg", arg.expr), arg.dtype, column, arg)
 
     def _atom(self) -> Typed:
         token = self.token
         if token.kind == "number":
             self.advance()
-            return Typed(Const(self._number(token, False, token.start), _OPEN), _OPEN, token.start)
+            return Typed(Const(self.number(token, False, token.start), OPEN), OPEN, token.start)
         if self.accept("("):
             inside = self.expression()
             self.close(token, ")")
@@ -442,8 +188,8 @@ class Reader:
         if token.text in ("true", "false"):
             self.advance()
             return Typed(Const(int(token.text == "true"), "bool"), "bool", token.start)
-        if token.text in _LITERALS:
-            return Typed(Const(self._named(False), _OPEN), _OPEN, token.start)
+        if token.text in LITERALS:
+            return Typed(Const(self.named(False), OPEN), OPEN, token.start)
         name = self.name("a name")
         if self.at("("):
             return self._call(token)
@@ -502,13 +248,13 @@ class Reader:
         values: list[float] = []
         while not self.at("]"):
             column, negative = self.token.start, self.accept("-")
-            if self.token.text in _LITERALS:
-                value: int | float = self._named(negative)
+            if self.token.text in LITERALS:
+                value: int | float = self.named(negative)
             elif self.token.kind == "number":
-                value = self._number(self.advance(), negative, column)
+                value = self.number(self.advance(), negative, column)
             else:
                 raise self.expected("a number of the table")
-            self._check_literal(value, "float64", column)
+            self.check_literal(value, "float64", column)
             values.append(float(value))
             if not self.accept(","):
                 break
@@ -525,12 +271,12 @@ class Reader:
         if name in _REDUCERS and self._is_reduction(name, args):
             return self._reduction(name, args, column)
         wanted = {"min": 2, "max": 2, "where": 3}.get(name, 1)
-        known = name in (*_FLOAT_FUNCTIONS, "abs", "min", "max", "where", "index", *DTYPES)
+        known = name in (*FLOAT_FUNCTIONS, "abs", "min", "max", "where", "index", *DTYPES)
         if not known:
             raise self.refuse(
                 f"cannot call `{name}`",
                 "there is no function and no element type of that name",
-                f"functions: {', '.join((*_FLOAT_FUNCTIONS, 'abs', 'min', 'max', 'where'))}",
+                f"functions: {', '.join((*FLOAT_FUNCTIONS, 'abs', 'min', 'max', 'where'))}",
                 f"element types: {', '.join(DTYPES)}, index",
                 column=column,
             )
@@ -544,13 +290,13 @@ class Reader:
             return self._binary(name, args[0], args[1], f"an operand of {name}")
         if name == "where":
             condition = self.typed(args[0], "bool", "a condition")
-            (then, other), dtype = self._unify(args[1:], "a branch of where")
+            (then, other), dtype = self.unified(args[1:], "a branch of where")
             return self._node(Select(condition, then, other), dtype, column, *args)
         if name in DTYPES or name == "index":
             return self._node(self._cast(args[0], name), name, column, *args)
         if args[0].dtype == "bool":
-            raise self._mixed(args[0], "a number", f"the operand of {name}")
-        self._check_function(name, args[0].dtype, column)
+            raise self.mixed(args[0], "a number", f"the operand of {name}")
+        self.check_function(name, args[0].dtype, column)
         return self._node(Unary(name, args[0].expr), args[0].dtype, column, *args)
 
     def _cast(self, value: Typed, dtype: str) -> Expr:
@@ -558,18 +304,18 @@ class Reader:
         expr = value.expr
         if (
             isinstance(expr, Const)
-            and value.dtype == _OPEN
-            and not _why_no_literal(expr.value, dtype)
+            and value.dtype == OPEN
+            and not why_no_literal(expr.value, dtype)
         ):
             return Const(expr.value, dtype)
-        return Cast(self._settled(value)[0], dtype)
+        return Cast(self.settled(value)[0], dtype)
 
     def _is_reduction(self, name: str, args: tuple[Typed, ...]) -> bool:
         """``max(x, k)`` reduces over k where x is a value; where x is an index it is the larger."""
         if name == "sum" or len(args) != 2:
             return True
         value, axis = args
-        is_value = _has_point(value.expr) if value.dtype == _OPEN else value.dtype != "index"
+        is_value = has_point(value.expr) if value.dtype == OPEN else value.dtype != "index"
         return is_value and isinstance(axis.expr, Var)
 
     def _reduction(self, name: str, args: tuple[Typed, ...], column: int) -> Typed:
@@ -589,28 +335,6 @@ class Reader:
                 column=column,
             )
         return self._node(Reduce(name, args[0].expr, tuple(axes)), args[0].dtype, column, args[0])
-
-
-def _why_no_literal(value: int | float, dtype: str) -> str:
-    """Why `value` is no literal of type `dtype`; empty where it is one."""
-    if dtype in FLOATS:
-        return (
-            f"{dtype} does not hold it" if isinstance(value, int) and abs(value) > 2**1023 else ""
-        )
-    if not isinstance(value, int):
-        return f"{value} is not an integer, and {dtype} is wanted here"
-    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
-    inside = info.min <= value <= info.max
-    return "" if inside else f"{dtype} goes from {info.min} to {info.max}"
-
-
-def _has_point(expr: Expr) -> bool:
-    """Whether a literal of no type yet is written as a float."""
-    if isinstance(expr, Const):
-        return expr.dtype == _OPEN and isinstance(expr.value, float)
-    if isinstance(expr, Select):
-        return _has_point(expr.then) or _has_point(expr.other)
-    return any(map(_has_point, children(expr)))
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -645,5 +369,5 @@ def parse_expr(
     value = reader.expression()
     reader.finish()
     if dtype is None:
-        return reader._settled(value)[0]
+        return reader.settled(value)[0]
     return reader.typed(value, dtype, "this expression")

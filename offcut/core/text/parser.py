@@ -1,20 +1,18 @@
 """The loop syntax read back: ``parse(str(program)) == program``, node for node.
 
-A statement is a line; what it contains is indented below it. `expressions.py` reads the tokens and
-the expressions of a line.
+A statement is a line; what it contains is indented below it. `declarations` reads the lines
+above the statements, `expressions` what is inside a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Expr, Unary, Var
 from offcut.core.program import (
     Alloc,
-    Buffer,
     Choose,
     Execution,
     For,
@@ -23,23 +21,22 @@ from offcut.core.program import (
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
-    Size,
     Stmt,
     Store,
     Tile,
     TileAxis,
     substituted,
 )
-from offcut.core.text.expressions import UNNAMEABLE, Line, Reader, read_lines
+from offcut.core.text.declarations import Declarations
+from offcut.core.text.expressions import Reader
+from offcut.core.text.tokens import UNNAMEABLE, Line, read_lines
 from offcut.errors import ParseError
 
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
 _EXECUTIONS = {execution.value: execution for execution in Execution}
-_KINDS = {kind.value: kind for kind in Kind}
 _READ_ONLY = (Kind.INPUT, Kind.CONSTANT)
 
 # Deeper text is refused, long before Python's own stack would overflow.
@@ -56,16 +53,15 @@ class _Marks:
     texts: Mapping[str, str]
 
 
-class _Statements:
-    """The lines of a program, from top to bottom."""
+class _Statements(Declarations):
+    """The lines of a program, from top to bottom.
+
+    levels   the indentation of the blocks around the next line
+    """
 
     def __init__(self, lines: list[Line]) -> None:
-        self.lines, self.position = lines, 0
+        super().__init__(lines)
         self.levels = [lines[0].indent if lines else ""]
-        self.name = ""
-        self.sizes: dict[str, Size] = {}
-        self.assumptions: list[Expr] = []
-        self.buffers: dict[str, Buffer] = {}
 
     def program(self) -> Program:
         declare = self.declarations()
@@ -84,117 +80,6 @@ class _Statements:
             tuple(self.buffers.values()),
             body,
         )
-
-    def declarations(self) -> dict[str, Callable[[Reader], None]]:
-        """What reads a declaration, by its first word."""
-        return {
-            "program": self.header,
-            "size": self.size,
-            "assume": self.assumption,
-            **dict.fromkeys(_KINDS, self.declaration),
-        }
-
-    @property
-    def line(self) -> Line | None:
-        """The line to read next."""
-        return self.lines[self.position] if self.position < len(self.lines) else None
-
-    def reader(self, line: Line, names: frozenset[str], readable: bool = True) -> Reader:
-        return Reader(line, self.buffers if readable else {}, names)
-
-    def header(self, reader: Reader) -> None:
-        if self.position:
-            raise reader.refuse("cannot name the program here", "its header is the first line")
-        reader.advance()
-        self.name = reader.raw("a name")
-        if not all(part.isidentifier() for part in self.name.split(".")):
-            raise reader.refuse(f"cannot name a program {self.name!r}", "a name is an identifier")
-
-    def size(self, reader: Reader) -> None:
-        reader.advance()
-        column, name = reader.token.start, reader.name("the name of a size")
-        if name in self.sizes:
-            raise reader.refuse(
-                f"cannot declare size {name} twice", "a size is known by its name", column=column
-            )
-        reader.expect("in")
-        column, low = reader.token.start, reader.integer()
-        reader.expect(":")
-        high = reader.integer() - 1
-        multiple = reader.integer() if reader.accept("multiple_of") else 1
-        if not (0 <= low <= high and multiple >= 1 and -(-low // multiple) * multiple <= high):
-            raise reader.refuse(
-                f"cannot declare size {name}",
-                f"no size has {low} <= {name} < {high + 1} and is a multiple of {multiple}",
-                "size n in 0:4097 multiple_of 8",
-                column=column,
-            )
-        self.sizes[name] = Size(name, low, high, multiple)
-
-    def assumption(self, reader: Reader) -> None:
-        reader.advance()
-        self.assumptions.append(reader.condition())
-
-    def declaration(self, reader: Reader) -> None:
-        kind = _KINDS[reader.advance().text]
-        column, name = reader.token.start, reader.name("the name of a buffer")
-        if name in self.buffers:
-            raise reader.refuse(
-                f"cannot declare buffer {name} twice",
-                f"it is {self.buffers[name].kind.value} {name} already",
-                column=column,
-            )
-        reader.expect(":")
-        dtype = reader.token.text
-        if dtype not in DTYPES:
-            raise reader.refuse(
-                f"cannot declare buffer {name} of `{dtype}`",
-                "there is no element type of that name",
-                f"element types: {', '.join(DTYPES)}",
-            )
-        reader.advance()
-        extents = reader.listed(reader.expect("["), "]")
-        shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
-        layout, scope = None, None
-        while reader.accept("@"):
-            if layout is None and reader.at("panels"):
-                layout = self.panels(reader, len(shape))
-            elif scope is None:
-                reader.expect("scope")
-                bracket = reader.expect("(")
-                scope = reader.raw("the name of a memory", ")")
-                reader.close(bracket, ")")
-            else:
-                raise reader.expected("the end of the line")
-        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope)
-
-    def panels(self, reader: Reader, rank: int) -> Panels:
-        column = reader.token.start
-        reader.expect("panels")
-        bracket = reader.expect("(")
-        rows = reader.integer()
-        reader.expect(",")
-        columns = reader.integer()
-        reader.expect(",")
-        width, interleave, multiple = reader.integer(), 1, 1
-        if reader.accept(","):
-            interleave = reader.integer()
-            reader.expect(",")
-            multiple = reader.integer()
-        reader.close(bracket, ")")
-        axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
-        if not (
-            axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0
-        ):
-            raise reader.refuse(
-                "cannot lay the buffer out in panels",
-                f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "
-                f"the width {width} is positive, and rows side by side divide what rows are rounded to",
-                "@panels(rows, columns, width)",
-                "@panels(rows, columns, width, interleave, multiple)",
-                column=column,
-            )
-        return Panels(rows, columns, width, interleave, multiple)
 
     def block(self, names: frozenset[str]) -> tuple[Stmt, ...]:
         """The statements indented below the line just read; none is legal."""

@@ -1,0 +1,141 @@
+"""The declarations of the loop syntax: lines go in; a name, sizes, assumptions and buffers come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offcut.core.dtypes import DTYPES
+from offcut.core.expr import Expr
+from offcut.core.program import Buffer, Kind, Panels, Size
+from offcut.core.text.expressions import Reader
+from offcut.core.text.tokens import Line
+
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+class Declarations:
+    """The lines of a program, from top to bottom, and what those above the statements declare."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.lines, self.position = lines, 0
+        self.name = ""
+        self.sizes: dict[str, Size] = {}
+        self.assumptions: list[Expr] = []
+        self.buffers: dict[str, Buffer] = {}
+
+    def declarations(self) -> dict[str, Callable[[Reader], None]]:
+        """What reads a declaration, by its first word."""
+        return {
+            "program": self.header,
+            "size": self.size,
+            "assume": self.assumption,
+            **dict.fromkeys(_KINDS, self.declaration),
+        }
+
+    @property
+    def line(self) -> Line | None:
+        """The line to read next."""
+        return self.lines[self.position] if self.position < len(self.lines) else None
+
+    def reader(self, line: Line, names: frozenset[str], readable: bool = True) -> Reader:
+        """What reads `line` where `names` are in scope, and the buffers where they are `readable`."""
+        return Reader(line, self.buffers if readable else {}, names)
+
+    def header(self, reader: Reader) -> None:
+        """``program`` and its name, which may have dots."""
+        if self.position:
+            raise reader.refuse("cannot name the program here", "its header is the first line")
+        reader.advance()
+        self.name = reader.raw("a name")
+        if not all(part.isidentifier() for part in self.name.split(".")):
+            raise reader.refuse(f"cannot name a program {self.name!r}", "a name is an identifier")
+
+    def size(self, reader: Reader) -> None:
+        """``size n in 0:4097 multiple_of 8``."""
+        reader.advance()
+        column, name = reader.token.start, reader.name("the name of a size")
+        if name in self.sizes:
+            raise reader.refuse(
+                f"cannot declare size {name} twice", "a size is known by its name", column=column
+            )
+        reader.expect("in")
+        column, low = reader.token.start, reader.integer()
+        reader.expect(":")
+        high = reader.integer() - 1
+        multiple = reader.integer() if reader.accept("multiple_of") else 1
+        if not (0 <= low <= high and multiple >= 1 and -(-low // multiple) * multiple <= high):
+            raise reader.refuse(
+                f"cannot declare size {name}",
+                f"no size has {low} <= {name} < {high + 1} and is a multiple of {multiple}",
+                "size n in 0:4097 multiple_of 8",
+                column=column,
+            )
+        self.sizes[name] = Size(name, low, high, multiple)
+
+    def assumption(self, reader: Reader) -> None:
+        """``assume`` and a condition on sizes."""
+        reader.advance()
+        self.assumptions.append(reader.condition())
+
+    def declaration(self, reader: Reader) -> None:
+        """``output C: float32[m, n]``, by any kind of buffer, with its layout and its memory."""
+        kind = _KINDS[reader.advance().text]
+        column, name = reader.token.start, reader.name("the name of a buffer")
+        if name in self.buffers:
+            raise reader.refuse(
+                f"cannot declare buffer {name} twice",
+                f"it is {self.buffers[name].kind.value} {name} already",
+                column=column,
+            )
+        reader.expect(":")
+        dtype = reader.token.text
+        if dtype not in DTYPES:
+            raise reader.refuse(
+                f"cannot declare buffer {name} of `{dtype}`",
+                "there is no element type of that name",
+                f"element types: {', '.join(DTYPES)}",
+            )
+        reader.advance()
+        extents = reader.listed(reader.expect("["), "]")
+        shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
+        layout, scope = None, None
+        while reader.accept("@"):
+            if layout is None and reader.at("panels"):
+                layout = self.panels(reader, len(shape))
+            elif scope is None:
+                reader.expect("scope")
+                bracket = reader.expect("(")
+                scope = reader.raw("the name of a memory", ")")
+                reader.close(bracket, ")")
+            else:
+                raise reader.expected("the end of the line")
+        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope)
+
+    def panels(self, reader: Reader, rank: int) -> Panels:
+        """``panels(rows, columns, width, interleave, multiple)`` of a buffer of `rank` axes."""
+        column = reader.token.start
+        reader.expect("panels")
+        bracket = reader.expect("(")
+        rows = reader.integer()
+        reader.expect(",")
+        columns = reader.integer()
+        reader.expect(",")
+        width, interleave, multiple = reader.integer(), 1, 1
+        if reader.accept(","):
+            interleave = reader.integer()
+            reader.expect(",")
+            multiple = reader.integer()
+        reader.close(bracket, ")")
+        axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
+        if not (
+            axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0
+        ):
+            raise reader.refuse(
+                "cannot lay the buffer out in panels",
+                f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "
+                f"the width {width} is positive, and rows side by side divide what rows are rounded to",
+                "@panels(rows, columns, width)",
+                "@panels(rows, columns, width, interleave, multiple)",
+                column=column,
+            )
+        return Panels(rows, columns, width, interleave, multiple)

@@ -1,0 +1,145 @@
+"""Element types of what is read: nodes with literals of no type go in, nodes of one type come out.
+
+Literals do not show their element type. One takes the type of what it meets: the other operand,
+the other branch, the buffer it is stored in, an index position. ``float32(0.1)`` is a literal that
+does. One that meets nothing typed (both sides of a comparison are literals, or they are the whole
+operand of a cast) is an index, or float64 where a literal with a point is among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    children,
+    rebuild,
+)
+from offcut.core.text.tokens import Tokens
+from offcut.errors import ParseError
+
+FLOAT_FUNCTIONS = ("exp", "tanh", "erf", "sqrt", "log")
+OPEN = "untyped"
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A node with its element type (`OPEN` for literals only), where it starts, and its height."""
+
+    expr: Expr
+    dtype: str
+    column: int
+    height: int = 1
+
+
+class ElementTypes(Tokens):
+    """What is read of a line, with its literals on the type that is wanted."""
+
+    def typed(self, value: Typed, dtype: str, what: str) -> Expr:
+        """`value` as an expression of type `dtype`; its literals take it."""
+        if value.dtype == OPEN and dtype != "bool":
+            return self.of_type(value, dtype)
+        if value.dtype != dtype:
+            raise self.mixed(value, dtype, what)
+        return value.expr
+
+    def mixed(self, value: Typed, dtype: str, what: str) -> ParseError:
+        """The error that `value`, which is `what`, is not of type `dtype`."""
+        own = "a number" if value.dtype == OPEN else value.dtype
+        cast = value.dtype not in (OPEN, "bool") and dtype != "bool"
+        wanted = {
+            "index": "an integer expression in coordinates and sizes is wanted here",
+            "bool": "a comparison, or several joined by and, or, not, is wanted here",
+        }
+        return self.refuse(
+            f"cannot take {own} as {what}",
+            wanted.get(dtype, f"{what} is {dtype}"),
+            *((f"{dtype}(…) converts it",) if cast else ()),
+            column=value.column,
+        )
+
+    def of_type(self, value: Typed, dtype: str) -> Expr:
+        """`value`, of which nothing is typed yet, with every literal of type `dtype`."""
+
+        def rule(expr: Expr) -> Expr:
+            if isinstance(expr, Const) and expr.dtype == OPEN:
+                self.check_literal(expr.value, dtype, value.column)
+                return Const(expr.value, dtype)
+            if isinstance(expr, Select):
+                return Select(expr.condition, rule(expr.then), rule(expr.other))
+            if isinstance(expr, Binary) and expr.op == "/":
+                self.check_division(dtype, value.column)
+            if isinstance(expr, Unary):
+                self.check_function(expr.op, dtype, value.column)
+            return rebuild(expr, tuple(map(rule, children(expr))))
+
+        return rule(value.expr)
+
+    def settled(self, value: Typed) -> tuple[Expr, str]:
+        """`value` and its type, where nothing around it says which."""
+        if value.dtype != OPEN:
+            return value.expr, value.dtype
+        dtype = "float64" if has_point(value.expr) else "index"
+        return self.of_type(value, dtype), dtype
+
+    def check_literal(self, value: int | float, dtype: str, column: int) -> None:
+        """Refuse a literal that `dtype` does not hold."""
+        because = why_no_literal(value, dtype)
+        if because:
+            raise self.refuse("cannot read this literal", because, column=column)
+
+    def check_division(self, dtype: str, column: int) -> None:
+        """Refuse ``/`` of integers and of conditions."""
+        if dtype not in (*FLOATS, OPEN):
+            raise self.refuse(
+                f"cannot divide {dtype} by `/`",
+                "`/` is for floating-point values",
+                "`//` is the floor of the quotient",
+                column=column,
+            )
+
+    def check_function(self, op: str, dtype: str, column: int) -> None:
+        """Refuse a function of floats for other types."""
+        if op in FLOAT_FUNCTIONS and dtype not in (*FLOATS, OPEN):
+            raise self.refuse(
+                f"cannot take {op} of {dtype}",
+                "it is defined for floating-point values",
+                f"{op}(float32(…))",
+                column=column,
+            )
+
+    def unified(self, values: tuple[Typed, ...], what: str) -> tuple[tuple[Expr, ...], str]:
+        """`values` on one element type, that of the first that has one."""
+        dtype = next((value.dtype for value in values if value.dtype != OPEN), OPEN)
+        if dtype == OPEN:
+            return tuple(value.expr for value in values), OPEN
+        return tuple(self.typed(value, dtype, what) for value in values), dtype
+
+
+def why_no_literal(value: int | float, dtype: str) -> str:
+    """Why `value` is no literal of type `dtype`; empty where it is one."""
+    if dtype in FLOATS:
+        return (
+            f"{dtype} does not hold it" if isinstance(value, int) and abs(value) > 2**1023 else ""
+        )
+    if not isinstance(value, int):
+        return f"{value} is not an integer, and {dtype} is wanted here"
+    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
+    inside = info.min <= value <= info.max
+    return "" if inside else f"{dtype} goes from {info.min} to {info.max}"
+
+
+def has_point(expr: Expr) -> bool:
+    """Whether a literal of no type yet is written as a float."""
+    if isinstance(expr, Const):
+        return expr.dtype == OPEN and isinstance(expr.value, float)
+    if isinstance(expr, Select):
+        return has_point(expr.then) or has_point(expr.other)
+    return any(map(has_point, children(expr)))

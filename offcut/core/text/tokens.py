@@ -1,0 +1,179 @@
+"""The lines of a text and what they are made of: text goes in, tokens and literals come out, left to right."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from offcut.errors import ParseError
+
+# Words that mean something wherever an expression or a statement may begin.
+UNNAMEABLE = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "if", "assume"})
+
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
+    r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|-=|[-+*/%<>()\[\],:=@])"
+    r"|(?P<other>[^\s#])"
+)
+LITERALS = {"inf": math.inf, "nan": math.nan}
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``line[start:end]``; `kind` is number, name, op, other or end."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its comment; `number` counts from 1."""
+
+    number: int
+    indent: str
+    text: str
+    tokens: tuple[Token, ...]
+
+    def refuse(self, column: int, refused: str, because: str, *help: str) -> ParseError:
+        """The error about what stands at `column`, counted from 0."""
+        where = f"line {self.number}, column {column + 1}: {self.text.strip()}"
+        return ParseError("parse", refused, at=where, because=because, help=help)
+
+
+def read_lines(text: str) -> list[Line]:
+    """The lines that say something, comments removed."""
+    lines = []
+    for number, raw in enumerate(text.split("\n"), 1):
+        code = raw.partition("#")[0].rstrip()
+        if code.strip():
+            matches = [m for m in _TOKEN.finditer(code) if m.lastgroup]
+            tokens = [Token(m.lastgroup or "", m.group(), m.start(), m.end()) for m in matches]
+            end = Token("end", "the end of the line", len(code), len(code))
+            indent = code[: len(code) - len(code.lstrip())]
+            lines.append(Line(number, indent, code, (*tokens, end)))
+    return lines
+
+
+class Tokens:
+    """The tokens of one line, from left to right."""
+
+    def __init__(self, line: Line) -> None:
+        self.line, self.position = line, 0
+
+    @property
+    def token(self) -> Token:
+        """The one to read next."""
+        return self.line.tokens[self.position]
+
+    def following(self) -> Token:
+        """The token after the current one."""
+        return self.line.tokens[min(self.position + 1, len(self.line.tokens) - 1)]
+
+    def refuse(
+        self, refused: str, because: str, *help: str, column: int | None = None
+    ) -> ParseError:
+        """The error about what stands at `column`, or at the current token."""
+        return self.line.refuse(
+            self.token.start if column is None else column, refused, because, *help
+        )
+
+    def expected(self, what: str) -> ParseError:
+        """The error that something other than `what` stands here."""
+        found = self.token.text if self.token.kind == "end" else f"`{self.token.text}`"
+        return self.refuse("cannot read this line", f"found {found}", f"{what} is expected here")
+
+    def advance(self) -> Token:
+        """Take the current token."""
+        token = self.token
+        self.position = min(self.position + 1, len(self.line.tokens) - 1)
+        return token
+
+    def at(self, text: str) -> bool:
+        """Whether the current token is this word or operator."""
+        return self.token.text == text and self.token.kind in ("op", "name")
+
+    def accept(self, text: str) -> bool:
+        """Take this word or operator where it comes next; say whether it did."""
+        if found := self.at(text):
+            self.advance()
+        return found
+
+    def expect(self, text: str) -> Token:
+        """Take this word or operator, refuse any other."""
+        if not self.at(text):
+            raise self.expected(f"`{text}`")
+        return self.advance()
+
+    def close(self, bracket: Token, text: str) -> None:
+        """Take `text`, which closes `bracket`."""
+        if self.token.kind == "end":
+            raise self.refuse(
+                "cannot read this line",
+                f"`{bracket.text}` is never closed",
+                f"a `{text}` on the same line",
+                column=bracket.start,
+            )
+        self.expect(text)
+
+    def name(self, what: str) -> str:
+        """Take a name, refuse words of the syntax."""
+        if self.token.kind != "name":
+            raise self.expected(what)
+        if self.token.text in UNNAMEABLE:
+            raise self.refuse(
+                f"cannot use `{self.token.text}` as a name",
+                "it is a word of the syntax",
+                f"`{self.token.text}_` is free",
+            )
+        return self.advance().text
+
+    def raw(self, what: str, stop: str | None = None) -> str:
+        """The text from here to the token `stop`, or to the end of the line."""
+        first = self.token
+        if first.kind == "end":
+            raise self.expected(what)
+        self.advance()
+        while self.token.kind != "end" and self.token.text != stop:
+            self.advance()
+        return self.line.text[first.start : self.token.start].rstrip()
+
+    def integer(self) -> int:
+        """Take an integer literal of 64 bits."""
+        column, negative = self.token.start, self.accept("-")
+        if self.token.kind != "number":
+            raise self.expected("an integer literal")
+        value = self.number(self.advance(), negative, column)
+        if not isinstance(value, int) or value not in _INT64:
+            raise self.refuse(
+                "cannot read this line", f"{value} is not a 64-bit integer", column=column
+            )
+        return value
+
+    def number(self, token: Token, negative: bool, column: int) -> int | float:
+        """The value of a number, an int where it is digits alone."""
+        sign = -1 if negative else 1
+        try:
+            value = sign * int(token.text) if token.text.isdigit() else sign * float(token.text)
+        except ValueError:  # Python refuses to read very long integers
+            value = math.inf
+        if isinstance(value, float) and math.isinf(value):
+            raise self.refuse("cannot read this number", "no element type holds it", column=column)
+        return value
+
+    def named(self, negative: bool) -> float:
+        """Take ``inf`` or ``nan``; always the same object for nan, so that nodes compare equal."""
+        value = LITERALS[self.advance().text]
+        return -value if negative and value == value else value
+
+    def finish(self) -> None:
+        """Refuse whatever is left of the line."""
+        if self.token.kind != "end":
+            if self.token.text in (")", "]"):
+                raise self.refuse("cannot read this line", f"`{self.token.text}` closes nothing")
+            raise self.expected("the end of the line")
