@@ -40,18 +40,13 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
-    Load,
     Logic,
-    Select,
     Var,
-    children,
     dtype_of,
-    rebuild,
     substitute,
     variables,
     walk,
 )
-from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -72,13 +67,12 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import taken
 from offcut.describe.computation import Names
+from offcut.partition.breaks import breaks
+from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
 from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
-BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
-
-_NOTHING = Compare("==", ix.const(0), ix.const(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,7 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
     except GaveUp:
         text = "keeps its conditions: isl takes too long to decide them"
         loops = (stmt for stmt in program.body if isinstance(stmt, For))
-        asking = (stmt.iter for stmt in loops if any(_atoms((stmt,), _Inside(_NOTHING))))
+        asking = (stmt.iter for stmt in loops if any(comparisons((stmt,))))
         return Separated(program, tuple(Note(name, text) for name in asking))
 
 
@@ -126,19 +120,6 @@ def _separated(given: Program, copies: int) -> Separated:
     body = worker.block(program.body, Facts(worker.space), limit)
     made = program if body == program.body else replace(program, body=body)
     return Separated(made, tuple(worker.told(body)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """A comparison inside a loop.
-
-    loops       the loops between: (name, lo, hi), outermost first
-    conditions  under which it is asked
-    """
-
-    atom: Compare
-    loops: tuple[tuple[str, Expr, Expr], ...] = ()
-    conditions: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +159,7 @@ class _Separation:
             case For():
                 return self.loop(stmt, at, limit)
             case If(condition, then, other):
-                folded = self.decided(condition, at)
+                folded = decided(condition, at)
                 if isinstance(folded, Const):
                     return self.block(then if folded.value else other, at, limit)
                 room = limit - _stores(other)
@@ -209,8 +190,8 @@ class _Separation:
                 assert_never(stmt)
 
     def store(self, stmt: Store, at: Facts) -> tuple[Stmt, ...]:
-        index = tuple(self.decided(part, at) for part in stmt.index)
-        value = self.decided(stmt.value, at)
+        index = tuple(decided(part, at) for part in stmt.index)
+        value = decided(stmt.value, at)
         if stmt.reduce is not None and isinstance(value, Const):
             nothing = is_identity(stmt.reduce, value.value, value.dtype)
             from_zero = stmt.reduce == "sum" and self.starts.get(stmt.buffer) == {
@@ -221,7 +202,7 @@ class _Separation:
         return (replace(stmt, index=index, value=value),)
 
     def loop(self, loop: For, at: Facts, limit: int) -> tuple[Stmt, ...]:
-        lo, hi = self.decided(loop.lo, at), self.decided(loop.hi, at)
+        lo, hi = decided(loop.lo, at), decided(loop.hi, at)
         loop = replace(loop, lo=lo, hi=hi)
         inner = at.loop(loop.iter, lo, hi)
         if inner.empty:
@@ -231,19 +212,19 @@ class _Separation:
             text = "written out: it is multiplied by what is no literal, which sets cannot express"
             self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
-        asked = [a for a in _atoms(loop.body, _Inside(_NOTHING)) if self.open(a, inner)]
+        asked = [a for a in comparisons(loop.body) if self.open(a, inner)]
         outside = next((a.atom for a in asked if not self.moves(a, loop)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
-        breaks = self.breaks(loop, asked, inner)
-        if breaks and own * 2 > limit:
+        places = breaks(loop, asked, inner, self.space.sizes)
+        if places and own * 2 > limit:
             self.too_many(loop, asked, 2 * own, limit)
-            breaks = []
-        if breaks and not self.left:
+            places = []
+        if places and not self.left:
             self.stays(loop, asked, "loops of the program were cut at too many places before")
-            breaks = []
-        if breaks:
-            return self.cut_at(loop, breaks[0], at, limit)
+            places = []
+        if places:
+            return self.cut_at(loop, places[0], at, limit)
         if modulus := self.modulus(loop, asked, inner):
             made = self.strided(loop, modulus, at)
             if own * len(made) <= limit:
@@ -254,11 +235,11 @@ class _Separation:
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
-    def too_many(self, loop: For, asked: Sequence[_Inside], copies: int, limit: int) -> None:
+    def too_many(self, loop: For, asked: Sequence[Asked], copies: int, limit: int) -> None:
         text = f"cutting it would take {copies} copies of its statements, {limit} are left"
         self.stays(loop, asked, text)
 
-    def stays(self, loop: For, asked: Sequence[_Inside], because: str) -> None:
+    def stays(self, loop: For, asked: Sequence[Asked], because: str) -> None:
         """Remember a cut that is not made."""
         atoms = dict.fromkeys(a.atom for a in asked if loop.iter in variables(a.atom))
         self.notes[_Kept(loop.iter, tuple(atoms), because)] = None
@@ -292,7 +273,7 @@ class _Separation:
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
-    def modulus(self, loop: For, asked: Sequence[_Inside], inner: Facts) -> int:
+    def modulus(self, loop: For, asked: Sequence[Asked], inner: Facts) -> int:
         """The divisor of ``x % d`` in a comparison that is still open; 0 where there is none, or the
         remainders at the start of the loop are not known.
         """
@@ -301,7 +282,7 @@ class _Separation:
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
-                        known = self.decided(dividend, _within(one, inner))
+                        known = decided(dividend, within(one, inner))
                         step = dict(ix.linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
@@ -348,13 +329,13 @@ class _Separation:
             return (If(atom, yes, no),)
         return (If(fails, no),) if no else ()
 
-    def open(self, asked: _Inside, inner: Facts) -> bool:
+    def open(self, asked: Asked, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here = _within(asked, inner)
+        here = within(asked, inner)
         if here.empty:
             return False
         because = ""
-        if not _is_index(asked.atom):
+        if not is_index(asked.atom):
             because = "it depends on what is in memory"
         elif not here.expresses(asked.atom):
             because = "it is not quasi-affine"
@@ -363,109 +344,10 @@ class _Separation:
             return False
         return here.decide(asked.atom) is None
 
-    def moves(self, asked: _Inside, loop: For) -> bool:
+    def moves(self, asked: Asked, loop: For) -> bool:
         """Whether a comparison depends on `loop` or on one inside it."""
         inside = {loop.iter, *(name for name, _, _ in asked.loops)}
         return bool(inside & variables(asked.atom))
-
-    def breaks(self, loop: For, asked: Sequence[_Inside], inner: Facts) -> list[Expr]:
-        """Where the answers change along `loop`, in ascending order for large sizes."""
-        found: dict[Expr, None] = {}
-        for one in asked:
-            if loop.iter not in variables(one.atom):
-                continue
-            for form in _as_differences(one.atom, loop.iter):
-                held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
-                if held is None or never is None:
-                    continue
-                if held != never and self.left_to_inner(held, never, loop, inner):
-                    continue
-                between = (held, never) if self.smaller(held, never, inner) else (never, held)
-                if held == never or self.is_short(*between, loop, inner):
-                    found |= dict.fromkeys(between)
-        inside = [b for b in found if self.cuts(b, loop, inner)]
-        return sorted(inside, key=lambda at: evaluate(at, self.sample(at)))
-
-    def left_to_inner(self, held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
-        """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
-        the loop inside that the condition depends on too can be cut instead.
-        """
-        literal = ix.literal(held) is not None and ix.literal(never) is not None
-        few = ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER)
-        return not literal and inner.holds(few)
-
-    def smaller(self, a: Expr, b: Expr, at: Facts) -> bool:
-        return evaluate(a, self.sample(a, b)) <= evaluate(b, self.sample(a, b))
-
-    def is_short(self, low: Expr, high: Expr, loop: For, inner: Facts) -> bool:
-        """Whether ``low:high``, where the answer varies, is bounded while the rest of the loop is not."""
-        longer = inner.without(loop.iter).where(Compare(">", ix.sub(high, low), ix.const(BORDER)))
-        if not longer.empty:
-            return False
-        before = Compare("<", Var(loop.iter), low)
-        after = Compare(">=", Var(loop.iter), high)
-        return not (inner.where(before).empty and inner.where(after).empty)
-
-    def cuts(self, at: Expr, loop: For, inner: Facts) -> bool:
-        """Whether iterations can lie on both sides of a break."""
-        before, after = (Compare(op, Var(loop.iter), at) for op in ("<", ">="))
-        return not inner.where(before).empty and not inner.where(after).empty
-
-    def sample(self, *exprs: Expr) -> dict[str, int]:
-        """Large values for all names in `exprs`: sizes far apart from small constants."""
-        sizes = {size.name: min(size.max, 10_000) for size in self.space.sizes}
-        names = set().union(*map(variables, exprs))
-        return {name: sizes.get(name, 5_000) for name in names}
-
-    def decided(self, expr: Expr, at: Facts) -> Expr:
-        """`expr` with its comparisons of indices replaced by their values where `at` decides them."""
-        match expr:
-            case Compare():
-                if _is_index(expr):
-                    answer = at.decide(expr)
-                    if answer is not None:
-                        return Const(int(answer), "bool")
-                return self.inside(expr, at)
-            case Logic("not", (arg,)):
-                inner = self.decided(arg, at)
-                if isinstance(inner, Const):
-                    return Const(int(not inner.value), "bool")
-                return Logic("not", (inner,))
-            case Logic(op, args):
-                return self.joined(op, args, at)
-            case Select(condition, then, other):
-                asked = self.decided(condition, at)
-                if isinstance(asked, Const):
-                    return self.decided(then if asked.value else other, at)
-                yes = self.decided(then, at.where(asked))
-                no = self.decided(other, at.where(Logic("not", (asked,))))
-                return Select(asked, yes, no)
-            case Binary("min" | "max" as op, a, b) if dtype_of(a) == "index":
-                return at.extreme(op, self.decided(a, at), self.decided(b, at))
-            case _:
-                return self.inside(expr, at)
-
-    def inside(self, expr: Expr, at: Facts) -> Expr:
-        made = rebuild(expr, tuple(self.decided(child, at) for child in children(expr)))
-        return made if made is expr else ix.folded(made)
-
-    def joined(self, op: str, args: Sequence[Expr], at: Facts) -> Expr:
-        """A conjunction or disjunction without what is decided."""
-        stops, whole, known = op == "or", Logic(op, tuple(args)), at
-        left: list[Expr] = []
-        for arg in args:
-            one = self.decided(arg, at)
-            if isinstance(one, Const):
-                if bool(one.value) == stops:
-                    return Const(int(stops), "bool")
-                continue
-            left.append(one)
-            at = at.where(Logic("not", (one,)) if stops else one)
-        if not left:
-            return Const(int(not stops), "bool")
-        if stops and not known.expresses(whole):
-            return whole  # what sets cannot say is compared as it stands
-        return left[0] if len(left) == 1 else Logic(op, tuple(left))
 
     def note(self, loop: str, text: str) -> None:
         self.notes[Note(loop, text)] = None
@@ -475,7 +357,7 @@ class _Separation:
 
     def told(self, body: Sequence[Stmt]) -> Iterator[Note]:
         """What was decided, of the program that came of it."""
-        left = {inside.atom for inside in _atoms(body, _Inside(_NOTHING))}
+        left = {inside.atom for inside in comparisons(body)}
         for note in self.notes:
             if isinstance(note, Note):
                 yield note
@@ -485,11 +367,6 @@ class _Separation:
 
 def _stores(body: Sequence[Stmt]) -> int:
     return sum(isinstance(stmt, Store) for stmt in statements(tuple(body)))
-
-
-def _is_index(atom: Compare) -> bool:
-    no_loads = not any(isinstance(node, Load) for node in walk(atom))
-    return no_loads and dtype_of(atom.a) == "index"
 
 
 def _unrolled(loop: For) -> list[For]:
@@ -514,15 +391,6 @@ def _unrolled(loop: For) -> list[For]:
         replace(loop, lo=k, hi=ix.add(k, 1), body=substituted(loop.body, {loop.iter: k}))
         for k in numbers
     ]
-
-
-def _within(asked: _Inside, inner: Facts) -> Facts:
-    """What is known where a comparison is asked, inside of a loop."""
-    for name, lo, hi in asked.loops:
-        inner = inner.loop(name, lo, hi)
-    for condition in asked.conditions:
-        inner = inner.where(condition)
-    return inner
 
 
 def _remainder_is_known(
@@ -550,112 +418,3 @@ def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
             return If(at(condition), inside(then), inside(other))
         case _:
             return stmt
-
-
-def _atoms(body: Sequence[Stmt], at: _Inside) -> Iterator[_Inside]:
-    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around.
-
-    What masks a tile is part of the tile, and stays.
-    """
-    for stmt in body:
-        masked = isinstance(stmt, Tile) and stmt.where is not None
-        for expr in expressions(stmt)[: -1 if masked else None]:
-            yield from _compared(expr, at)
-        match stmt:
-            case For(name, lo, hi, inner):
-                yield from _atoms(inner, replace(at, loops=(*at.loops, (name, lo, hi))))
-            case Tile(axes, inner):
-                bounds = ((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes)
-                yield from _atoms(inner, replace(at, loops=(*at.loops, *bounds)))
-            case If(condition, then, other):
-                yield from _atoms(then, _under(at, condition))
-                yield from _atoms(other, _under(at, Logic("not", (condition,))))
-            case Let() | Alloc():
-                yield from _atoms(stmt.body, at)
-            case Choose(options):
-                for option in options:
-                    yield from _atoms(option.body, at)
-            case Store():
-                pass
-
-
-def _under(at: _Inside, condition: Expr) -> _Inside:
-    return replace(at, conditions=(*at.conditions, condition))
-
-
-def _compared(expr: Expr, at: _Inside) -> Iterator[_Inside]:
-    """The comparisons in an expression, each where it is asked."""
-    match expr:
-        case Select(condition, then, other):
-            yield from _compared(condition, at)
-            yield from _compared(then, _under(at, condition))
-            yield from _compared(other, _under(at, Logic("not", (condition,))))
-        case Logic("and" | "or" as op, args):
-            for arg in args:
-                yield from _compared(arg, at)
-                at = _under(at, arg if op == "and" else Logic("not", (arg,)))
-        case Binary("min" | "max", a, b) if dtype_of(a) == "index":
-            yield replace(at, atom=Compare("<=", a, b))
-            yield from _compared(a, at)
-            yield from _compared(b, at)
-        case _:
-            if isinstance(expr, Compare):
-                yield replace(at, atom=expr)
-            for child in children(expr):
-                yield from _compared(child, at)
-
-
-def _as_differences(atom: Compare, x: str) -> Iterator[Expr]:
-    """Expressions e, linear in `x`, such that the answer changes where one of ``e >= 0`` does."""
-    a, b = atom.a, atom.b
-    upward = ix.sub(a, b)
-    forms = {
-        ">=": (upward,),
-        ">": (ix.sub(upward, 1),),
-        "<=": (upward, ix.sub(upward, 1))[1:],
-        "<": (upward,),
-        "==": (upward, ix.sub(upward, 1)),
-        "!=": (upward, ix.sub(upward, 1)),
-    }[atom.op]
-    for form in forms:
-        linear = _without_floor(form, x)
-        if linear is not None:
-            yield linear
-
-
-def _without_floor(form: Expr, x: str) -> Expr | None:
-    """e' with ``e' >= 0`` exactly where ``form >= 0``, linear in `x`: ``g // d >= t`` is ``g >= d*t``."""
-    terms = [(atom, factor) for atom, factor in ix.linear(form).terms if x in variables(atom)]
-    if all(atom == Var(x) for atom, _ in terms):
-        return form
-    match terms:
-        case [(Binary("//", inner, Const(value, _)) as floor, (1 | -1) as factor)]:
-            divisor = int(value)
-            rest = ix.sub(form, ix.mul(factor, floor))
-            if factor == 1:
-                made = ix.add(inner, ix.mul(divisor, rest))
-            else:
-                made = ix.sub(ix.add(ix.mul(divisor, rest), divisor - 1), inner)
-            return _without_floor(made, x)
-        case _:
-            return None
-
-
-def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: bool) -> Expr | None:
-    """Where ``form >= 0`` changes along `x`, with the inner loops at what makes it least or greatest."""
-    for name, lo, hi in reversed(loops):
-        factor = dict(ix.linear(form).terms).get(Var(name), 0)
-        if factor == 0:
-            if name in variables(form):
-                return None
-            continue
-        at = lo if (factor > 0) == least else ix.sub(hi, 1)
-        form = ix.simplify(substitute(form, {name: at}))
-    terms = dict(ix.linear(form).terms)
-    factor = terms.get(Var(x), 0)
-    rest = ix.sub(form, ix.mul(factor, Var(x)))
-    if factor == 0 or x in variables(rest):
-        return None
-    if factor > 0:
-        return ix.ceildiv(ix.sub(0, rest), factor)
-    return ix.add(ix.floordiv(rest, -factor), 1)

@@ -1,0 +1,132 @@
+"""Breaks: a loop and the comparisons inside it go in; the iterations where answers change come out.
+
+The bounds of the loops further in give the least and the greatest value of a comparison's two sides,
+hence the iterations from which on it always holds and those up to which it never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute, variables
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import For, Size
+from offcut.partition.comparisons import Asked
+from offcut.polyhedral import Facts
+
+BORDER = 16  # iterations: a part that is no longer than this may keep a condition for the next loop
+
+
+def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size]) -> list[Expr]:
+    """Where the answers change along `loop`, in ascending order for large sizes.
+
+    inner   what is known inside the loop
+    """
+    found: dict[Expr, None] = {}
+    for one in asked:
+        if loop.iter not in variables(one.atom):
+            continue
+        for form in _as_differences(one.atom, loop.iter):
+            held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
+            if held is None or never is None:
+                continue
+            if held != never and _left_to_inner(held, never, loop, inner):
+                continue
+            between = (held, never) if _smaller(held, never, sizes) else (never, held)
+            if held == never or _is_short(*between, loop, inner):
+                found |= dict.fromkeys(between)
+    inside = [b for b in found if _cuts(b, loop, inner)]
+    return sorted(inside, key=lambda at: evaluate(at, _sample(sizes, at)))
+
+
+def _left_to_inner(held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
+    """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
+    the loop inside that the condition depends on too can be cut instead.
+    """
+    literal = ix.literal(held) is not None and ix.literal(never) is not None
+    few = ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER)
+    return not literal and inner.holds(few)
+
+
+def _smaller(a: Expr, b: Expr, sizes: Sequence[Size]) -> bool:
+    return evaluate(a, _sample(sizes, a, b)) <= evaluate(b, _sample(sizes, a, b))
+
+
+def _is_short(low: Expr, high: Expr, loop: For, inner: Facts) -> bool:
+    """Whether ``low:high``, where the answer varies, is bounded while the rest of the loop is not."""
+    longer = inner.without(loop.iter).where(Compare(">", ix.sub(high, low), ix.const(BORDER)))
+    if not longer.empty:
+        return False
+    before = Compare("<", Var(loop.iter), low)
+    after = Compare(">=", Var(loop.iter), high)
+    return not (inner.where(before).empty and inner.where(after).empty)
+
+
+def _cuts(at: Expr, loop: For, inner: Facts) -> bool:
+    """Whether iterations can lie on both sides of a break."""
+    before, after = (Compare(op, Var(loop.iter), at) for op in ("<", ">="))
+    return not inner.where(before).empty and not inner.where(after).empty
+
+
+def _sample(sizes: Sequence[Size], *exprs: Expr) -> dict[str, int]:
+    """Large values for all names in `exprs`: sizes far apart from small constants."""
+    large = {size.name: min(size.max, 10_000) for size in sizes}
+    names = set().union(*map(variables, exprs))
+    return {name: large.get(name, 5_000) for name in names}
+
+
+def _as_differences(atom: Compare, x: str) -> Iterator[Expr]:
+    """Expressions e, linear in `x`, such that the answer changes where one of ``e >= 0`` does."""
+    a, b = atom.a, atom.b
+    upward = ix.sub(a, b)
+    forms = {
+        ">=": (upward,),
+        ">": (ix.sub(upward, 1),),
+        "<=": (upward, ix.sub(upward, 1))[1:],
+        "<": (upward,),
+        "==": (upward, ix.sub(upward, 1)),
+        "!=": (upward, ix.sub(upward, 1)),
+    }[atom.op]
+    for form in forms:
+        linear = _without_floor(form, x)
+        if linear is not None:
+            yield linear
+
+
+def _without_floor(form: Expr, x: str) -> Expr | None:
+    """e' with ``e' >= 0`` exactly where ``form >= 0``, linear in `x`: ``g // d >= t`` is ``g >= d*t``."""
+    terms = [(atom, factor) for atom, factor in ix.linear(form).terms if x in variables(atom)]
+    if all(atom == Var(x) for atom, _ in terms):
+        return form
+    match terms:
+        case [(Binary("//", inner, Const(value, _)) as floor, (1 | -1) as factor)]:
+            divisor = int(value)
+            rest = ix.sub(form, ix.mul(factor, floor))
+            if factor == 1:
+                made = ix.add(inner, ix.mul(divisor, rest))
+            else:
+                made = ix.sub(ix.add(ix.mul(divisor, rest), divisor - 1), inner)
+            return _without_floor(made, x)
+        case _:
+            return None
+
+
+def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: bool) -> Expr | None:
+    """Where ``form >= 0`` changes along `x`, with the inner loops at what makes it least or greatest."""
+    for name, lo, hi in reversed(loops):
+        factor = dict(ix.linear(form).terms).get(Var(name), 0)
+        if factor == 0:
+            if name in variables(form):
+                return None
+            continue
+        at = lo if (factor > 0) == least else ix.sub(hi, 1)
+        form = ix.simplify(substitute(form, {name: at}))
+    terms = dict(ix.linear(form).terms)
+    factor = terms.get(Var(x), 0)
+    rest = ix.sub(form, ix.mul(factor, Var(x)))
+    if factor == 0 or x in variables(rest):
+        return None
+    if factor > 0:
+        return ix.ceildiv(ix.sub(0, rest), factor)
+    return ix.add(ix.floordiv(rest, -factor), 1)

@@ -1,0 +1,163 @@
+"""Comparisons of indices: statements go in, each comparison in them comes out with what is around it.
+
+`decided` takes an expression, and gives it without the comparisons whose answers are known there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    children,
+    dtype_of,
+    rebuild,
+    walk,
+)
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, expressions
+from offcut.polyhedral import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A comparison inside a loop.
+
+    loops       the loops between: (name, lo, hi), outermost first
+    conditions  under which it is asked
+    """
+
+    atom: Compare
+    loops: tuple[tuple[str, Expr, Expr], ...] = ()
+    conditions: tuple[Expr, ...] = ()
+
+
+_NOWHERE = Asked(Compare("==", ix.const(0), ix.const(0)))
+
+
+def is_index(atom: Compare) -> bool:
+    """Whether a comparison is of indices that no memory says."""
+    no_loads = not any(isinstance(node, Load) for node in walk(atom))
+    return no_loads and dtype_of(atom.a) == "index"
+
+
+def within(asked: Asked, inner: Facts) -> Facts:
+    """What is known where a comparison is asked, inside of a loop."""
+    for name, lo, hi in asked.loops:
+        inner = inner.loop(name, lo, hi)
+    for condition in asked.conditions:
+        inner = inner.where(condition)
+    return inner
+
+
+def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
+    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around.
+
+    What masks a tile is part of the tile, and stays.
+    """
+    for stmt in body:
+        masked = isinstance(stmt, Tile) and stmt.where is not None
+        for expr in expressions(stmt)[: -1 if masked else None]:
+            yield from _compared(expr, at)
+        match stmt:
+            case For(name, lo, hi, inner):
+                yield from comparisons(inner, replace(at, loops=(*at.loops, (name, lo, hi))))
+            case Tile(axes, inner):
+                bounds = ((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes)
+                yield from comparisons(inner, replace(at, loops=(*at.loops, *bounds)))
+            case If(condition, then, other):
+                yield from comparisons(then, _under(at, condition))
+                yield from comparisons(other, _under(at, Logic("not", (condition,))))
+            case Let() | Alloc():
+                yield from comparisons(stmt.body, at)
+            case Choose(options):
+                for option in options:
+                    yield from comparisons(option.body, at)
+            case Store():
+                pass
+
+
+def _under(at: Asked, condition: Expr) -> Asked:
+    return replace(at, conditions=(*at.conditions, condition))
+
+
+def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
+    """The comparisons in an expression, each where it is asked."""
+    match expr:
+        case Select(condition, then, other):
+            yield from _compared(condition, at)
+            yield from _compared(then, _under(at, condition))
+            yield from _compared(other, _under(at, Logic("not", (condition,))))
+        case Logic("and" | "or" as op, args):
+            for arg in args:
+                yield from _compared(arg, at)
+                at = _under(at, arg if op == "and" else Logic("not", (arg,)))
+        case Binary("min" | "max", a, b) if dtype_of(a) == "index":
+            yield replace(at, atom=Compare("<=", a, b))
+            yield from _compared(a, at)
+            yield from _compared(b, at)
+        case _:
+            if isinstance(expr, Compare):
+                yield replace(at, atom=expr)
+            for child in children(expr):
+                yield from _compared(child, at)
+
+
+def decided(expr: Expr, at: Facts) -> Expr:
+    """`expr` with its comparisons of indices replaced by their values where `at` decides them."""
+    match expr:
+        case Compare():
+            if is_index(expr):
+                answer = at.decide(expr)
+                if answer is not None:
+                    return Const(int(answer), "bool")
+            return _rebuilt(expr, at)
+        case Logic("not", (arg,)):
+            inner = decided(arg, at)
+            if isinstance(inner, Const):
+                return Const(int(not inner.value), "bool")
+            return Logic("not", (inner,))
+        case Logic(op, args):
+            return _joined(op, args, at)
+        case Select(condition, then, other):
+            asked = decided(condition, at)
+            if isinstance(asked, Const):
+                return decided(then if asked.value else other, at)
+            yes = decided(then, at.where(asked))
+            no = decided(other, at.where(Logic("not", (asked,))))
+            return Select(asked, yes, no)
+        case Binary("min" | "max" as op, a, b) if dtype_of(a) == "index":
+            return at.extreme(op, decided(a, at), decided(b, at))
+        case _:
+            return _rebuilt(expr, at)
+
+
+def _rebuilt(expr: Expr, at: Facts) -> Expr:
+    made = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
+    return made if made is expr else ix.folded(made)
+
+
+def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:
+    """A conjunction or disjunction without what is decided."""
+    stops, whole, known = op == "or", Logic(op, tuple(args)), at
+    left: list[Expr] = []
+    for arg in args:
+        one = decided(arg, at)
+        if isinstance(one, Const):
+            if bool(one.value) == stops:
+                return Const(int(stops), "bool")
+            continue
+        left.append(one)
+        at = at.where(Logic("not", (one,)) if stops else one)
+    if not left:
+        return Const(int(not stops), "bool")
+    if stops and not known.expresses(whole):
+        return whole  # what sets cannot say is compared as it stands
+    return left[0] if len(left) == 1 else Logic(op, tuple(left))
