@@ -14,7 +14,8 @@ import pytest
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.backends.host import arrays, builtin, entry
-from offcut.backends.host.call import Native, SlowPath, bind, make_callable
+from offcut.backends.host.binding import bind
+from offcut.backends.host.call import Native, SlowPath, make_callable
 from offcut.errors import CallError, InternalError
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]

@@ -701,13 +701,13 @@ FAULTS = (
     ),
     Fault(
         "extents that disagree are taken on the slow way",
-        "host.call",
+        "host.binding",
         "            if actual == expected:",
         "            if True:",
     ),
     Fault(
         "the least of a size is not asked on the slow way",
-        "host.call",
+        "host.binding",
         "        if value < facts.min:",
         "        if False:",
     ),
@@ -718,7 +718,10 @@ FAULTS = (
         "                if False:",
     ),
     Fault(
-        "read-only results are written", "host.call", "    if not view.writeable:", "    if False:"
+        "read-only results are written",
+        "host.binding",
+        "    if not view.writeable:",
+        "    if False:",
     ),
     # Of all parts, what tiles written by hand, odd values and orders show.
     Fault(

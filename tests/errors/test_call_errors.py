@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import offcut as oc
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
-from offcut.backends.host.call import bind
+from offcut.backends.host.binding import bind
 from offcut.errors import CallError
 
 F32 = "float32"

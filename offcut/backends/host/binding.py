@@ -1,0 +1,392 @@
+"""The binding of a call: a signature and arguments go in; views and sizes that fit it come out.
+
+Every check of a call has its message here. Nothing is copied, and nothing computed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.host import arrays, entry
+from offcut.backends.host.arrays import View
+from offcut.errors import CallError
+
+_ELSEWHERE = "leave out= away, or give it memory of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Arguments that fit a signature.
+
+    sizes    value of every symbolic size
+    shapes   of the results
+    outs     where the results go, as the caller gave them; empty where they are to be allocated
+    """
+
+    inputs: tuple[View, ...]
+    sizes: Mapping[str, int]
+    shapes: tuple[tuple[int, ...], ...]
+    outs: tuple[View, ...]
+
+
+def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, object]) -> Call:
+    """Check a call against the signature, and solve its sizes.
+
+    Nothing is copied, nothing computed. Raises CallError, naming the argument and the fact.
+    """
+    name = signature.name
+    _check_count(signature, args)
+    _check_keywords(signature, kwargs)
+    inputs = tuple(
+        _check_array(argument, arrays.view(array, argument.name, op=name), argument.name, name)
+        for argument, array in zip(signature.inputs, args, strict=True)
+    )
+    sizes, sources = _solve(signature, inputs, kwargs)
+    _check_extents(signature, inputs, sizes, sources)
+    _check_facts(signature, sizes, sources)
+    for relation in signature.relations:
+        _check_relation(signature, relation, sizes, sources)
+    shapes = tuple(_result_shape(signature, output, sizes) for output in signature.outputs)
+    outs = _bind_outs(signature, kwargs.get("out"), shapes, sizes, inputs)
+    return Call(inputs, sizes, shapes, outs)
+
+
+def _check_count(signature: Signature, args: Sequence[object]) -> None:
+    if len(args) == len(signature.inputs):
+        return
+    takes = len(signature.inputs)
+    described = ", ".join(f"{each.name} {_described(each)}" for each in signature.inputs)
+    extra = ("out= takes the result's array; sizes go by keyword",) if len(args) > takes else ()
+    raise CallError(
+        signature.name,
+        f"takes {_counted(takes, 'array')}, got {len(args)}",
+        at=signature.inputs[len(args)].name if len(args) < takes else f"argument {takes + 1}",
+        because=f"its inputs are {described}" if described else "it has no inputs",
+        help=(_usage(signature), *extra),
+    )
+
+
+def _check_keywords(signature: Signature, kwargs: Mapping[str, object]) -> None:
+    known = ("out", *(facts.name for facts in signature.sizes))
+    for keyword in kwargs:
+        if keyword not in known:
+            raise CallError(
+                signature.name,
+                f"has no keyword {keyword}",
+                at=keyword,
+                because=f"its keywords are {', '.join(known)}; arrays go by position",
+                help=(_usage(signature),),
+            )
+
+
+def _check_array(argument: Argument, view: View, at: str, op: str) -> View:
+    """`view` when its element type and rank are the argument's."""
+    if view.dtype != argument.dtype:
+        to = f"torch.{argument.dtype}" if view.kind == "torch" else f'"{argument.dtype}"'
+        convert = f"{at}.to({to})" if view.kind == "torch" else f"{at}.astype({to})"
+        raise CallError(
+            op,
+            f"{at} has the wrong element type",
+            at=at,
+            because=f"{at} is {view.dtype}, the kernel was compiled for {argument.dtype}",
+            help=(convert,) if not at.startswith("out") else (),
+        )
+    if len(view.shape) != len(argument.shape):
+        raise CallError(
+            op,
+            f"{at} has the wrong rank",
+            at=at,
+            because=f"{at} has shape {tuple_text(view.shape)}, the kernel takes {tuple_text(argument.shape)}",
+        )
+    return view
+
+
+def _solve(
+    signature: Signature, inputs: tuple[View, ...], kwargs: Mapping[str, object]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Value of every size, and where it came from."""
+    sizes: dict[str, int] = {}
+    sources: dict[str, str] = {}
+    for facts in signature.sizes:
+        if facts.name in kwargs:
+            sizes[facts.name] = _integer(signature, facts.name, kwargs[facts.name])
+            sources[facts.name] = "the keyword"
+    for name, number, axis in entry.solving_order(signature, sizes):
+        argument = signature.inputs[number]
+        extent, actual = argument.shape[axis], inputs[number].shape[axis]
+        sizes[name] = _solved(signature, argument, axis, extent, actual, name, sizes)
+        sources[name] = f"axis {axis} of {argument.name}"
+    missing = [facts.name for facts in signature.sizes if facts.name not in sizes]
+    if missing:
+        names = " and ".join(missing)
+        raise CallError(
+            signature.name,
+            f"cannot know {names}",
+            at=missing[0],
+            because=f"no shape of the inputs determines {names}",
+            help=(_usage(signature, missing),),
+        )
+    return sizes, sources
+
+
+def _solved(
+    signature: Signature,
+    argument: Argument,
+    axis: int,
+    extent: Extent,
+    actual: int,
+    name: str,
+    sizes: Mapping[str, int],
+) -> int:
+    """The value of the one unknown size of an extent."""
+    (coef,) = (coef for term, coef in extent.terms if term == name)
+    rest = extent.const + sum(coef * sizes[term] for term, coef in extent.terms if term != name)
+    value, over = divmod(actual - rest, coef)
+    if not over:
+        return value
+    near = sorted((value + step) * coef + rest for step in (0, 1))
+    legal = [f"{each} ({name} = {(each - rest) // coef})" for each in near if each >= 0]
+    nearest = "the nearest extents are" if len(legal) > 1 else "the nearest extent is"
+    raise CallError(
+        signature.name,
+        f"{argument.name} has an extent that no {name} gives",
+        at=argument.name,
+        because=f"axis {axis} of {argument.name} is {actual}, and {extent} = {actual} "
+        f"has no integer solution{_where(sizes, extent)}",
+        help=(f"{nearest} {' and '.join(legal)}",),
+    )
+
+
+def _check_extents(
+    signature: Signature,
+    inputs: tuple[View, ...],
+    sizes: Mapping[str, int],
+    sources: Mapping[str, str],
+) -> None:
+    for argument, view in zip(signature.inputs, inputs, strict=True):
+        for axis, (extent, actual) in enumerate(zip(argument.shape, view.shape, strict=True)):
+            expected = extent.at(sizes)
+            if actual == expected:
+                continue
+            at = argument.name
+            if not extent.terms:
+                raise CallError(
+                    signature.name,
+                    f"{at} has the wrong shape",
+                    at=at,
+                    because=f"axis {axis} of {at} is {actual}, the kernel was compiled for "
+                    f"{expected} in {tuple_text(argument.shape)}",
+                )
+            names = [name for name, _ in extent.terms]
+            origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)
+            formula = "" if str(extent) in names else f"{extent} = "
+            needs = f"{formula}{expected} with {origin}" if formula else origin
+            raise CallError(
+                signature.name,
+                f"{at} disagrees on {' and '.join(names)}",
+                at=at,
+                because=f"axis {axis} of {at} is {actual}, but {needs}",
+            )
+
+
+def _check_facts(
+    signature: Signature, sizes: Mapping[str, int], sources: Mapping[str, str]
+) -> None:
+    for facts in signature.sizes:
+        name, value = facts.name, sizes[facts.name]
+        if value < facts.min:
+            fact, help_ = f"{name} >= {facts.min}", f'dim("{name}", min={value})'
+        elif value > facts.max:
+            fact, help_ = f"{name} <= {facts.max}", f'dim("{name}", max={value})'
+        elif value % facts.multiple_of:
+            fact = f"{name} % {facts.multiple_of} == 0"
+            help_ = f'dim("{name}") without multiple_of={facts.multiple_of}'
+        else:
+            continue
+        raise CallError(
+            signature.name,
+            f"{name} = {value} is outside the facts",
+            at=name,
+            because=f"{name} = {value} by {sources[name]}, and the kernel was compiled for {fact}",
+            help=(f"{help_}, compiled again",) if value >= 0 else (),
+        )
+
+
+def _check_relation(
+    signature: Signature,
+    relation: Relation,
+    sizes: Mapping[str, int],
+    sources: Mapping[str, str],
+) -> None:
+    value = relation.const + sum(coef * sizes[name] for name, coef in relation.terms)
+    holds = {
+        ">=": value >= 0,
+        "==": value == 0,
+        "mod": value % relation.modulus == 0,
+    }[relation.kind]
+    if holds:
+        return
+    names = [name for name, _ in relation.terms]
+    origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)
+    raise CallError(
+        signature.name,
+        f"{' and '.join(names)} {'breaks' if len(names) == 1 else 'break'} an assumption",
+        at=names[0] if names else "",
+        because=f"{origin}, and the kernel was compiled under assume({relation.text})",
+    )
+
+
+def _result_shape(
+    signature: Signature, output: Argument, sizes: Mapping[str, int]
+) -> tuple[int, ...]:
+    shape = tuple(extent.at(sizes) for extent in output.shape)
+    for axis, (extent, value) in enumerate(zip(output.shape, shape, strict=True)):
+        if value < 0:
+            raise CallError(
+                signature.name,
+                f"{output.name} would have a negative extent",
+                at=output.name,
+                because=f"axis {axis} of {output.name} is {extent} = {value}"
+                f"{_where(sizes, extent)}",
+            )
+    return shape
+
+
+def _bind_outs(
+    signature: Signature,
+    out: object,
+    shapes: tuple[tuple[int, ...], ...],
+    sizes: Mapping[str, int],
+    inputs: tuple[View, ...],
+) -> tuple[View, ...]:
+    """The arrays given as `out=`, checked; none where it is None."""
+    if out is None:
+        return ()
+    name, labels = signature.name, out_names(signature)
+    given = (out,)
+    if len(labels) > 1:
+        if not isinstance(out, tuple) or len(out) != len(labels):
+            got = f"a tuple of {len(out)}" if isinstance(out, tuple) else f"a {type(out).__name__}"
+            raise CallError(
+                name,
+                "out does not match the results",
+                at="out",
+                because=f"the kernel has {len(labels)} results, out is {got}",
+                help=(f"out=({', '.join(each.name for each in signature.outputs)})",),
+            )
+        given = out
+    views: list[View] = []
+    for array, label, output, shape in zip(given, labels, signature.outputs, shapes, strict=True):
+        view = _check_array(output, arrays.view(array, label, op=name), label, name)
+        if view.shape != shape:
+            raise CallError(
+                name,
+                f"{label} has the wrong shape",
+                at=label,
+                because=f"{label} has shape {tuple_text(view.shape)}, the result is "
+                f"{tuple_text(output.shape)} = {tuple_text(shape)}{_where(sizes, *output.shape)}",
+            )
+        _check_target(name, view, label)
+        number = len(views)
+        others = tuple(
+            (argument.name, source)
+            for k, (argument, source) in enumerate(zip(signature.inputs, inputs, strict=True))
+            if (k, number) not in signature.updated or not _same_memory(view, source)
+        )
+        for other, source in (*others, *zip(labels, views, strict=False)):
+            if arrays.share_memory(view, source):
+                _refuse_overlap(name, label, view, other, source)
+        views.append(view)
+    return tuple(views)
+
+
+def _same_memory(one: View, other: View) -> bool:
+    """Whether two views are of the same elements, each at the same index."""
+    steps, others = (arrays.window(each).strides for each in (one, other))
+    return (one.address, one.shape, steps) == (other.address, other.shape, others)
+
+
+def _check_target(op: str, view: View, label: str) -> None:
+    """Whether a result can be written there: read-only, or one place for two elements."""
+    if not view.writeable:
+        raise CallError(
+            op,
+            f"{label} is read-only",
+            at=label,
+            because="the result is written into it",
+            help=(_ELSEWHERE,),
+        )
+    if arrays.repeats_memory(view):
+        steps = arrays.window(view).strides
+        zero = [axis for axis, step in enumerate(steps) if not step and view.shape[axis] > 1]
+        why = (
+            f"axis {zero[0]} has extent {view.shape[zero[0]]} and stride 0"
+            if zero
+            else f"shape {tuple_text(view.shape)} with strides {tuple_text(steps)} bytes may reach "
+            "one place twice"
+        )
+        raise CallError(op, f"{label} overlaps itself", at=label, because=why, help=(_ELSEWHERE,))
+
+
+def _refuse_overlap(op: str, label: str, view: View, other: str, source: View) -> NoReturn:
+    distance = view.address - source.address
+    if not distance:
+        how = "start at the same byte"
+    else:
+        how = f"share memory: {label} starts {abs(distance)} bytes {'after' if distance > 0 else 'before'} {other}"
+    raise CallError(
+        op,
+        f"{label} overlaps {other}",
+        at=label,
+        because=f"{label} and {other} {how}",
+        help=(_ELSEWHERE,),
+    )
+
+
+def _integer(signature: Signature, name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise CallError(
+            signature.name,
+            f"{name} is not an integer",
+            at=name,
+            because=f"got {value!r}, a {type(value).__name__}",
+            help=(f"{name}=12",),
+        ) from None
+
+
+def out_names(signature: Signature) -> tuple[str, ...]:
+    """What messages call the results: ``out``, or ``out[0]``, ``out[1]``, …"""
+    if len(signature.outputs) == 1:
+        return ("out",)
+    return tuple(f"out[{number}]" for number in range(len(signature.outputs)))
+
+
+def _usage(signature: Signature, sizes: Sequence[str] = ()) -> str:
+    """A call that would be accepted."""
+    parts = [*(each.name for each in signature.inputs), *(f"{name}=..." for name in sizes)]
+    return f"{signature.name}({', '.join(parts)})"
+
+
+def _described(argument: Argument) -> str:
+    return f"{tuple_text(argument.shape)} {argument.dtype}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def tuple_text(items: Sequence[object]) -> str:
+    """``(m, k)``, as Python writes a tuple of such names or numbers."""
+    return f"({', '.join(map(str, items))}{',' * (len(items) == 1)})"
+
+
+def _where(sizes: Mapping[str, int], *extents: Extent) -> str:
+    """`` with n = 3``: the sizes in these extents as far as they are known."""
+    names = dict.fromkeys(name for each in extents for name, _ in each.terms if name in sizes)
+    return " with " + ", ".join(f"{name} = {sizes[name]}" for name in names) if names else ""
