@@ -382,13 +382,13 @@ FAULTS = (
     ),
     Fault(
         "what a program updates is not taken in",
-        "cpu.lowering.lower",
+        "cpu.lowering.layout",
         "            rows(0, source.base, target.base)",
         "            pass",
     ),
     Fault(
         "a window of a buffer starts at its first element",
-        "cpu.lowering.lower",
+        "cpu.lowering.layout",
         "replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))",
         "replace(memory, origins=memory.origins)",
     ),
@@ -623,7 +623,7 @@ FAULTS = (
     ),
     Fault(
         "parts of the workspace overlap",
-        "cpu.lowering.lower",
+        "cpu.lowering.layout",
         'up = ir.add(self.f, self.scalar(size), "63")',
         "up = self.scalar(size)",
     ),

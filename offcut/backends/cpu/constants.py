@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.cpu.lowering.lower import PANEL_SLACK
+from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 

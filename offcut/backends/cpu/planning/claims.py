@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from offcut.backends.cpu.lowering.lower import Judging
+from offcut.backends.cpu.lowering.judging import Judging
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.row_reductions import marked

@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.lower import Lowered, Lowering, bytes_of
+from offcut.backends.cpu.lowering.layout import bytes_of
+from offcut.backends.cpu.lowering.lower import Lowered, Lowering
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.threads.parallel import Parallel, has_parallel
