@@ -1,0 +1,205 @@
+"""Offsets of axes: a place inside the loops of a nest goes in; what an axis is there comes out.
+
+Every axis that a primitive made is a number from 0; a root is its lower bound plus such an offset.
+Going inwards, an offset is known as soon as the loops that it is made of are open::
+
+    y = lo + factor*yo + yi         split           fused // extent(b), fused % extent(b)    fuse
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from offcut.core import index as ix
+from offcut.core.expr import Const, Expr, substitute
+from offcut.core.program import Form, Role, Stmt, substituted
+from offcut.polyhedral import Facts
+from offcut.schedule.by_hand.bounds import interval
+from offcut.schedule.by_hand.nests import Nest, Part, depends_on
+from offcut.schedule.decisions import Fuse, Split
+
+
+@dataclass(frozen=True)
+class At:
+    """A place inside the loops of a nest.
+
+    facts    what is known there
+    window   (lo, hi) of the roots that a window bounds or a loop has opened, in the names of the
+             loops around
+    early    the roots opened outside of a loop that their bounds depend on
+    offsets  the axes whose value is known
+    starts   of an axis that a segment covers: where it starts in its parent
+    extents  likewise, and of the roots: how far it reaches
+    limits   of an axis that a predicated segment covers: only offsets below are instances
+    """
+
+    facts: Facts
+    window: Mapping[str, tuple[Expr, Expr]]
+    early: frozenset[str] = frozenset()
+    offsets: Mapping[str, Expr] = field(default_factory=dict)
+    starts: Mapping[str, Expr] = field(default_factory=dict)
+    extents: Mapping[str, Expr] = field(default_factory=dict)
+    limits: Mapping[str, Expr] = field(default_factory=dict)
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    role: Role = Role.WHOLE
+
+
+class Offsets:
+    """The bounds, extents and values of the axes of `nest`, as far as they are known at a place."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest = nest
+
+    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
+        """The statements of `part`, with the values of the roots that are known."""
+        roots = (root.name for root in self.nest.roots)
+        values = {name: self.coordinate(name, at) for name in roots if name in at.offsets}
+        return substituted(part.body, values)
+
+    def coordinate(self, root: str, at: At) -> Expr:
+        """The value of a root whose offset is known."""
+        return ix.simplify(ix.add(self.bound(root, 0, at), at.offsets[root]))
+
+    def bound(self, root: str, end: int, at: At) -> Expr:
+        """The lower (0) or upper (1) bound of a root here, in the names of the loops around."""
+        return at.window[root][end] if root in at.window else self.own_bound(root, end, at)
+
+    def own_bound(self, root: str, end: int, at: At) -> Expr:
+        """The bound that the source gives it; the widest, where it depends on a loop further in."""
+        loop = self.nest.root(root)
+        assert loop is not None
+        wanted = loop.hi if end else loop.lo
+        needed = sorted(self.needed(root))
+        values = {name: self.coordinate(name, at) for name in needed if name in at.offsets}
+        ranges = {
+            name: (self.bound(name, 0, at), ix.sub(self.bound(name, 1, at), 1))
+            for name in needed
+            if name not in values
+        }
+        if ranges:
+            found = interval(wanted, ranges)
+            assert found is not None
+            wanted = found[end]
+        return ix.simplify(substitute(wanted, values)) if values else wanted
+
+    def needed(self, root: str) -> set[str]:
+        """The roots in the bounds of a root."""
+        loop = self.nest.root(root)
+        assert loop is not None
+        return {name for name in depends_on(loop) if self.nest.root(name) is not None}
+
+    def fixed(self, axis: str, at: At) -> At:
+        """`at`, with the bounds of the roots of `axis` what they are when their first loop opens."""
+        window, early = dict(at.window), set(at.early)
+        for root in self.nest.origins(axis):
+            if root not in window:
+                window[root] = self.own_bound(root, 0, at), self.own_bound(root, 1, at)
+                if self.needed(root) - set(at.offsets):
+                    early.add(root)
+        return replace(at, window=window, early=frozenset(early))
+
+    def late_bounds(self, name: str, at: At) -> list[Expr]:
+        """What roots that were opened too early must satisfy, now that `name` is known too."""
+        conditions: list[Expr] = []
+        for root in sorted(at.early):
+            needed = {root, *self.needed(root)}
+            if name in needed and needed <= set(at.offsets):
+                value = self.coordinate(root, at)
+                conditions.append(ix.compare(">=", value, self.own_bound(root, 0, at)))
+                conditions.append(ix.compare("<", value, self.own_bound(root, 1, at)))
+        return conditions
+
+    def extent(self, axis: str, at: At) -> Expr:
+        """How many values an axis has here."""
+        if axis in at.extents:
+            return at.extents[axis]
+        made = self.nest.made_by(axis)
+        match made:
+            case None:
+                return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
+            case Split(_, parent, outer, _, factor):
+                if axis != outer:
+                    return ix.const(factor)
+                return ix.ceildiv(self.extent(parent, at), factor)
+            case Fuse(_, outer, inner):
+                return ix.mul(self.extent(outer, at), self.extent(inner, at))
+
+    def completed(self, axis: str, offset: Expr, at: At) -> tuple[At, tuple[Expr, ...]]:
+        """`at` with this offset, and all that follow from it; conditions under which they exist."""
+        offsets, guards = dict(at.offsets), []
+        pending = [(axis, offset)]
+        while pending:
+            name, value = pending.pop()
+            offsets[name] = value
+            here = replace(at, offsets=offsets)
+            if name in at.limits:
+                limit = ix.compare("<", value, at.limits[name])
+                guards += [] if self.always(limit, at) else [limit]
+            if self.nest.root(name) is not None:
+                guards += [c for c in self.late_bounds(name, here) if not self.always(c, at)]
+            for relation in self.nest.relations:
+                match relation:
+                    case Fuse(_, outer, inner, fused) if fused == name:
+                        count = self.extent(inner, here)
+                        pending.append((inner, ix.mod(value, count)))
+                        pending.append((outer, ix.floordiv(value, count)))
+                    case Split(_, parent, outer, inner, factor):
+                        if name not in (outer, inner) or parent in offsets:
+                            continue
+                        if inner not in offsets or (
+                            inner not in at.starts and outer not in offsets
+                        ):
+                            continue
+                        start = at.starts.get(inner)
+                        if start is None:
+                            whole = ix.add(ix.mul(factor, offsets[outer]), offsets[inner])
+                            ends = ix.compare("<", whole, self.extent(parent, here))
+                            guards += [] if self.always(ends, at) else [ends]
+                        else:
+                            whole = ix.add(start, offsets[inner])
+                        pending.append((parent, whole))
+                    case _:
+                        pass
+        return replace(at, offsets=offsets), tuple(guards)
+
+    def always(self, condition: Expr, at: At) -> bool:
+        """Whether a condition is known to hold."""
+        if isinstance(condition, Const):
+            return bool(condition.value)
+        return at.facts.holds(condition)
+
+    def root_below(self, leaf: str) -> str | None:
+        """The root of which `leaf` is the innermost part: consecutive values of it."""
+        match self.nest.made_by(leaf):
+            case None:
+                return leaf
+            case Split(_, parent, _, inner) if inner == leaf:
+                return self.root_below(parent)
+            case _:
+                return None
+
+    def base(self, leaf: str, at: At) -> Expr:
+        """The value of the root of `leaf` where the offset of `leaf` is 0."""
+        made = self.nest.made_by(leaf)
+        if made is None:
+            return self.bound(leaf, 0, at)
+        assert isinstance(made, Split)
+        start = at.starts.get(leaf)
+        if start is None:
+            start = ix.mul(made.factor, at.offsets[made.outer])
+        return ix.add(self.base(made.axis, at), start)
+
+    def end(self, leaf: str, at: At) -> Expr:
+        """The least upper bound of the root of `leaf` that holds for all of its ancestors."""
+        made = self.nest.made_by(leaf)
+        if made is None:
+            return self.bound(leaf, 1, at)
+        assert isinstance(made, Split)
+        mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
+        above = self.end(made.axis, at)
+        return (
+            above
+            if self.always(ix.compare("<=", above, mine), at)
+            else at.facts.extreme("min", mine, above)
+        )

@@ -1,0 +1,160 @@
+"""Tiles of a nest: loops and statements go in; what an intrinsic or a copy runs at once comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import all_of
+from offcut.core.dtypes import identity
+from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
+from offcut.core.program import Execution, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.describe.computation import Names
+from offcut.partition import MASK, PAD
+from offcut.schedule.by_hand.nests import Nest, Nests, Part
+from offcut.schedule.by_hand.offsets import At, Offsets
+from offcut.schedule.decisions import Split
+
+# (loops of a part that are not open yet, the part)
+Open = tuple[tuple[str, ...], Part]
+
+
+class Tiles(Offsets):
+    """The loops of `nest` that form tiles: what an intrinsic runs, and copies between memories."""
+
+    def __init__(self, nests: Nests, nest: Nest, names: Names) -> None:
+        super().__init__(nest)
+        self.nests, self.names = nests, names
+
+    def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
+        """Whether the loops from `first` inwards are one tile."""
+        covered = self.nest.covered
+        if covered is not None:
+            return covered.axis == first
+        if not self.nest.copies or self.nest.mark(first).execution is not Execution.SERIAL:
+            return False
+        return all(
+            self.root_below(leaf) is not None
+            and self.nest.mark(leaf).bound is None
+            and not any(self.nests.attached(self.nest.name, leaf))
+            for loops, _ in parts
+            for leaf in loops
+        ) and all(self.distinct(loops) for loops, _ in parts)
+
+    def distinct(self, loops: Sequence[str]) -> bool:
+        """Whether each of `loops` is of a root of its own."""
+        roots = [self.root_below(leaf) for leaf in loops]
+        return len(set(roots)) == len(roots)
+
+    def tile_leaves(self) -> frozenset[str]:
+        """The loops that an intrinsic runs."""
+        covered = self.nest.covered
+        if covered is None:
+            return frozenset()
+        return frozenset(
+            leaf
+            for part in self.nest.parts
+            if covered.axis in part.loops
+            for leaf in part.loops[part.loops.index(covered.axis) :]
+        )
+
+    def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Each part as one tile; a start and its updates together where an intrinsic does both."""
+        covered = self.nest.covered
+        if covered is None:
+            return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
+        kernel, body = covered.intrinsic, []
+        everything = max((loops for loops, _ in parts), key=len)
+        if len(parts) > 1:
+            return (self.tile(everything, [part for _, part in parts], kernel.name, at),)
+        for loops, part in parts:
+            updates = part.stores[0].reduce is not None
+            name = kernel.update if updates else kernel.reset
+            body.append(self.tile(loops, [part], name or kernel.name, at))
+        return tuple(body)
+
+    def fits(self, parts: Sequence[Open], at: At) -> bool:
+        """Whether every tile has the extents that its intrinsic declares, or is padded to them."""
+        covered = self.nest.covered
+        if covered is None:
+            return True
+        extents = dict(covered.extents)
+        for loops, _ in parts:
+            for leaf in loops:
+                root = self.root_below(leaf)
+                assert root is not None
+                have = ix.sub(self.end(leaf, at), self.base(leaf, at))
+                if self.always(ix.compare("==", have, extents[root]), at):
+                    continue
+                made = self.nest.made_by(leaf)
+                tail = made.tail if isinstance(made, Split) else None
+                if tail not in (None, PAD, MASK):
+                    return False
+        return True
+
+    def tile(
+        self, loops: Sequence[str], parts: Sequence[Part], microkernel: str | None, at: At
+    ) -> Tile:
+        """One tile over the roots below `loops`, those that only a reduction has inside it."""
+        covered = self.nest.covered
+        extents = dict(covered.extents) if covered is not None else {}
+        stored = {
+            name for part in parts for s in part.stores for i in s.index for name in variables(i)
+        }
+        axes: list[TileAxis] = []
+        names: list[str] = []
+        where: list[Expr] = []
+        terms: list[Expr] = []
+        reductions: list[tuple[str, Expr, Expr]] = []
+        offsets = dict(at.offsets)
+        form = Form.FULL
+        for leaf in loops:
+            root = self.root_below(leaf)
+            assert root is not None
+            at = self.fixed(leaf, at)
+            start, end = self.base(leaf, at), self.end(leaf, at)
+            extent: Expr = ix.sub(end, start)
+            name = self.names.fresh(root)
+            names.append(name)
+            offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
+            if root in extents:
+                inside = ix.compare("==", extent, extents[root])
+                if not self.always(inside, at):
+                    made = self.nest.made_by(leaf)
+                    asked = made.tail if isinstance(made, Split) else None
+                    form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
+                    (where if root in stored else terms).append(ix.compare("<", Var(name), end))
+                extent = ix.const(extents[root])
+            if root in stored:
+                axes.append(TileAxis(name, start, extent))
+            else:
+                reductions.append((name, start, ix.add(start, extent)))
+        inner = replace(at, offsets=offsets)
+        body: tuple[Stmt, ...] = ()
+        for part in parts:
+            stmts = self.leaf(part, inner)
+            if part.stores[0].reduce is not None:
+                if terms:
+                    stmts = _masked(stmts, all_of(terms))
+                for name, lo, hi in reversed(reductions):
+                    stmts = (For(name, lo, hi, stmts),)
+            body += stmts
+        for name in names:
+            self.names.release(name)
+        only = all_of(where) if where else None
+        if only is None and terms:
+            form = Form.FULL
+        return Tile(tuple(axes), body, only, form, at.role, microkernel)
+
+
+def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:
+    """Updates whose term is neutral where `inside` does not hold: -0.0 leaves every float sum."""
+    made: list[Stmt] = []
+    for stmt in body:
+        assert isinstance(stmt, Store)
+        assert stmt.reduce is not None
+        dtype = dtype_of(stmt.value)
+        nothing = Const(identity(stmt.reduce, dtype), dtype)
+        made.append(replace(stmt, value=Select(inside, stmt.value, nothing)))
+    return tuple(made)
