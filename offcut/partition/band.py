@@ -1,8 +1,7 @@
-"""A band of loops as tiles: levels of tile loops around the instances of one tile.
+"""A band of loops as tiles: loops and their cuts go in; levels of tile loops around one tile come out.
 
-Where all loops of a tile are parallel these form a `Tile`, else loops that keep their order. Bounds
-may depend on loops further out. Where they depend on a loop of the same band (a triangle), the tiles
-that lie wholly inside are separated from those that the bounds cross::
+Bounds may depend on loops further out. Where they depend on a loop of the same band (a triangle), the
+tiles that lie wholly inside are separated from those that the bounds cross::
 
     for i in 0:n                   for i_tile in 0:n//4
       for j in 0:i + 1               for j_tile in 0:i_tile                     full tiles
@@ -15,44 +14,18 @@ that lie wholly inside are separated from those that the bounds cross::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
-from offcut.core.dtypes import identity
-from offcut.core.expr import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    Logic,
-    Select,
-    Var,
-    dtype_of,
-    variables,
-)
-from offcut.core.program import (
-    Choose,
-    For,
-    Form,
-    If,
-    Let,
-    Option,
-    Role,
-    Stmt,
-    Store,
-    Tile,
-    TileAxis,
-    walk,
-)
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
+from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
 from offcut.core.text.printer import format_expr
-from offcut.errors import PartitionError
-from offcut.partition.cutting import ByHeight, Cutting, LoopCut, Made
+from offcut.partition.cutting import ByHeight, Cutting, LoopCut
 from offcut.partition.legality import (
     check_crossed,
     check_exact,
-    check_few,
     check_keeps_reduction,
     check_repeats,
     check_takes,
@@ -63,26 +36,9 @@ from offcut.partition.strategies.bound_range import extreme_over
 from offcut.partition.strategies.catalog import CUT, GUARD, LADDER, Strategy, runs, segments
 from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
+from offcut.partition.tile import Inside, OneTile, Range
 from offcut.polyhedral import Facts
 from offcut.proof.known_equal import reads_memory
-
-# (statements, what is known there) -> the statements with the loops in them cut
-Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]
-
-
-@dataclass(frozen=True)
-class _Range:
-    """A loop of the band inside a tile.
-
-    rect   (start, height) where it does not depend on the others; else None, and `lo`, `hi` clip
-    where  the condition of the instances that are kept
-    """
-
-    lo: Expr
-    hi: Expr
-    rect: tuple[Expr, Expr] | None
-    where: Expr | None = None
-    segment: Segment | None = None
 
 
 @dataclass(frozen=True)
@@ -107,9 +63,10 @@ class Band:
     def __init__(
         self, cutting: Cutting, band: Sequence[For], body: tuple[Stmt, ...], inside: Inside
     ) -> None:
-        self.cutting, self.band, self.body, self.inside = cutting, band, body, inside
+        self.cutting, self.band, self.body = cutting, band, body
         self.carried, self.names = cutting.carried, cutting.names
         self.iters = [loop.iter for loop in band]
+        self.innermost = OneTile(cutting, band, body, inside)
 
     def emitted(self, at: Facts) -> tuple[Stmt, ...]:
         """The loops, cut as the user chose; where their tails are `mix`, in every way that competes."""
@@ -165,11 +122,11 @@ class Band:
         return self.level(tuple(steps), {}, at)
 
     def level(
-        self, steps: tuple[Step | For, ...], ranges: Mapping[int, _Range], at: Facts
+        self, steps: tuple[Step | For, ...], ranges: Mapping[int, Range], at: Facts
     ) -> tuple[Stmt, ...]:
         """The loops of `steps`, outermost first, around one tile; some are loops of no tile."""
         if not steps:
-            return self.tile(ranges, at)
+            return self.innermost.emitted(ranges, at)
         step, rest = steps[0], steps[1:]
         if isinstance(step, For):
             body = self.level(rest, ranges, at.loop(step.iter, step.lo, step.hi))
@@ -192,7 +149,7 @@ class Band:
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{loop.iter} in {bounds} is shorter than a tile of {step.tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
-            one = _Range(lo, hi, (lo, extent), None, whole(lo, hi, step.tile))
+            one = Range(lo, hi, (lo, extent), None, whole(lo, hi, step.tile))
             return self.level(rest, _with(ranges, step.loop, one), at)
         return self.stripped(step, rest, ranges, at, (lo, hi, extent))
 
@@ -200,7 +157,7 @@ class Band:
         self,
         step: Step,
         rest: tuple[Step | For, ...],
-        ranges: Mapping[int, _Range],
+        ranges: Mapping[int, Range],
         at: Facts,
     ) -> tuple[Stmt, ...]:
         """A loop whose tiles depend on the height of the tile that was cut before: a case for each."""
@@ -228,7 +185,7 @@ class Band:
         self,
         step: Step,
         rest: tuple[Step | For, ...],
-        ranges: Mapping[int, _Range],
+        ranges: Mapping[int, Range],
         at: Facts,
         over: tuple[Expr, Expr, Expr],
     ) -> tuple[Stmt, ...]:
@@ -261,7 +218,7 @@ class Band:
                 if segment.predicate and segment.guarded is None:
                     where = ix.compare("<", Var(loop.iter), hi)
                     hi_here = here.extreme("min", hi_here, hi)
-                mine = _Range(start, hi_here, (start, height), where, part)
+                mine = Range(start, hi_here, (start, height), where, part)
                 return self.level(rest, _with(ranges, step.loop, mine), here)
 
             single = segment.heights == (1, 1) and segment.count is not None
@@ -269,7 +226,7 @@ class Band:
             if sequential and single and bare and not rest:
                 # Instances that keep their order are one loop, not a tile each.
                 own = (ix.add(lo, segment.owned[0]), ix.add(lo, segment.owned[1]))
-                mine = _Range(*own, (own[0], ix.sub(own[1], own[0])), None, part)
+                mine = Range(*own, (own[0], ix.sub(own[1], own[0])), None, part)
                 body += self.level(rest, _with(ranges, step.loop, mine), at)
                 continue
             body += loops(segment, loop.iter, self.names, inside)
@@ -295,7 +252,7 @@ class Band:
         self,
         step: Step,
         rest: tuple[Step | For, ...],
-        ranges: Mapping[int, _Range],
+        ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,
         hi: Expr,
@@ -313,13 +270,13 @@ class Band:
         body: tuple[Stmt, ...] = ()
         if free:
             if not at.holds(Compare(">=", lo_min, lo_max)):
-                before = _Range(lo, at.extreme("min", hi, lo_max), None, None, clipped)
+                before = Range(lo, at.extreme("min", hi, lo_max), None, None, clipped)
                 body += self.level(rest, _with(ranges, step.loop, before), at)
             if count != ix.const(0):
                 body += self.full_tiles(step, rest, ranges, at, lo_max, count)
         if step.strategy == CUT:
             start = lo if lo_min == lo_max == end else _later(at, lo, end, lo_max)
-            after = _Range(start, hi, None, None, clipped)
+            after = Range(start, hi, None, None, clipped)
             return (*body, *self.level(rest, _with(ranges, step.loop, after), at))
         left = ix.ceildiv(at.extreme("max", ix.sub(hi_max, end), ix.const(0)), tile)
         if left == ix.const(0):
@@ -331,7 +288,7 @@ class Band:
             (Compare("<=", lo, Var(loop.iter)), Compare("<", Var(loop.iter), hi)),
         )
         form = replace(clipped, form=Form.MASK if free else Form.FULL)
-        masked = _Range(start, ix.add(start, tile), (start, ix.const(tile)), inside, form)
+        masked = Range(start, ix.add(start, tile), (start, ix.const(tile)), inside, form)
         here = at.loop(counter, ix.const(0), left)
         made = self.level(rest, _with(ranges, step.loop, masked), here)
         self.names.release(counter)
@@ -341,7 +298,7 @@ class Band:
         self,
         step: Step,
         rest: tuple[Step | For, ...],
-        ranges: Mapping[int, _Range],
+        ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,
         count: Expr,
@@ -351,13 +308,13 @@ class Band:
         counter = self.names.fresh(f"{self.iters[step.loop]}_tile")
         start = ix.add(lo, ix.mul(tile, Var(counter)))
         segment = full(tile, lo, ix.add(lo, ix.mul(tile, count)))
-        inner = _Range(start, ix.add(start, tile), (start, ix.const(tile)), None, segment)
+        inner = Range(start, ix.add(start, tile), (start, ix.const(tile)), None, segment)
         here = at.loop(counter, ix.const(0), count)
         made = self.level(rest, _with(ranges, step.loop, inner), here)
         self.names.release(counter)
         return (For(counter, ix.const(0), count, made, Role.BODY),)
 
-    def over(self, edge: Expr, box: Mapping[str, _Range]) -> tuple[Expr, Expr]:
+    def over(self, edge: Expr, box: Mapping[str, Range]) -> tuple[Expr, Expr]:
         """The least and the greatest value of a bound over the loops of the tile around."""
         least = greatest = edge
         for name in reversed(self.iters):
@@ -371,96 +328,6 @@ class Band:
             least = extreme_over(least, name, first, last, True)
             greatest = extreme_over(greatest, name, first, last, False)
         return least, greatest
-
-    def tile(self, ranges: Mapping[int, _Range], at: Facts) -> tuple[Stmt, ...]:
-        """The instances of one tile: parallel loops as a `Tile`, others in their order."""
-        self.cutting.tiles += 1
-        check_few(self.iters, self.cutting.tiles)
-        all_ranges = {
-            k: ranges.get(k, _Range(loop.lo, loop.hi, self.rectangle(k)))
-            for k, loop in enumerate(self.band)
-        }
-        inner = at
-        for k, loop in enumerate(self.band):
-            inner = inner.loop(loop.iter, all_ranges[k].lo, all_ranges[k].hi)
-        parts = tuple((self.iters[k], one.segment) for k, one in ranges.items() if one.segment)
-        roles = {segment.role for _, segment in parts}
-        role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
-        before = len(self.cutting.made)
-        body = self.inside(self.body, inner)
-        sequential = self.carried.sequential
-        lanes: list[int] = []
-        for k in reversed(range(len(self.band))):
-            together = all_ranges[k].rect is not None and self.iters[k] not in sequential
-            if together and (not lanes or lanes[0] == k + 1):
-                lanes.insert(0, k)
-            elif lanes:
-                break
-        if any(all_ranges[k].rect is None for k in range(len(self.band))):
-            lanes = []
-        name: str | None = None
-        for k in reversed(range(len(self.band))):
-            if k in lanes:
-                if k == lanes[0]:
-                    tiled = self.lanes(lanes, all_ranges, body, role)
-                    body, name = (tiled,), tiled.microkernel
-            else:
-                body = self.ordered(k, all_ranges[k], body, role)
-        if not self.band:
-            tiled = self.lanes((), {}, body, role)
-            body, name = (tiled,), tiled.microkernel
-        leaf = body[0] if len(body) == 1 else If(Const(1, "bool"), body)
-        inside = self.cutting.made[before:]
-        self.cutting.made[before:] = [
-            Made(one.leaf, (*parts, *one.segments), one.microkernel or name) for one in inside
-        ] or [Made(leaf, parts, name)]
-        return (leaf,)
-
-    def rectangle(self, k: int) -> tuple[Expr, Expr] | None:
-        """(start, height) of a loop that is not cut; None where it depends on the band."""
-        loop = self.band[k]
-        if set(self.iters) & (variables(loop.lo) | variables(loop.hi)):
-            return None
-        return loop.lo, ix.sub(loop.hi, loop.lo)
-
-    def lanes(
-        self, lanes: Sequence[int], ranges: Mapping[int, _Range], body: tuple[Stmt, ...], role: Role
-    ) -> Tile:
-        """A tile over these loops of the band, all of them parallel."""
-        axes, conditions = [], []
-        heights: dict[str, tuple[int, int]] = {}
-        forms: set[Form] = set()
-        masked: set[str] = set()
-        for k in lanes:
-            rect, segment = ranges[k].rect, ranges[k].segment
-            assert rect is not None
-            axes.append(TileAxis(self.iters[k], *rect))
-            if ranges[k].where is not None:
-                conditions.append(ranges[k].where)
-            heights[self.iters[k]] = segment.heights if segment else _heights(rect[1])
-            if segment:
-                forms.add(segment.form)
-                if segment.form is Form.MASK:
-                    masked.add(self.iters[k])
-        form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
-        known = [c for c in conditions if c is not None]
-        where = all_of(known) if known else None
-        kernel = self.cutting.cover(body, heights, frozenset(masked))
-        return Tile(tuple(axes), body, where, form, role, kernel)
-
-    def ordered(self, k: int, mine: _Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
-        """The instances of a loop one after the other."""
-        loop, lo, hi = self.band[k], mine.lo, mine.hi
-        if mine.where is not None:
-            form = mine.segment.form if mine.segment else Form.FULL
-            if form is Form.PAD:
-                assert mine.rect is not None
-                hi = ix.add(*mine.rect)
-                body = tuple(neutral_outside(stmt, mine.where) for stmt in body)
-            elif hi == (ix.add(*mine.rect) if mine.rect else None):
-                body = (If(mine.where, body),)
-        own = role if mine.segment is not None else Role.WHOLE
-        return (For(loop.iter, lo, hi, body, own, loop.execution, loop.bound),)
 
 
 def _undecided(condition: Expr, at: Facts) -> Expr | None:
@@ -476,11 +343,6 @@ def _undecided(condition: Expr, at: Facts) -> Expr | None:
     return all_of(left) if left else None
 
 
-def _heights(height: Expr) -> tuple[int, int]:
-    known = ix.literal(height)
-    return (known, known) if known is not None else (0, 2**31)
-
-
 def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
     """`at`, inside the loop over the tiles of `segment` and its bounded values."""
     new = sorted((variables(start) | variables(height)) - at.known)
@@ -491,7 +353,7 @@ def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
     return at
 
 
-def _with(ranges: Mapping[int, _Range], number: int, one: _Range) -> dict[int, _Range]:
+def _with(ranges: Mapping[int, Range], number: int, one: Range) -> dict[int, Range]:
     """`ranges` with that of a loop, the last that was cut."""
     return {**{k: v for k, v in ranges.items() if k != number}, number: one}
 
@@ -499,23 +361,3 @@ def _with(ranges: Mapping[int, _Range], number: int, one: _Range) -> dict[int, _
 def _later(at: Facts, lo: Expr, end: Expr, lo_max: Expr) -> Expr:
     """Where a row goes on after the full tiles: at `end`, or at `lo` if it starts later."""
     return end if lo == lo_max else at.extreme("max", lo, end)
-
-
-def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
-    """`stmt` with the terms of its updates masked: -0.0 leaves every float sum as it is, also -0.0."""
-    match stmt:
-        case Store(_, index, value, reduce) if reduce is not None and not any(
-            map(reads_memory, index)
-        ):
-            dtype = dtype_of(value)
-            nothing = Const(identity(reduce, dtype), dtype)
-            return replace(stmt, value=Select(inside, value, nothing))
-        case For():
-            return replace(stmt, body=tuple(neutral_outside(s, inside) for s in stmt.body))
-        case _:
-            raise PartitionError(
-                "partition",
-                'cannot take tail="pad"',
-                because="only the terms of a reduction can be masked to its neutral element",
-                help=('tail="mask" runs no instance outside',),
-            )
