@@ -469,8 +469,12 @@ def test_a_schedule_is_asked_for_as_one() -> None:
 
 @pytest.mark.parametrize(
     "step",
-    ["scratch matmul_A_B", "turn matmul_A_B j i", "convert matmul_A_B float32(A[i, k])"]
-    + ["lay B panels(0, 1, 16)"],
+    [
+        "scratch matmul_A_B",
+        "turn matmul_A_B j i",
+        "convert matmul_A_B float32(A[i, k])",
+        "lay B panels(0, 1, 16)",
+    ],
 )
 def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
     text = f"schedule matmul_A_B\n{step}\nmark lanes"
