@@ -2,8 +2,17 @@
 
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
+from offcut.proof.forms.consecutive import consecutive
 from offcut.proof.forms.starts import with_floats
 from offcut.proof.pairing import NOT_TOLD
 from offcut.proof.structure import bare
 
-__all__ = ["NOT_TOLD", "Certificate", "Theorem", "bare", "check_equal", "with_floats"]
+__all__ = [
+    "NOT_TOLD",
+    "Certificate",
+    "Theorem",
+    "bare",
+    "check_equal",
+    "consecutive",
+    "with_floats",
+]

@@ -45,6 +45,19 @@ pytestmark = [
 COUNTS = (1, 2, 3, 5)
 DENSE = contraction("mk,kn->mn", {"k": 40, "n": 200})
 W = floats("W", 40, 200)
+ROWS = """
+program rows
+size n in 0:1000
+size m in 0:1000
+input x: float32[n]
+input table: float32[n, m]
+output y: float32[n, m]
+private t: float32[]
+for i in 0:n
+  t[] = x[i] * 2
+  for j in 0:m
+    y[i, j] = table[i, j] + t[]
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -265,20 +278,8 @@ for i in 0:n
 
 
 def test_a_scalar_of_an_iteration_is_each_threads_own() -> None:
-    rows = oc.parse("""
-program rows
-size n in 0:1000
-size m in 0:1000
-input x: float32[n]
-input table: float32[n, m]
-output y: float32[n, m]
-private t: float32[]
-for i in 0:n
-  t[] = x[i] * 2
-  for j in 0:m
-    y[i, j] = table[i, j] + t[]
-""")
-    assert parallel(rows, 512).own == {"t"}
+    rows = oc.parse(ROWS)
+    assert parallel(rows, 512, 2).own == {"t"}
     x, table = floats("x", 50), floats("table", 50, 70)
     expected = table + (x * np.float32(2))[:, None]
     assert same_bits(agree(on(COUNTS, rows), x, table), expected)
@@ -489,14 +490,52 @@ def test_the_plan_says_how_many_threads_share_what() -> None:
     assert "@parallel" not in str(alone.loops)
 
 
-@pytest.mark.skipif(not pool.available(), reason="no pool here")
 def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
-    b, rows = oc.dim("b", max=8), oc.dim("rows", max=4096)
-    image = oc.placeholder((b, 64, rows, 56), name="I")
-    weight = oc.placeholder((64, 64, 3, 3), name="W")
-    made = oc.compile(oc.ops.conv2d(image, weight, padding=1), inputs=[image, weight], threads=2)
-    assert made.plan(b=1, rows=56).notes[-1] == "one thread: of n there is one iteration"
-    assert made.plan(b=2, rows=56).notes[-1] == "2 threads share the iterations of n"
+    made = on((2,), oc.parse(ROWS))[2]
+    assert made.plan(n=1, m=900).notes[-1] == "one thread: of i_tile, i there is one iteration"
+    assert made.plan(n=2, m=900).notes[-1] == "2 threads share the iterations of i_tile, i"
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_threads_share_an_image_that_is_left(threads: int) -> None:
+    b = oc.dim("b", max=16)
+    image = oc.placeholder((b, 16, 9, 28), name="I")
+    weight = oc.placeholder((32, 16, 3, 3), name="W")
+    w = floats("W", 32, 16, 3, 3)
+    product = oc.ops.conv2d(image, weight, padding=1)
+    made = on((1, threads), product, inputs=[image, weight], constants={"W": w})
+    text = made[threads].source("loops")
+    assert f"for n in 0:b - b % {threads}  @parallel" in text
+    assert f"for n in b - b % {threads}:b\n" in text
+    for images in sorted({0, 1, threads - 1, threads, threads + 1, 3 * threads - 1}):
+        x = floats(str(images), images, 16, 9, 28)
+        for _ in range(20):
+            agree(made, x)
+
+
+def test_a_window_that_threads_share_is_no_threads_own() -> None:
+    text = """
+program windows
+size b in 0:1000
+input x: float32[b, 64, 64]
+output y: float32[b, 64, 64]
+local t: float32[b, 64, 64]
+for n in 0:b
+  alloc t[n +: 1, 0 +: 64, 0 +: 64]
+    for i in 0:64
+      for j in 0:64
+        t[n, i, j] = x[n, i, j] * 2
+    for i2 in 0:64
+      for j2 in 0:64
+        y[n, i2, j2] = t[n, j2, i2] + 1
+"""
+    shared = parallel(oc.parse(text), 512, 2)
+    assert "t" not in shared.own
+    assert len(shared.meets) == 1  # before what reads the window
+    made, x = on(COUNTS, oc.parse(text)), floats("x", 5, 64, 64)
+    expected = (x * np.float32(2)).transpose(0, 2, 1) + np.float32(1)
+    for images in (0, 1, 2, 5):
+        assert same_bits(agree(made, x[:images]), expected[:images])
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:

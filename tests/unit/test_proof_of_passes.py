@@ -187,12 +187,12 @@ for i in 0:n
 
 
 def test_a_meeting_of_threads_that_is_missing_is_refused() -> None:
-    made = parallel(planned(TWO), CHUNK)
+    made = parallel(planned(TWO), CHUNK, 2)
     assert made.meets
-    check_shared(made, CHUNK)
+    check_shared(made, CHUNK, 2)
     for one in made.meets:
         with pytest.raises(oc.PartitionError, match="they must meet in between"):
-            check_shared(replace(made, meets=made.meets - {one}), CHUNK)
+            check_shared(replace(made, meets=made.meets - {one}), CHUNK, 2)
 
 
 OWN = """program own
@@ -210,13 +210,13 @@ for i in 0:n
 
 
 def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
-    made = parallel(parse(OWN), CHUNK)
+    made = parallel(parse(OWN), CHUNK, 2)
     assert made.own == {"T"}
-    check_shared(made, CHUNK)
+    check_shared(made, CHUNK, 2)
     with pytest.raises(oc.PartitionError, match="each thread needs one of its own"):
-        check_shared(replace(made, own=frozenset()), CHUNK)
+        check_shared(replace(made, own=frozenset()), CHUNK, 2)
     with pytest.raises(oc.PartitionError, match="each thread has one of its own"):
-        check_shared(replace(made, own=made.own | {"Y"}), CHUNK)
+        check_shared(replace(made, own=made.own | {"Y"}), CHUNK, 2)
 
 
 def assert_marks_hold(program: Program) -> None:

@@ -79,7 +79,7 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
     work = ix.const(0) if made.work is None else made.work
     run, lent = shared(program, host), families(host)
     if run.loops:
-        check_shared(run, host.machine.threads.chunk)
+        check_shared(run, host.machine.threads.chunk, host.threads)
         low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)
     else:
         low = lower(program, host.isa, lent, work, chains)

@@ -59,7 +59,7 @@ from offcut.partition import (
     without_covers,
 )
 from offcut.polyhedral import GaveUp, bounded, in_pass
-from offcut.proof import NOT_TOLD
+from offcut.proof import NOT_TOLD, bare, consecutive
 from offcut.schedule import (
     Convert,
     Cut,
@@ -337,13 +337,20 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     if computation.asks_memory:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+    alone, _ = _marked(loops, _for_one_thread(schedule), host, asked.reassociate)
     loops, _ = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     seconds, work = seconds_of_choices(applied), computation.instances
-    way = (source(computation), applied.staged)
+    way: tuple[Program, ...] = (source(computation), applied.staged)
+    if bare(alone) != bare(loops) and consecutive(alone) == consecutive(loops):
+        way = (*way, alone)
     return Planned(
         loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
     )
+
+
+def _for_one_thread(schedule: Schedule) -> Schedule:
+    return replace(schedule, steps=tuple(s for s in schedule.steps if s != Mark("threads")))
 
 
 def _marked(
@@ -408,7 +415,7 @@ def shared(program: Program, host: Host) -> Parallel:
     if host.threads == 1 or foreign_in(program, host):
         return Parallel(program, frozenset(), ())
     with debug.timed("threads"):
-        return parallel(program, host.machine.threads.chunk)
+        return parallel(program, host.machine.threads.chunk, host.threads)
 
 
 def _in_loops(

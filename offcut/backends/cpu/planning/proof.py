@@ -36,7 +36,7 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
-from offcut.proof import bare, check_equal, with_floats
+from offcut.proof import bare, check_equal, consecutive, with_floats
 
 _MARKS = (Execution.PARALLEL, Execution.VECTOR)
 
@@ -70,7 +70,7 @@ def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
         check_asked(emitted)
         emitted = _unasked(emitted)
     emitted = _with_constants_of(source, emitted)
-    if bare(source) != bare(emitted):
+    if bare(source) != bare(emitted) and consecutive(source) != consecutive(emitted):
         source, emitted = with_floats(source), with_floats(emitted)
         check_equal(source, emitted, reassociate=reassociate)
 
@@ -96,7 +96,7 @@ def _with_constants_of(source: Program, emitted: Program) -> Program:
     return replace(emitted, buffers=buffers, body=body)
 
 
-def check_shared(made: Parallel, chunk: int) -> None:
+def check_shared(made: Parallel, chunk: int, threads: int) -> None:
     """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
 
     Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
@@ -106,7 +106,7 @@ def check_shared(made: Parallel, chunk: int) -> None:
     if not debug.verifies() and objects.read(name) is not None:
         return
     _check_marks(made.program, True, set())
-    again = parallel(made.program, chunk)
+    again = parallel(made.program, chunk, threads)
     for buffer in sorted(again.own ^ made.own):
         own = buffer in again.own
         raise _refused(

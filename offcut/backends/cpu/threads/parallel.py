@@ -8,6 +8,10 @@ show it in most cases (`Footprints`), otherwise sets of dependences do.
 Scratch that lives inside one iteration exists once for each thread. Several threads may share an
 iteration of an outer loop where inner loops are marked, so these are marked only where the items of
 the block around them touch nothing of each other: no thread waits for another there.
+
+Where iterations have windows, no two threads share one so. What is left when each thread has as many of them as any
+other, one image of a batch, say, is then a loop that the threads run in step, where an iteration is work for all of them:
+they share its inner loops and the window.
 """
 
 from __future__ import annotations
@@ -15,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
 from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions
 from offcut.backends.cpu.threads.footprint import Access, Footprints
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, stored, touched
-from offcut.core.expr import Load, Var, walk
+from offcut.core.expr import Expr, Load, Var, walk
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -66,14 +71,15 @@ class Parallel:
 
 
 @lru_cache(maxsize=64)
-def parallel(program: Program, chunk: int) -> Parallel:
+def parallel(program: Program, chunk: int, threads: int) -> Parallel:
     """`program` with its independent loops marked, and no others.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
 
-    chunk  instances of a tile of one axis that stands alone, in each of the tiles it becomes
+    chunk    instances of a tile of one axis that stands alone, in each of the tiles it becomes
+    threads  at most, of a call
     """
-    return _Marker(program, chunk).marked()
+    return _Marker(program, chunk, threads).marked()
 
 
 def has_parallel(stmt: Stmt) -> bool:
@@ -220,9 +226,9 @@ class Independence:
 
 
 class _Marker(Independence):
-    def __init__(self, program: Program, chunk: int) -> None:
+    def __init__(self, program: Program, chunk: int, threads: int) -> None:
         super().__init__(program)
-        self.chunk = chunk
+        self.chunk, self.threads = chunk, threads
         self.own = set(self.tiled)
         self.loops: list[str] = []
         taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
@@ -238,6 +244,7 @@ class _Marker(Independence):
             text = "isl does not say which loops are independent"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         made = replace(self.program, body=body)
+        self.own -= _in_step(body)
         both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
         if both:
             text = f"threads that share a loop would share {both[0]}, of which each has its own"
@@ -260,7 +267,7 @@ class _Marker(Independence):
                 continue
             match stmt:
                 case For():
-                    found.append(self.loop(stmt, here, serial))
+                    found += self.loop(stmt, here, serial)
                 case If(condition, then, other):
                     yes = self.together(then, (*here, 0), serial)
                     found.append(If(condition, yes, self.together(other, (*here, 1), serial)))
@@ -279,14 +286,29 @@ class _Marker(Independence):
                     found.append(stmt)
         return tuple(found)
 
-    def loop(self, loop: For, path: Path, serial: bool) -> For:
+    def loop(self, loop: For, path: Path, serial: bool) -> tuple[For, ...]:
+        """A loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
         asked = loop.execution is Execution.PARALLEL
-        if (asked or deep or not serial) and self.independent(loop, path):
-            self.loops.append(loop.iter)
-            self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
-            body = self.inner(loop.body, path)
-            return replace(loop, execution=Execution.PARALLEL, body=body)
+        within = not asked and has_parallel(loop)
+        if within or not (asked or deep or not serial) or not self.independent(loop, path):
+            return (self.in_step(loop, path),)
+        self.loops.append(loop.iter)
+        self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
+        whole = replace(loop, execution=Execution.PARALLEL, body=self.inner(loop.body, path))
+        windows = any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
+        few = _instances(loop.body) < self.threads * self.chunk
+        if asked or serial or few or not windows:
+            return (whole,)
+        count = ix.sub(loop.hi, loop.lo)
+        end = ix.sub(loop.hi, ix.mod(count, self.threads))
+        rest = self.in_step(replace(loop, lo=end), path)
+        if end == loop.hi or not has_parallel(rest):
+            return (whole,)
+        return (replace(whole, hi=end), rest) if end != loop.lo else (rest,)
+
+    def in_step(self, loop: For, path: Path) -> For:
+        """A loop of which all threads run every iteration, and share what is inside."""
         return replace(_serial(loop), body=self.together(loop.body, path, True))
 
     def inner(self, body: Sequence[Stmt], path: Path) -> tuple[Stmt, ...]:
@@ -355,6 +377,39 @@ class _Marker(Independence):
             if any(self.shared(block, name) for block in blocks(stmt)):
                 return True
         return False
+
+
+def _instances(body: Sequence[Stmt]) -> int:
+    """How many instances `body` has at least, as far as literals say."""
+
+    def least(extent: Expr) -> int:
+        return max(1, ix.literal(extent) or 1)
+
+    total = 0
+    for stmt in body:
+        inside = [_instances(block) for block in blocks(stmt)]
+        match stmt:
+            case Store():
+                total += 1
+            case For(_, lo, hi):
+                total += least(ix.sub(hi, lo)) * sum(inside)
+            case Tile(axes):
+                total += prod(least(axis.extent) for axis in axes) * sum(inside)
+            case _:
+                total += min(inside)
+    return total
+
+
+def _in_step(body: Sequence[Stmt]) -> set[str]:
+    """The buffers of windows that all threads reach together, and share."""
+    found: set[str] = set()
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL:
+            continue
+        found |= {stmt.buffer} if isinstance(stmt, Alloc) and has_parallel(stmt) else set()
+        for block in blocks(stmt):
+            found |= _in_step(block)
+    return found
 
 
 def _buffer(one: Dependence) -> str:

@@ -1,0 +1,48 @@
+"""Loops of one body over ranges that follow each other -> the one loop over both.
+
+Iterations run in the same order, whatever they depend on, so this needs nothing but the bounds::
+
+    for n in 0:b - b % 2                      for n in 0:b
+      S[n]                             ->       S[n]
+    for n in b - b % 2:b
+      S[n]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from offcut.core import index as ix
+from offcut.core.expr import variables
+from offcut.core.program import For, Program, Stmt
+from offcut.polyhedral import Facts, Space, answered
+from offcut.proof.structure import bare
+
+
+def consecutive(program: Program) -> Program:
+    """`program`, bare, with loops joined that follow each other at every size; bounds are of sizes."""
+    facts = Facts(Space(program.sizes, program.assumptions))
+    sizes = {size.name for size in program.sizes}
+
+    def follow(one: For, other: For) -> bool:
+        if (one.iter, one.hi, one.body) != (other.iter, other.lo, other.body):
+            return False
+        bounds = (one.lo, one.hi, other.hi)
+        if not all(variables(bound) <= sizes for bound in bounds):
+            return False
+        ordered = [ix.compare("<=", low, high) for low, high in pairwise(bounds)]
+        return answered(lambda: all(map(facts.holds, ordered)), False)
+
+    def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        for stmt in body:
+            last = found[-1] if found else None
+            if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
+                found[-1] = replace(last, hi=stmt.hi)
+            else:
+                found.append(stmt)
+        return tuple(found)
+
+    plain = bare(program)
+    return replace(plain, body=joined(plain.body))
