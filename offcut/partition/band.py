@@ -38,7 +38,7 @@ from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
 from offcut.partition.tile import Inside, OneTile, Range
 from offcut.polyhedral import Facts
-from offcut.proof.known_equal import reads_memory
+from offcut.proof.by_text.known_equal import reads_memory
 
 
 @dataclass(frozen=True)

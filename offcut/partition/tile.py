@@ -18,7 +18,7 @@ from offcut.partition.cutting import Cutting, Made
 from offcut.partition.legality import check_few
 from offcut.partition.strategies.placing import Segment
 from offcut.polyhedral import Facts
-from offcut.proof.known_equal import reads_memory
+from offcut.proof.by_text.known_equal import reads_memory
 
 # (statements, what is known there) -> the statements with the loops in them cut
 Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]

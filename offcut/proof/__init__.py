@@ -1,11 +1,11 @@
 """Whether an emitted program computes what its source does, for all sizes; and the witness where it does not."""
 
+from offcut.proof.by_instances.pairing import NOT_TOLD
+from offcut.proof.by_text.structure import bare
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
 from offcut.proof.forms.consecutive import consecutive
 from offcut.proof.forms.starts import with_floats
-from offcut.proof.pairing import NOT_TOLD
-from offcut.proof.structure import bare
 
 __all__ = [
     "NOT_TOLD",

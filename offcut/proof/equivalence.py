@@ -33,9 +33,28 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
+from offcut.proof.by_instances.dataflow import DataFlow
+from offcut.proof.by_instances.differing import confirmed
+from offcut.proof.by_instances.in_bounds import (
+    check_masked_inside,
+    check_parts_inside,
+    check_program_inside,
+    check_source_inside,
+)
+from offcut.proof.by_instances.matching import ways
+from offcut.proof.by_instances.pairing import (
+    NOT_TOLD,
+    SCRATCH,
+    Differs,
+    Part,
+    Sides,
+    refused,
+    untold,
+)
+from offcut.proof.by_instances.reordering import Order
+from offcut.proof.by_text.places import NotStructural
+from offcut.proof.by_text.structure import check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.dataflow import DataFlow
-from offcut.proof.differing import confirmed
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.joining import joined_like
 from offcut.proof.forms.options import combinations, options
@@ -43,17 +62,6 @@ from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
 from offcut.proof.forms.windows import without_windows
-from offcut.proof.in_bounds import (
-    check_masked_inside,
-    check_parts_inside,
-    check_program_inside,
-    check_source_inside,
-)
-from offcut.proof.matching import ways
-from offcut.proof.pairing import NOT_TOLD, SCRATCH, Differs, Part, Sides, refused, untold
-from offcut.proof.places import NotStructural
-from offcut.proof.reordering import Order
-from offcut.proof.structure import check_structure
 
 _MOST_ALTERNATIVES = 256
 _MOST_ATTEMPTS = 16

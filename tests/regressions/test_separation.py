@@ -12,10 +12,10 @@ import offcut as oc
 from offcut.core.program import Choose, Program, walk
 from offcut.partition import separate
 from offcut.proof import equivalence
+from offcut.proof.by_instances.pairing import NOT_TOLD
+from offcut.proof.by_text.places import NotStructural
+from offcut.proof.by_text.structure import check_structure
 from offcut.proof.equivalence import check_equal
-from offcut.proof.pairing import NOT_TOLD
-from offcut.proof.places import NotStructural
-from offcut.proof.structure import check_structure
 
 
 def program(file: str) -> Program:

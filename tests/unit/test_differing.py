@@ -16,8 +16,8 @@ from offcut import ops
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
-from offcut.proof.differing import difference
-from offcut.proof.pairing import NOT_TOLD
+from offcut.proof.by_instances.differing import difference
+from offcut.proof.by_instances.pairing import NOT_TOLD
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 
@@ -175,7 +175,7 @@ def test_an_edit_is_refused_with_a_witness_that_runs_confirm(what: str) -> None:
 
 
 def test_what_is_proved_is_no_matter_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcut.proof.differing.difference", None)
+    monkeypatch.setattr("offcut.proof.by_instances.differing.difference", None)
     assert oc.prove_equal(oc.parse(HEAD + WHOLE), oc.parse(HEAD + TILES))
 
 

@@ -17,7 +17,7 @@ from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import For, Program, Stmt
 from offcut.polyhedral import Facts, Space, answered
-from offcut.proof.structure import bare
+from offcut.proof.by_text.structure import bare
 
 
 def consecutive(program: Program) -> Program:

@@ -39,8 +39,8 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound
-from offcut.proof.places import NotStructural
-from offcut.proof.structure import check_structure
+from offcut.proof.by_text.places import NotStructural
+from offcut.proof.by_text.structure import check_structure
 
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
 _MOST_NODES = 200  # of what an element is: copies of copies grow

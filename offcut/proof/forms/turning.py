@@ -25,8 +25,8 @@ from offcut.core.expr import Expr, Load, Var, rewrite
 from offcut.core.program import Alloc, Kind, Program, Stmt, Store, mapped, with_blocks
 from offcut.core.program import walk as statements
 from offcut.describe.computation import Names
+from offcut.proof.by_instances.pairing import SCRATCH
 from offcut.proof.forms.forwarding import copied_whole
-from offcut.proof.pairing import SCRATCH
 
 
 def turned_back(program: Program, kept: Collection[str] = ()) -> Program:

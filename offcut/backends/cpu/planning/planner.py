@@ -337,27 +337,23 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     if computation.asks_memory:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
-    alone, _ = _marked(loops, _for_one_thread(schedule), host, asked.reassociate)
-    loops, _ = _marked(loops, schedule, host, asked.reassociate)
+    loops, _, divided = _marked(loops, schedule, host, asked.reassociate)
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     seconds, work = seconds_of_choices(applied), computation.instances
-    way: tuple[Program, ...] = (source(computation), applied.staged)
-    if bare(alone) != bare(loops) and consecutive(alone) == consecutive(loops):
-        way = (*way, alone)
+    way = (source(computation), applied.staged, *divided)
     return Planned(
         loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
     )
 
 
-def _for_one_thread(schedule: Schedule) -> Schedule:
-    return replace(schedule, steps=tuple(s for s in schedule.steps if s != Mark("threads")))
-
-
 def _marked(
     program: Program, schedule: Schedule, host: Host, reassociate: bool
-) -> tuple[Program, tuple[str, ...]]:
-    """`program` with its loops marked as `schedule` says, and what became of them."""
+) -> tuple[Program, tuple[str, ...], tuple[Program, ...]]:
+    """`program` with its loops marked as `schedule` says, what became of them, and the program
+    before its loops were divided among threads, where they were.
+    """
     notes: tuple[str, ...] = ()
+    divided: tuple[Program, ...] = ()
     for step in schedule.steps:
         before = program
         match step:
@@ -369,6 +365,8 @@ def _marked(
                 program, notes = made.program, (*notes, *made.notes)
             case Mark("threads"):
                 program = shared(program, host).program
+                if bare(program) != bare(before) and consecutive(program) == consecutive(before):
+                    divided = (before,)
             case Mark(unit):
                 with at_line(schedule, step):
                     raise PartitionError(
@@ -380,7 +378,7 @@ def _marked(
             case _:
                 continue
         debug.passed(step.unit, program, before)
-    return program, notes
+    return program, notes, divided
 
 
 def _is_worth(made: Planned) -> bool:
@@ -446,10 +444,10 @@ def _in_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        run, said = _marked(settled.program, schedule, host, asked.reassociate)
+        run, said, divided = _marked(settled.program, schedule, host, asked.reassociate)
         notes = (*notes, *said, *settled.notes, *plain)
         seconds = seconds_of_program(run, host.machine)
-        way = program, inside
+        way = (program, inside, *divided)
         return Planned(run, schedule=schedule, notes=notes, seconds=seconds, through=way)
 
 

@@ -15,7 +15,7 @@ from offcut.core.walking import bound_in
 from offcut.polyhedral import Facts
 from offcut.polyhedral.around import equal
 from offcut.proof.by_axis.product import Leaf
-from offcut.proof.known_equal import reads_memory
+from offcut.proof.by_text.known_equal import reads_memory
 
 _MOST_STEPS = 8
 

@@ -10,7 +10,7 @@ from offcut.core.expr import Expr
 from offcut.polyhedral import Map
 from offcut.polyhedral.flow import Statement
 from offcut.polyhedral.orders import before, late
-from offcut.proof.pairing import Part, Sides, free_of, reads_of, timing, untold
+from offcut.proof.by_instances.pairing import Part, Sides, free_of, reads_of, timing, untold
 
 
 class Order:

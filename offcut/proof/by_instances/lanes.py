@@ -8,7 +8,7 @@ from itertools import product
 from offcut.core.expr import Const, Expr, Var
 from offcut.polyhedral.flow import Statement
 from offcut.polyhedral.orders import cross_lanes
-from offcut.proof.pairing import Sides, reads_of, refused, timing, untold
+from offcut.proof.by_instances.pairing import Sides, reads_of, refused, timing, untold
 
 
 def check_lanes(both: Sides, free: frozenset[str]) -> None:

@@ -11,7 +11,7 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import accesses_outside
 from offcut.polyhedral.flow import Statement, bounds_of
-from offcut.proof.pairing import Part, Side, Sides, reads_of, refused, shown
+from offcut.proof.by_instances.pairing import Part, Side, Sides, reads_of, refused, shown
 
 
 def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:

@@ -17,8 +17,8 @@ from offcut.core.program import Store, expressions
 from offcut.core.program import walk as statements_of
 from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Statement
-from offcut.proof.pairing import Case, Differs, Match, Part, Sides, unprimed
-from offcut.proof.substitution import Unified, solutions, unify
+from offcut.proof.by_instances.pairing import Case, Differs, Match, Part, Sides, unprimed
+from offcut.proof.by_instances.substitution import Unified, solutions, unify
 
 _MOST_SIZES = 6
 _MOST_INSTANCES = 256

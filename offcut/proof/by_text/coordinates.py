@@ -19,8 +19,8 @@ from offcut.polyhedral import INDEX_LIMIT, Facts, Space
 from offcut.proof.by_axis.coverage import check_line
 from offcut.proof.by_axis.product import fills, product_of
 from offcut.proof.by_axis.strips import Strip
-from offcut.proof.known_equal import Starts, idle
-from offcut.proof.places import NotStructural, Place
+from offcut.proof.by_text.known_equal import Starts, idle
+from offcut.proof.by_text.places import NotStructural, Place
 
 
 def check_in_turn(

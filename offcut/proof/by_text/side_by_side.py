@@ -49,9 +49,9 @@ from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
-from offcut.proof.coordinates import check_in_any_order, check_in_turn
-from offcut.proof.known_equal import alike, idle, reads_memory, same_store, settled
-from offcut.proof.places import NotStructural, Place, Steps, tile_at, tiles_of, unmasked
+from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
+from offcut.proof.by_text.known_equal import alike, idle, reads_memory, same_store, settled
+from offcut.proof.by_text.places import NotStructural, Place, Steps, tile_at, tiles_of, unmasked
 
 
 def check_side_by_side(space: Space, source: Program, emitted: Program) -> bool:

@@ -12,8 +12,8 @@ from offcut.core.program import For, Program, Stmt, Tile, canonical, with_blocks
 from offcut.core.walking import around, bound
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
-from offcut.proof.places import NotStructural
-from offcut.proof.side_by_side import check_side_by_side
+from offcut.proof.by_text.places import NotStructural
+from offcut.proof.by_text.side_by_side import check_side_by_side
 
 
 def check_structure(source: Program, emitted: Program) -> None:

@@ -18,9 +18,9 @@ from offcut.polyhedral.orders import (
     reached_twice,
     union,
 )
-from offcut.proof.lanes import check_lanes
-from offcut.proof.pairing import Case, Differs, Part, Sides
-from offcut.proof.values import Values
+from offcut.proof.by_instances.lanes import check_lanes
+from offcut.proof.by_instances.pairing import Case, Differs, Part, Sides
+from offcut.proof.by_instances.values import Values
 
 
 class DataFlow:

@@ -26,7 +26,7 @@ from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt, Store, all_mapped, with_blocks
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.polyhedral.flow import Flows
-from offcut.proof.pairing import Differs, refused, untold
+from offcut.proof.by_instances.pairing import Differs, refused, untold
 
 _MOST_SIZES = 6  # beside those that sets give
 _MOST_STATEMENTS = 4096

@@ -23,8 +23,8 @@ from offcut.polyhedral.orders import (
     time_text,
     union,
 )
-from offcut.proof.pairing import Part, Side, Sides, free_of, shown, untold
-from offcut.proof.substitution import Pair
+from offcut.proof.by_instances.pairing import Part, Side, Sides, free_of, shown, untold
+from offcut.proof.by_instances.substitution import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Flows, Statement
 from offcut.polyhedral.reading import read_statements
 from offcut.polyhedral.witness import holds_at
-from offcut.proof.substitution import Pair, primed
+from offcut.proof.by_instances.substitution import Pair, primed
 
 SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 NOT_TOLD = "cannot tell whether the emitted program computes what the source does"

@@ -1,0 +1,1 @@
+"""Two programs as sets of statement instances: which is which, and whether reads see the same values."""
