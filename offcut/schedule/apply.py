@@ -30,17 +30,13 @@ from offcut.partition import (
     Shared,
     all_matches,
     check_shared,
-    conversions,
-    converted,
     cut_group,
     pieces_of,
     prove_stages,
     settled,
-    turned,
     users_of,
     window,
     windowed,
-    with_scratch,
     with_shared,
 )
 from offcut.polyhedral import space_of
@@ -55,12 +51,13 @@ from offcut.schedule.decisions import (
     Pack,
     Schedule,
     Scratch,
-    Step,
     Together,
     Turn,
     Way,
 )
-from offcut.schedule.text import Decision, lines_of
+from offcut.schedule.refusing import at_line, not_applied
+from offcut.schedule.restaging import position_of, restaged
+from offcut.schedule.text import Decision
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
@@ -128,60 +125,6 @@ def apply(
     return _Applying(computation, schedule, microkernels, price, quote).applied()
 
 
-@contextmanager
-def at_line(schedule: Schedule, decision: Decision) -> Iterator[None]:
-    """Name the line of `decision` in what is refused meanwhile."""
-    try:
-        yield
-    except PartitionError as refused:
-        if refused.at.startswith("line "):
-            raise
-        lines = enumerate(lines_of(schedule), 1)
-        at = next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
-        raise PartitionError(
-            refused.op, refused.refused, at=at, because=refused.because, help=refused.help
-        ) from refused
-
-
-def restaged(computation: Computation, step: Step) -> Computation:
-    """`computation` after a decision about its stages; itself where `step` is none.
-
-    Raises PartitionError where the decision has nothing to work on.
-    """
-    match step:
-        case Scratch(stage, narrow):
-            made = with_scratch(computation, position_of(computation, stage), narrow)
-            if made is computation:
-                raise _refused(f"cannot lay factors of {stage} in scratch", "none is computed")
-            return made
-        case Turn(stage, axes):
-            position = position_of(computation, stage)
-            known = [axis.name for axis in computation.groups[position][0].axes]
-            if sorted(axes) != sorted(known):
-                raise _refused(f"cannot turn {stage}", f"its axes are {', '.join(known)}")
-            return turned(computation, position, axes)
-        case Convert(stage, operands):
-            position = position_of(computation, stage)
-            known_casts = {
-                format_expr(node): node for node in conversions(computation.groups[position][0])
-            }
-            for operand in operands:
-                if operand not in known_casts:
-                    because = f"it reads {', '.join(known_casts) or 'nothing in another type'}"
-                    raise _refused(f"cannot convert {operand} before {stage}", because)
-            return converted(computation, position, [known_casts[one] for one in operands])
-        case _:
-            return computation
-
-
-def position_of(computation: Computation, stage: str) -> int:
-    """Of the group that begins with the statements that compute `stage`."""
-    leads = [group[0].buffer for group in computation.groups]
-    if stage not in leads:
-        raise _refused(f"cannot find {stage}", f"the nests are {', '.join(leads)}")
-    return leads.index(stage)
-
-
 @dataclass(frozen=True, slots=True)
 class _Way:
     """A way with its loops resolved: those of a packed copy first."""
@@ -233,9 +176,9 @@ class _Applying:
                 if isinstance(step, Nest | Together):
                     nests.append(step)
                 elif nests and isinstance(step, Scratch | Turn | Convert):
-                    raise _refused("cannot change stages that are cut", "nests stand before it")
+                    raise not_applied("cannot change stages that are cut", "nests stand before it")
                 elif isinstance(step, Cut):
-                    raise _refused(f"cannot cut {step.axis}", "its nest says how it is split")
+                    raise not_applied(f"cannot cut {step.axis}", "its nest says how it is split")
                 else:
                     self.given = restaged(self.given, step)
         shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
@@ -256,11 +199,11 @@ class _Applying:
             parts = tuple(self.tree(part, length) for part in nest.parts)
             groups = Shared((), parts).groups
             if not groups:
-                raise _refused("cannot share loops", "no nest shares them")
+                raise not_applied("cannot share loops", "no nest shares them")
             lead = self.given.groups[groups[0]][0]
             if len(lead.axes) < length:
                 because = f"{lead.label} has {len(lead.axes)} axes"
-                raise _refused(f"cannot share {length} loops", because)
+                raise not_applied(f"cannot share {length} loops", because)
             own = lead.axes[around:length]
             axes = tuple(replace(a, name=n) for a, n in zip(own, nest.axes, strict=True))
             made = Shared(axes, parts)
@@ -275,15 +218,17 @@ class _Applying:
             group = self.given.groups[position]
             label = group[0].label
             if position in done:
-                raise _refused(f"cannot compute {label} twice", "two nests are of it")
+                raise not_applied(f"cannot compute {label} twice", "two nests are of it")
             read = {made[n] for stage in group for n in _read(stage) if n in made} - {position}
             for other in sorted(read - done):
                 late = self.given.groups[other][0].label
-                raise _refused(f"cannot compute {label}", f"it reads {late}, which is not computed")
+                raise not_applied(
+                    f"cannot compute {label}", f"it reads {late}, which is not computed"
+                )
             done.add(position)
         missing = [g[0].label for k, g in enumerate(self.given.groups) if k not in done]
         if missing:
-            raise _refused(f"cannot leave out {', '.join(missing)}", "no nest is of it")
+            raise not_applied(f"cannot leave out {', '.join(missing)}", "no nest is of it")
 
     def resolve(self, nest: Nest | Together, around: tuple[str, ...]) -> None:
         """The ways of the nests, in terms of stages."""
@@ -295,7 +240,7 @@ class _Applying:
         with self.line(nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
-                raise _refused("cannot cover one sum along several axes", ", ".join(depths))
+                raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
             for depth in depths:
                 self.innermost(position, depth)
         self.ways[position] = [self.way(position, way, around) for way in nest.ways]
@@ -327,7 +272,9 @@ class _Applying:
         if way.pack is not None:
             with self.line(way.pack):
                 if found is None or way.cover is None or found.columns is None:
-                    raise _refused("cannot pack an operand", "no microkernel covers columns here")
+                    raise not_applied(
+                        "cannot pack an operand", "no microkernel covers columns here"
+                    )
                 lead, packing = self.packed(position, lead, found, way.pack, around)
                 before, found = (packing,), self.matched(lead, way.cover)
         with self.line(way):
@@ -359,19 +306,19 @@ class _Applying:
             if name not in free:
                 known = ", ".join(axis.name for axis in (*lead.axes, *lead.reduce_axes))
                 because = f"the axes of {lead.label} are {known}, each cut or run by one loop"
-                raise _refused(f"cannot cut {name}", because)
+                raise not_applied(f"cannot cut {name}", because)
 
     def matched(self, lead: Stage, cover: Cover) -> Match:
         """The microkernel laid over a stage as `cover` says."""
         known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
         if not known:
             names = ", ".join(kernel.name for kernel in self.kernels)
-            raise _refused(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
+            raise not_applied(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
         wanted = (cover.rows, cover.columns, cover.depth)
         for found in all_matches(lead, known):
             if (found.rows, found.columns, found.depth) == wanted:
                 return found
-        raise _refused(
+        raise not_applied(
             f"cannot cover {lead.label} by {cover.microkernel}",
             f"along these axes it does not compute {format_expr(lead.body)}",
         )
@@ -387,7 +334,7 @@ class _Applying:
         axes = [a for a in axes if a not in inner] + inner
         if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):
             because = f"its rows and columns are its axes {len(axes) - 2} and {len(axes) - 1}"
-            raise _refused(f"cannot pack {load.buffer} so", because)
+            raise not_applied(f"cannot pack {load.buffer} so", because)
         check_panels("pack", load.buffer, pack.panels, [found.microkernel])
         value: Expr = load
         depth = axes[-2]
@@ -401,7 +348,7 @@ class _Applying:
         self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.panels))
         copy = Stage(pack.name, pack.name, tuple(axes), (), value)
         if self.copies.setdefault(position, copy) != copy:
-            raise _refused(f"cannot pack {pack.name} twice", "another way packs it otherwise")
+            raise not_applied(f"cannot pack {pack.name} twice", "another way packs it otherwise")
         point = tuple(Var(axis.name) for axis in axes)
 
         def panels(node: Expr) -> Expr | None:
@@ -417,7 +364,7 @@ class _Applying:
         """Declare a buffer of a packed copy."""
         known = {one.name: one for one in self.given.buffers}
         if buffer.name in known and (known[buffer.name] != buffer or position not in self.copies):
-            raise _refused(f"cannot call a copy {buffer.name}", "something has that name")
+            raise not_applied(f"cannot call a copy {buffer.name}", "something has that name")
         if buffer.name not in known:
             self.given = replace(self.given, buffers=(*self.given.buffers, buffer))
 
@@ -445,12 +392,12 @@ class _Applying:
         if not found or found[0].kind is not Kind.CONSTANT:
             known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
             because = f"the constants are {', '.join(known) or 'none'}"
-            raise _refused(f"cannot lay {step.buffer} in panels", because)
+            raise not_applied(f"cannot lay {step.buffer} in panels", because)
         panels, rank = step.panels, len(found[0].shape)
         places = (panels.rows, panels.columns)
         if not (all(place < rank for place in places) and len(set(places)) == 2):
             because = f"it has {rank} axes, of which rows and columns are two"
-            raise _refused(f"cannot lay {step.buffer} so", because)
+            raise not_applied(f"cannot lay {step.buffer} so", because)
         check_panels("lay", step.buffer, panels, self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
@@ -519,7 +466,3 @@ class _Applying:
 
 def _read(stage: Stage) -> set[str]:
     return {node.buffer for node in walk(stage.value) if isinstance(node, Load)}
-
-
-def _refused(refused: str, because: str) -> PartitionError:
-    return PartitionError("schedule", refused, because=because)

@@ -15,7 +15,6 @@ from offcut.errors import PartitionError
 from offcut.partition import StrategyLike, strategy_named
 from offcut.polyhedral import bounded
 from offcut.proof import Certificate
-from offcut.schedule.apply import at_line
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
 from offcut.schedule.by_hand.lower import lower
@@ -37,6 +36,7 @@ from offcut.schedule.decisions import (
     Split,
     Tensorize,
 )
+from offcut.schedule.refusing import at_line
 
 
 def create_schedule(
