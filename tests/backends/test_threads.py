@@ -513,6 +513,33 @@ def test_threads_share_an_image_that_is_left(threads: int) -> None:
             agree(made, x)
 
 
+def test_an_image_with_a_scalar_of_its_own_is_one_threads() -> None:
+    text = """
+program scaled
+size b in 0:1000
+input x: float32[b, 64, 64]
+output y: float32[b, 64, 64]
+local t: float32[b, 64, 64]
+private s: float32[]
+for n in 0:b
+  s[] = x[n, 0, 0]
+  alloc t[n +: 1, 0 +: 64, 0 +: 64]
+    for i in 0:64
+      for j in 0:64
+        t[n, i, j] = x[n, i, j] * s[]
+    for i2 in 0:64
+      for j2 in 0:64
+        y[n, i2, j2] = t[n, j2, i2] + 1
+"""
+    shared = parallel(oc.parse(text), 512, 2)
+    assert shared.own == {"t", "s"}
+    assert shared.loops == ("n",)
+    made, x = on(COUNTS, oc.parse(text)), floats("x", 5, 64, 64)
+    expected = (x * x[:, :1, :1]).transpose(0, 2, 1) + np.float32(1)
+    for images in (0, 1, 2, 5):
+        assert same_bits(agree(made, x[:images]), expected[:images])
+
+
 def test_a_window_that_threads_share_is_no_threads_own() -> None:
     text = """
 program windows

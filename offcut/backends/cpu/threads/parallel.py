@@ -290,22 +290,34 @@ class _Marker(Independence):
         """A loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
         asked = loop.execution is Execution.PARALLEL
-        within = not asked and has_parallel(loop)
-        if within or not (asked or deep or not serial) or not self.independent(loop, path):
+        inside = not asked and has_parallel(loop)  # marks that are there say that it runs in step
+        if inside or not (asked or deep or not serial) or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
         self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, execution=Execution.PARALLEL, body=self.inner(loop.body, path))
+        rest = None if asked or serial else self.left(loop, path)
+        if rest is None:
+            return (whole,)
+        return (replace(whole, hi=rest.lo), rest) if rest.lo != loop.lo else (rest,)
+
+    def left(self, loop: For, path: Path) -> For | None:
+        """What is left of a shared loop where each thread has as many iterations as any other, run in step.
+
+        None where no iteration has a window, or is work for all threads, or where they need scalars of their own.
+        """
         windows = any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
-        few = _instances(loop.body) < self.threads * self.chunk
-        if asked or serial or few or not windows:
-            return (whole,)
-        count = ix.sub(loop.hi, loop.lo)
-        end = ix.sub(loop.hi, ix.mod(count, self.threads))
-        rest = self.in_step(replace(loop, lo=end), path)
-        if end == loop.hi or not has_parallel(rest):
-            return (whole,)
-        return (replace(whole, hi=end), rest) if end != loop.lo else (rest,)
+        if not windows or _instances(loop.body) < self.threads * self.chunk:
+            return None
+        count = ix.mod(ix.sub(loop.hi, loop.lo), self.threads)
+        start, kept = ix.sub(loop.hi, count), len(self.loops)
+        rest = self.in_step(replace(loop, lo=start), path)
+        alone = self.own - self.tiled - _in_step((rest,))
+        shared = any(self.shared((rest,), name) for name in alone)
+        if start == loop.hi or shared or not has_parallel(rest):
+            del self.loops[kept:]
+            return None
+        return rest
 
     def in_step(self, loop: For, path: Path) -> For:
         """A loop of which all threads run every iteration, and share what is inside."""
