@@ -268,6 +268,11 @@ def _variables(expr: Expr) -> frozenset[str]:
     return frozenset().union(*map(_variables, children(expr)))
 
 
+def reads_memory(expr: Expr) -> bool:
+    """Whether the value of an expression depends on the elements of an array."""
+    return any(isinstance(node, Load) for node in walk(expr))
+
+
 def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """Every `Load` with the conditions of the `Select` branches around it, outermost first."""
     yield from _loads(expr, ())

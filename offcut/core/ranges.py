@@ -19,12 +19,11 @@ from offcut.core.expr import (
     Compare,
     Const,
     Expr,
-    Load,
     Var,
     dtype_of,
+    reads_memory,
     substitute,
     variables,
-    walk,
 )
 from offcut.core.program import For, If, Stmt
 
@@ -94,11 +93,6 @@ class Known:
         return tuple(kept)
 
 
-def reads(expr: Expr) -> bool:
-    """Whether the value of `expr` depends on the elements of a tensor."""
-    return any(isinstance(node, Load) for node in walk(expr))
-
-
 def nest(
     axes: Axes,
     conditions: Iterable[Expr],
@@ -114,7 +108,7 @@ def nest(
     guards: dict[str, list[Expr]] = {name: [] for name in ("", *names)}
     late: list[Expr] = []
     for condition in conditions:
-        if reads(condition):
+        if reads_memory(condition):
             late.append(condition)
             continue
         used = variables(condition)

@@ -24,12 +24,13 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    reads_memory,
     rewrite,
     substitute,
     walk,
 )
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
-from offcut.core.ranges import Known, Range, nest, reads
+from offcut.core.ranges import Known, Range, nest
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
 from offcut.core.text.printer import format_expr
 from offcut.describe.axes import axis_names
@@ -458,8 +459,8 @@ def _restricted(term: Expr, start: Const) -> tuple[tuple[Expr, ...], Expr]:
     conditions: tuple[Expr, ...] = ()
     while isinstance(term, Select) and term.other == start:
         parts = _parts(term.condition)
-        outside = tuple(part for part in parts if not reads(part))
-        late = tuple(part for part in parts if reads(part))
+        outside = tuple(part for part in parts if not reads_memory(part))
+        late = tuple(part for part in parts if reads_memory(part))
         if not outside:
             break
         conditions += outside

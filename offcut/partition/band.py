@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, reads_memory, variables
 from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
 from offcut.core.text.printer import format_expr
 from offcut.partition.cutting import ByHeight, Cutting, LoopCut
@@ -38,7 +38,6 @@ from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
 from offcut.partition.tile import Inside, OneTile, Range
 from offcut.polyhedral import Facts
-from offcut.proof.by_text.known_equal import reads_memory
 
 
 @dataclass(frozen=True)

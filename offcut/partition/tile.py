@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
-from offcut.core.expr import Const, Expr, Select, dtype_of, variables
+from offcut.core.expr import Const, Expr, Select, dtype_of, reads_memory, variables
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Cutting, Made
 from offcut.partition.legality import check_few
 from offcut.partition.strategies.placing import Segment
 from offcut.polyhedral import Facts
-from offcut.proof.by_text.known_equal import reads_memory
 
 # (statements, what is known there) -> the statements with the loops in them cut
 Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]

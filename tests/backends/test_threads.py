@@ -513,6 +513,39 @@ def test_threads_share_an_image_that_is_left(threads: int) -> None:
             agree(made, x)
 
 
+@pytest.mark.parametrize(("first", "end"), [("0", "b - 1"), ("3", "b - 2"), ("b", "2*b")])
+@pytest.mark.parametrize("threads", [2, 8])
+def test_a_loop_that_may_end_before_it_starts_is_shared_whole(
+    first: str, end: str, threads: int
+) -> None:
+    text = f"""
+program some
+size b in 0:100
+input x: float32[2*b, 64, 64]
+output y: float32[2*b, 64, 64]
+local t: float32[2*b, 64, 64]
+for m in 0:2*b
+  for i1 in 0:64
+    for j1 in 0:64
+      y[m, i1, j1] = 0.0
+for n in {first}:{end}
+  alloc t[n +: 1, 0 +: 64, 0 +: 64]
+    for i in 0:64
+      for j in 0:64
+        t[n, i, j] = x[n, i, j] * 2
+    for i2 in 0:64
+      for j2 in 0:64
+        y[n, i2, j2] = t[n, j2, i2] + 1
+"""
+    program = oc.parse(text)
+    divided = str(parallel(program, 512, threads).program).count("for n in") == 2
+    assert divided == (first == "b")
+    made = on((1, threads), program)
+    for b in range(6):
+        x = floats("x", 2 * b, 64, 64)
+        assert same_bits(agree(made, x), program.run({"x": x}))
+
+
 def test_an_image_with_a_scalar_of_its_own_is_one_threads() -> None:
     text = """
 program scaled

@@ -58,8 +58,8 @@ FAULTS = (
     Fault(
         "bounds that differ between instances are taken for those of the first",
         "cpu.lowering.covers",
-        "if variables(bound) & self.axes.keys() or _reads_memory(bound):",
-        "if _reads_memory(bound):",
+        "if variables(bound) & self.axes.keys() or reads_memory(bound):",
+        "if reads_memory(bound):",
     ),
     Fault(
         "columns of the result that lie apart are taken for neighbours",

@@ -10,6 +10,7 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.llvm import outline
 from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
+from offcut.errors import InternalError
 
 
 def adds(f: Function, base: str, place: int, factor: int, trips: int) -> None:
@@ -86,6 +87,11 @@ def test_a_short_piece_is_no_function() -> None:
     [
         "switch i64 %x, label %other [ i64 {}, label %other ]",
         "%y = add <2 x i64> <i64 {}, i64 0>, splat (i64 1)",
+        "%y = add <2 x i64> <i64 poison, i64 {}>, zeroinitializer",
+        "%y = load i64, ptr getelementptr (i8, ptr @table, i64 {})",
+        "%y = call <2 x i64> @llvm.vector.extract.v2i64(<4 x i64> zeroinitializer, i64 {})",
+        "call void @llvm.lifetime.start(i64 {}, ptr null)",
+        "%y = icmp slt i64 %x, {}",
     ],
 )
 def test_literals_that_must_be_literals_are_no_parameters(line: str) -> None:
@@ -111,3 +117,25 @@ def test_addresses_of_functions_and_tables_are_parameters() -> None:
     (text,) = apart.functions.values()
     assert "call void %l0(ptr %l1, i64 %v1)" in text
     assert "call void @offcut_tile0(i64 %x, ptr @other, ptr @table_other)" in f.lines[-1]
+
+
+def test_a_piece_inside_a_piece_is_refused() -> None:
+    f, apart = Function(), Outline()
+
+    def nested() -> None:
+        with apart.piece(f), apart.piece(f):
+            pass
+
+    with pytest.raises(InternalError, match="a piece of code inside another"):
+        nested()
+    assert f.lines == []
+
+
+def test_a_value_whose_type_is_not_told_is_refused() -> None:
+    def written(f: Function, apart: Outline) -> None:
+        with apart.piece(f):
+            for _ in range(outline.FEW):
+                f.let("add <2 x i64> splat (i64 3), %v")
+
+    with pytest.raises(InternalError, match="no type of %v"):
+        written(Function(), Outline())

@@ -1,1 +1,1 @@
-"""The CPU: row-block microkernels, loop programs to LLVM IR, object code, calls."""
+"""The CPU: a planned program to machine code, and what that needs of the processor."""

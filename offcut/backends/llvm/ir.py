@@ -34,8 +34,10 @@ class Function:
         """Inside, instructions are written at the place of what is computed ahead of all else."""
         assert self.early is not None
         kept, self.lines, self.early = self.lines, self.early, None
-        yield
-        self.early, self.lines = self.lines, kept
+        try:
+            yield
+        finally:
+            self.early, self.lines = self.lines, kept
 
     def begin(self) -> None:
         """What is written so far is ahead of all that follows, and what is computed ahead comes behind it."""

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offcut.backends.llvm.ir import Function
+from offcut.errors import InternalError
 
 FEW = 32  # instructions that are not worth a call
 
-_PLACE = "  ; piece "  # and its number: what stands in the text until all pieces are known
+_PLACE = "  piece "  # and its number: what stands in the text, which is no LLVM IR, until all pieces are known
 _HOLE = "\0"  # a literal, in the form of a piece
 _TYPE = r"(ptr|double|float|half|bfloat|i\d+|<\d+ x \w+>)"
 _TYPED = re.compile(rf"{_TYPE} (%[\w.]+)")
@@ -26,8 +27,11 @@ _NAME = r"%[\w.]+"
 _TOKENS = re.compile(rf"{_NAME}|(?<=\bi64 )-?\d+\b|(?<=ptr )@[\w.]+|(?<=call void )@(?!llvm)[\w.]+")
 _OF_INTEGERS = re.compile(rf"{_TOKENS.pattern}|(?<=, )-?\d+$")
 _INTEGERS = re.compile(r"  %\S+ = (add|sub|mul|sdiv|udiv|srem|urem)( nsw| nuw)* i64 ")
-# Cases and vectors have literals, and a loop that runs a literal number of times is unrolled.
-_FIXED = re.compile(r"switch | = icmp |<i64 -?\d|splat \(")
+# What may take a value for a literal. A comparison may not: a loop that runs a literal number of times is unrolled.
+_OPEN = re.compile(
+    r"  (%\S+ = (add|sub|mul|sdiv|udiv|srem|urem|getelementptr|insertelement|load|select)|store|call void|%\S+ = call i64) "
+)
+_CONSTANTS = re.compile(r"<i64 |splat \(|getelementptr \(|@llvm\.(?!smin|smax|memcpy)")
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,20 @@ class Outline:
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
         self._pieces: list[_Piece] = []
+        self._open = False
 
     @contextmanager
     def piece(self, f: Function) -> Iterator[None]:
         """Around what may become a function: it ends where it began, and nothing else reads what it computes."""
+        if self._open:
+            raise InternalError("a piece of code inside another")
         written, kept = Function(), (f.lines, f.slots)
-        f.lines, f.slots = written.lines, written.slots
-        yield
-        f.lines, f.slots = kept
+        f.lines, f.slots, self._open = written.lines, written.slots, True
+        try:
+            yield
+        finally:
+            f.lines, f.slots = kept
+            self._open = False
         if len(written.lines) < FEW:
             f.lines += written.lines
             f.slots += written.slots
@@ -136,13 +146,15 @@ def _read(written: Function) -> _Piece:
         label = _LABEL.match(line)
         if label is not None:
             form.append(f"v{numbers.setdefault(f'%{label[1]}', len(numbers))}:")
-        elif _FIXED.search(line):
+        elif not _OPEN.match(line) or _CONSTANTS.search(line):
             form.append(re.sub(_NAME, marked, line))
         else:
             tokens = _OF_INTEGERS if _INTEGERS.match(line) else _TOKENS
             form.append(tokens.sub(marked, line))
     given = {number: name for name, number in numbers.items() if name not in own}
     kinds = _kinds(lines)
+    if not kinds.keys() >= set(given.values()):
+        raise InternalError(f"no type of {', '.join(set(given.values()) - kinds.keys())}")
     types = tuple(kinds[name] for name in given.values())
     return _Piece(written, tuple(form), given, types, tuple(literals))
 

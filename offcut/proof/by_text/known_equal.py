@@ -20,8 +20,8 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    reads_memory,
     rewrite,
-    walk,
 )
 from offcut.core.program import For, If, Stmt, Store
 from offcut.polyhedral import Facts
@@ -193,11 +193,6 @@ def _extremes(expr: Expr, at: Facts) -> Expr:
                 return None
 
     return ix.simplify(rewrite(expr, known))
-
-
-def reads_memory(expr: Expr) -> bool:
-    """Whether the value of an expression depends on an array."""
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _label(expr: Expr) -> tuple[object, ...]:

@@ -8,14 +8,23 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.dtypes import is_identity
-from offcut.core.expr import Binary, Compare, Const, Expr, Select, substitute, variables, walk
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Select,
+    reads_memory,
+    substitute,
+    variables,
+    walk,
+)
 from offcut.core.program import For, Form, If, Let, Stmt, Store, Tile, TileAxis, blocks, expressions
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Facts
 from offcut.polyhedral.around import equal
 from offcut.proof.by_axis.product import Leaf
-from offcut.proof.by_text.known_equal import reads_memory
 
 _MOST_STEPS = 8
 

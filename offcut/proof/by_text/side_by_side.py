@@ -27,7 +27,7 @@ from typing import assert_never
 from offcut.core import index as ix
 from offcut.core.accesses import touched
 from offcut.core.conditions import conjuncts, negated
-from offcut.core.expr import Compare, Const, Expr, Var, loads
+from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -50,7 +50,7 @@ from offcut.core.walking import bound_in
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
-from offcut.proof.by_text.known_equal import alike, idle, reads_memory, same_store, settled
+from offcut.proof.by_text.known_equal import alike, idle, same_store, settled
 from offcut.proof.by_text.places import NotStructural, Place, Steps, tile_at, tiles_of, unmasked
 
 

@@ -22,7 +22,7 @@ from offcut.core.expr import (
     substitute,
     walk,
 )
-from offcut.core.program import Buffer, For, Kind, Stmt, Store, mapped
+from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, mapped
 from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target, check_new, stage_named
@@ -237,8 +237,6 @@ def with_statements(nest: Nest, change: Callable[[Stmt], Stmt]) -> Nest:
 
 
 def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
-    from offcut.core.program import If
-
     made: list[Stmt] = []
     for stmt in body:
         match stmt:

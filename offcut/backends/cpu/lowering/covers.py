@@ -24,7 +24,7 @@ from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.lowering.extents import limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, variables, walk
+from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables, walk
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -185,7 +185,7 @@ class _Judge:
         a, b = found.by_rows, found.by_columns
         for one in (*around, loop):
             for bound in (one.lo, one.hi):
-                if variables(bound) & self.axes.keys() or _reads_memory(bound):
+                if variables(bound) & self.axes.keys() or reads_memory(bound):
                     return f"the bound {format_expr(bound)} differs between its instances"
         if store.buffer in (a.buffer, b.buffer):
             return f"{store.buffer} is read while it is summed"
@@ -314,7 +314,3 @@ def _accesses(stmt: Stmt) -> Sequence[Load | Store]:
     """What a statement itself reads and writes."""
     read = [n for expr in own_expressions(stmt) for n in walk(expr) if isinstance(n, Load)]
     return [*read, stmt] if isinstance(stmt, Store) else read
-
-
-def _reads_memory(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))

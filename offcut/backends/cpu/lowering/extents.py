@@ -7,15 +7,7 @@ from math import gcd
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, variables, walk
-from offcut.core.program import For, If, Stmt, Tile
-
-
-def as_loops(tile: Tile) -> tuple[Stmt, ...]:
-    """The instances of a tile one after the other."""
-    body = tile.body if tile.where is None else (If(tile.where, tile.body),)
-    for axis in reversed(tile.axes):
-        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
-    return body
+from offcut.core.program import Tile
 
 
 def limits(tile: Tile, axis: str) -> Iterator[Expr]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcut.backends.cpu.lowering.covers import Refusal
-from offcut.backends.cpu.lowering.extents import as_loops
 from offcut.backends.cpu.lowering.layout import runs_as_loops
 from offcut.backends.cpu.lowering.lower import Lowering, is_plain
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
+from offcut.core.plain import loops_of
 from offcut.core.program import Option, Program, Stmt, Tile
 
 
@@ -44,4 +44,4 @@ class Judging(Lowering):
         if isinstance(found, Refusal):
             self.refused.setdefault(id(tile), found.reason)
         if runs_as_loops(tile):
-            self.block(as_loops(tile))
+            self.block(loops_of(tile))

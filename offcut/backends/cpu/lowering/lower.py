@@ -20,7 +20,6 @@ from typing import assert_never
 
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
-from offcut.backends.cpu.lowering.extents import as_loops
 from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.machine.isa import Isa
@@ -30,6 +29,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
 from offcut.core.expr import Expr, Var
+from offcut.core.plain import loops_of
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -234,7 +234,7 @@ class Lowering(Layout):
     def tile(self, tile: Tile) -> None:
         """A tile by its microkernel, or as vectors."""
         if runs_as_loops(tile):
-            self.block(as_loops(tile))
+            self.block(loops_of(tile))
             return
         found = self.cover(tile)
         with self.outline.piece(self.f):

@@ -13,10 +13,10 @@ from typing import assert_never
 
 from offcut.backends.cpu.lowering.accesses import begins_with_store, is_one_element, loaded
 from offcut.backends.cpu.lowering.addressing import Lanes
-from offcut.backends.cpu.lowering.extents import as_loops
 from offcut.backends.cpu.lowering.reductions import Reductions, lanes_of
 from offcut.core.conditions import all_of
 from offcut.core.expr import Expr, Logic
+from offcut.core.plain import loops_of
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
@@ -85,7 +85,7 @@ class Instances(Reductions):
                         with self.bound(name, self.scalar(value)):
                             self.vector_block(inner, lanes, slots)
                 case Tile():
-                    self.vector_block(as_loops(stmt), lanes, slots)
+                    self.vector_block(loops_of(stmt), lanes, slots)
                 case Alloc(_, _, inner):
                     self.vector_block(inner, lanes, slots)
                 case Store():

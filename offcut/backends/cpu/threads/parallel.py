@@ -46,7 +46,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten
 from offcut.describe.computation import Names
-from offcut.polyhedral import Dependence, answered, carried_by
+from offcut.polyhedral import Dependence, Facts, Space, answered, carried_by
 
 MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
 
@@ -90,7 +90,7 @@ def has_parallel(stmt: Stmt) -> bool:
     )
 
 
-def reads_memory(stmt: Stmt) -> bool:
+def is_decided_by_memory(stmt: Stmt) -> bool:
     """Whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
     return any(isinstance(node, Load) for expr in own_expressions(stmt) for node in walk(expr))
 
@@ -229,6 +229,7 @@ class _Marker(Independence):
     def __init__(self, program: Program, chunk: int, threads: int) -> None:
         super().__init__(program)
         self.chunk, self.threads = chunk, threads
+        self.known = Facts(Space(program.sizes, program.assumptions))
         self.own = set(self.tiled)
         self.loops: list[str] = []
         taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
@@ -262,7 +263,7 @@ class _Marker(Independence):
         found: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*path, position)
-            if reads_memory(stmt):
+            if is_decided_by_memory(stmt):
                 found += _unmarked((stmt,))
                 continue
             match stmt:
@@ -304,18 +305,22 @@ class _Marker(Independence):
     def left(self, loop: For, path: Path) -> For | None:
         """What is left of a shared loop where each thread has as many iterations as any other, run in step.
 
-        None where no iteration has a window, or is work for all threads, or where they need scalars of their own.
+        None where no iteration has a window, or is work for all threads, or where they need scalars of
+        their own; and where the loop may end before it starts, since nothing is left of that.
         """
         windows = any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
-        if not windows or _instances(loop.body) < self.threads * self.chunk:
+        count = ix.sub(loop.hi, loop.lo)
+        ends = answered(lambda: self.known.holds(ix.compare(">=", count, 0)), False)
+        if not (windows and ends) or _instances(loop.body) < self.threads * self.chunk:
             return None
-        count = ix.mod(ix.sub(loop.hi, loop.lo), self.threads)
-        start, kept = ix.sub(loop.hi, count), len(self.loops)
+        start = ix.sub(loop.hi, ix.mod(count, self.threads))
+        kept, own = len(self.loops), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
         alone = self.own - self.tiled - _in_step((rest,))
         shared = any(self.shared((rest,), name) for name in alone)
         if start == loop.hi or shared or not has_parallel(rest):
             del self.loops[kept:]
+            self.own = own
             return None
         return rest
 
@@ -332,16 +337,16 @@ class _Marker(Independence):
         for position, stmt in enumerate(body):
             here = (*path, position)
             match stmt:
-                case For() if not reads_memory(stmt) and self.independent(stmt, here):
+                case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
                     inside = self.inner(stmt.body, here)
                     found.append(replace(stmt, execution=Execution.PARALLEL, body=inside))
-                case If(condition, then, other) if not reads_memory(stmt):
+                case If(condition, then, other) if not is_decided_by_memory(stmt):
                     yes = self.inner(then, (*here, 0))
                     found.append(If(condition, yes, self.inner(other, (*here, 1))))
-                case Let() if not reads_memory(stmt):
+                case Let() if not is_decided_by_memory(stmt):
                     self.entered(stmt)
                     found.append(replace(stmt, body=self.inner(stmt.body, here)))
-                case Choose(options) if not reads_memory(stmt):
+                case Choose(options) if not is_decided_by_memory(stmt):
                     made = [
                         Option(option.label, option.cost, self.inner(option.body, (*here, number)))
                         for number, option in enumerate(options)
@@ -392,7 +397,7 @@ class _Marker(Independence):
 
 
 def _instances(body: Sequence[Stmt]) -> int:
-    """How many instances `body` has at least, as far as literals say."""
+    """How many instances `body` has, as if each extent that is no literal were one."""
 
     def least(extent: Expr) -> int:
         return max(1, ix.literal(extent) or 1)
