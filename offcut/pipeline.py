@@ -24,14 +24,14 @@ from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
-from offcut.costmodel import Machine, copies_worth, load, tile_price
+from offcut.costmodel import Machine, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, PartitionError
+from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
     Partition,
@@ -301,6 +301,13 @@ def target(name: str, machine: str | os.PathLike[str] | Machine | None = None) -
     Raises TargetError for a name that is none, or a description that cannot be read.
     """
     described = load(machine) if isinstance(machine, str | os.PathLike) else machine
+    if described is not None and not isinstance(described, Machine):
+        raise TargetError(
+            "target",
+            f"cannot plan for machine={machine!r}",
+            because="a machine is the name of a description, the path of one, or a Machine",
+            help=(", ".join(shipped()),),
+        )
     return registry.named(name, described, "target")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
@@ -144,8 +145,17 @@ class Target(ABC):
         return Options(reassociate=reassociate)
 
     def facts(self, options: Options) -> tuple[str, ...]:
-        """All that code depends on beside the program and its signature: what the cache knows it by."""
-        return _text_of(type(self)), repr(self.machine), repr(options)
+        """All that code depends on beside the program and its signature: what the cache knows it by.
+
+        The class by its name, it and those it inherits from by the texts of their modules, and what the target holds.
+        """
+        kinds = [kind for kind in type(self).__mro__ if kind not in (Target, object)]
+        texts = dict.fromkeys(_text_of(kind) for kind in kinds)
+        state = repr(sorted(vars(self).items()))
+        if " at 0x" in state:  # an object that does not say what it is: no other process has it
+            state = uuid4().hex
+        name = f"{type(self).__module__}.{type(self).__qualname__}"
+        return name, state, *texts, repr(self.machine), repr(options)
 
     def __repr__(self) -> str:
         return f"<target {self.name} for {self.machine.name}>"
@@ -270,9 +280,10 @@ class Target(ABC):
 def _text_of(kind: type) -> str:
     """The module that a class is from, as text; of one that has none, what no other process has."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    if file is None:
+    try:
+        return Path(file or "").read_text(encoding="utf-8")
+    except OSError:  # a script from standard input, say
         return f"{os.getpid()} {id(kind)}"
-    return Path(file).read_text(encoding="utf-8")
 
 
 Factory = Callable[[Machine | None], Target]

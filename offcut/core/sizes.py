@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial, reduce
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import sympy
@@ -271,7 +272,8 @@ def real_of(expr: Any) -> Expr | None:
     """A number, or a sympy expression in sizes, as a float64 expression; None where it is none of sums,
     products, quotients, powers up to 8, ``min`` and ``max``.
     """
-    expr = sympy.sympify(expr) if isinstance(expr, int | float) else expr
+    if isinstance(expr, Real):
+        expr = sympy.sympify(int(expr) if isinstance(expr, Integral) else float(expr))
     whole = index_of(expr)
     if whole is not None:
         return real(whole)

@@ -6,8 +6,7 @@ from typing import Any
 
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import Binary, Cast, Reduce, Select, Var
-from offcut.core.sizes import size_expr
-from offcut.describe.axes import checked_name
+from offcut.describe.axes import checked_name, checked_shape
 from offcut.describe.value import Axis, Value, check_no_tensor, combine, pair, size_value, unary
 from offcut.errors import DescribeError
 
@@ -148,5 +147,6 @@ def min(value: Any, axis: Any) -> Value:
 
 def reduce_axis(extent: Any, name: str = "k") -> Value:
     """A reduction axis: ``0 <= name < extent``, for ``sum(…, axis=)``."""
-    axis = Axis(checked_name("reduce_axis", name), size_expr(extent, "reduce_axis"))
+    (size,) = checked_shape("reduce_axis", name, (extent,))
+    axis = Axis(checked_name("reduce_axis", name), size)
     return Value(Var(axis.name), (), (axis,))

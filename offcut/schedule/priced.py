@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from offcut.core.expr import Expr, Var, substitute
+from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Option, Program, Size, walk
 from offcut.core.sizes import real_of
 from offcut.errors import DescribeError
@@ -46,13 +47,21 @@ def priced(
 
 def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, str]) -> Expr:
     """What `price` says of an option, over the program's sizes."""
-    found = price(replace(loops, body=option.body))
+    try:
+        found = price(replace(loops, body=option.body))
+    except Exception as why:
+        raise DescribeError(
+            "compile",
+            f"cannot price {option.label}",
+            because=f"price= raised {type(why).__name__}: {why}",
+            help=("lambda loops: 2e-9 * n",),
+        ) from why
     node = None if isinstance(found, bool) else real_of(found)
-    if node is None:
+    if node is None or (not variables(node) and evaluate(node, {}) < 0):
         raise DescribeError(
             "compile",
             f"cannot take {found!r} as the price of {option.label}",
-            because="a price is seconds: a number, or an expression over the sizes",
+            because="a price is seconds: a number that is at least 0, or an expression over the sizes",
             help=("lambda loops: 2e-9 * n",),
         )
     check_cost(node, [Size(user) for user in users])

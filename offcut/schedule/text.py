@@ -183,6 +183,9 @@ def parse_schedule(text: str) -> Schedule:
 
     Raises ParseError, with the line, where a line is no decision or has no place there.
     """
+    if not isinstance(text, str):
+        because = f"it is of type {type(text).__name__}, and a schedule is text"
+        raise ParseError("parse", "cannot read a schedule", because=because)
     lines = [
         _Line(number, len(code) - len(code.lstrip()), code.strip())
         for number, raw in enumerate(text.split("\n"), 1)

@@ -513,6 +513,29 @@ def test_threads_share_an_image_that_is_left(threads: int) -> None:
             agree(made, x)
 
 
+def test_what_is_not_told_of_shared_loops_changes_no_bits() -> None:
+    program = oc.parse("""
+program recurrence
+size n in 0:200
+size m in 0:200
+inout A: float64[n, m]
+output r: float64[n]
+for i in 0:n
+  r[i] = 0.0
+  for j in 1:m
+    A[i, j] = A[i, j - 1]*0.5 + A[i, j]
+  for j in 0:m
+    r[i] += A[i, j]
+""")
+    cut = oc.partition(program, tile={"i": 4}, tail="mix").loops
+    made = on((1, 2), cut)
+    for n in (0, 1, 4, 5, 17):
+        a = floats("a", n, 6).astype("float64")
+        (left, sums), (same, others) = made[1](a.copy()), made[2](a.copy())
+        assert np.array_equal(left, same)
+        assert np.array_equal(sums, others)
+
+
 @pytest.mark.parametrize(("first", "end"), [("0", "b - 1"), ("3", "b - 2"), ("b", "2*b")])
 @pytest.mark.parametrize("threads", [2, 8])
 def test_a_loop_that_may_end_before_it_starts_is_shared_whole(

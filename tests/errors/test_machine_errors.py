@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import offcut as oc
 from offcut.costmodel import load
 from offcut.errors import TargetError
 
@@ -137,4 +138,16 @@ def test_a_name_that_is_not_shipped_is_refused_with_those_that_are() -> None:
         "  because  no description that is shipped has that name\n"
         "  help     cascade-lake, neoverse-n1, sapphire-rapids, zen4\n"
         '  help     machine="mine.toml" reads a file'
+    )
+
+
+def test_a_machine_is_a_name_a_path_or_a_description() -> None:
+    with pytest.raises(oc.TargetError) as refused:
+        oc.target("cpu", machine=3)  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+target: cannot plan for machine=3
+  because  a machine is the name of a description, the path of one, or a Machine
+  help     cascade-lake, neoverse-n1, sapphire-rapids, zen4"""
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ compile: cannot take price=3.0
         lambda loops: "cheap",
         """\
 compile: cannot take 'cheap' as the price of {way}
-  because  a price is seconds: a number, or an expression over the sizes
+  because  a price is seconds: a number that is at least 0, or an expression over the sizes
   help     lambda loops: 2e-9 * n""",
     ),
     "another size": (
@@ -118,7 +119,7 @@ schedule: cannot take 2e-09 * float64(m) as a cost
         lambda loops: float("nan"),
         """\
 compile: cannot take nan as the price of {way}
-  because  a price is seconds: a number, or an expression over the sizes
+  because  a price is seconds: a number that is at least 0, or an expression over the sizes
   help     lambda loops: 2e-9 * n""",
     ),
 }
@@ -137,3 +138,34 @@ def test_a_price_beside_a_schedule_is_refused() -> None:
     kernel = oc.compile(product())
     with pytest.raises(oc.DescribeError, match="a schedule says what its ways cost"):
         oc.compile(product(), schedule=kernel.schedule, price=lambda loops: 1.0)
+
+
+def broken(loops: oc.Program) -> float:
+    raise KeyError("no such tile")
+
+
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        (broken, "price= raised KeyError: 'no such tile'"),
+        (
+            lambda: 1.0,
+            "price= raised TypeError: <lambda>() takes 0 positional arguments but 1 was given",
+        ),
+    ],
+)
+def test_what_a_price_raises_is_told(price: Any, said: str) -> None:
+    with pytest.raises(oc.DescribeError, match=re.escape(said)):
+        oc.compile(product(), price=price)
+
+
+@pytest.mark.parametrize("price", [np.float32(1e-6), np.int64(3), 1e-6, 2])
+def test_a_number_of_any_kind_is_a_price(price: Any) -> None:
+    assert oc.compile(product(), price=lambda _: price).schedule
+
+
+def test_a_price_is_not_negative() -> None:
+    with pytest.raises(
+        oc.DescribeError, match=re.escape("cannot take -1.0 as the price of ladder")
+    ):
+        oc.compile(product(), price=lambda _: -1.0)

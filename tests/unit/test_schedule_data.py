@@ -488,3 +488,17 @@ schedule: cannot apply this to loops as they stand
   because  it is of a nest, and the schedule has none
   help     a nest, with the ways to run it"""
     )
+
+
+def test_a_schedule_of_another_program_is_refused() -> None:
+    text = str(oc.compile(product()).schedule).replace("schedule matmul_A_B", "schedule other")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert (
+        str(refused.value)
+        == """\
+schedule: cannot apply a schedule of other to matmul_A_B
+  at       line 1: schedule other
+  because  it was written for another program
+  help     schedule matmul_A_B"""
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
+from offcut.backends.target import Planned, python_callable
 from offcut.costmodel import Machine, load
 from offcut.costmodel import machine as schema
 
@@ -168,3 +170,38 @@ def test_the_page_on_machines_names_every_field() -> None:
     for record in records:
         for field in fields(record):
             assert f"`{field.name}`" in page or f"[{field.name}]" in table, field.name
+
+
+class Adding(oc.Target):
+    """A target whose code depends on what it holds, and on the class."""
+
+    name = "adding"
+    machine = load("cascade-lake")
+    factor = 1.0
+
+    def __init__(self, term: float) -> None:
+        self.term = term
+
+    def space(self, program: Any, users: Any, options: Any) -> Any:
+        yield Planned(program)
+
+    def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
+        return str(self.term * self.factor).encode()
+
+    def load(self, lowered: bytes, signature: Any, options: Any) -> Any:
+        def bound(constants: Any) -> Any:
+            return python_callable(signature, lambda inputs, sizes: [inputs[0] + float(lowered)])
+
+        return bound
+
+
+class Doubling(Adding):
+    factor = 2.0
+
+
+def test_targets_of_one_name_share_no_code() -> None:
+    n = oc.dim("n")
+    A = oc.placeholder((n,), "float64", name="A")
+    B = oc.compute((n,), lambda i: A[i] + 1.0, name="B")
+    found = [oc.compile(B, target=one)(np.zeros(1)) for one in (Adding(1), Adding(3), Doubling(3))]
+    assert [float(x[0]) for x in found] == [1.0, 3.0, 6.0]

@@ -138,6 +138,9 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     refused = _refusal(program, made, asked)
     if refused is None:
         return made
+    if host.threads > 1 and asked.schedule is None and refused.refused == NOT_TOLD:
+        # Threads never decide how an instance is computed, so neither does what is not told of their loops.
+        return _proved(program, users, replace(host, threads=1), asked)
     decided = asked.schedule is not None or asked.strategy != "auto"
     if decided or refused.refused != NOT_TOLD:
         raise refused
@@ -213,6 +216,14 @@ def _scheduled(
     program: Program, users: Users, host: Host, asked: Options, schedule: Schedule
 ) -> Planned:
     """A program as a schedule says."""
+    if schedule.name != program.name:
+        raise PartitionError(
+            "schedule",
+            f"cannot apply a schedule of {schedule.name} to {program.name}",
+            at=f"line 1: schedule {schedule.name}",
+            because="it was written for another program",
+            help=(f"schedule {program.name}",),
+        )
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         _check_loops(schedule)
         cut = _cut_loops(program, users, host, schedule)
