@@ -1,4 +1,4 @@
-"""How loops are to be cut, and what was made of them: what a cutter is asked, and what it finds."""
+"""Tiles, strategies and covers by loop, as a cutter is given them, and the tiles with their theorems that it gives back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting the loops of any program: which loops are cut together, in a band.
+"""Statements and the cuts of their loops -> statements with each band of cut loops as tiles.
 
 A *band* is a chain of loops each of which holds nothing but the next. The loops that are cut in a
 band become tile loops, in their order, around the instances of one tile. A loop that is cut alone

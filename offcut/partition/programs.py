@@ -1,4 +1,4 @@
-"""Cutting a loop program: conditions are separated, then the loops that are named are cut.
+"""A loop program and the tiles of its loops -> a partition: conditions separated, loops cut, the whole proved.
 
 Every step keeps the order of the instances but for the tiles of a band; the emitted program is then
 proved equal to the one given, whatever made it.

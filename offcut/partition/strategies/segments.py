@@ -1,4 +1,4 @@
-"""Segments: the loops that run their tiles, and those of loops that are no strategy's."""
+"""A segment of an axis -> the loops that run its tiles; and the segments of axes that no strategy cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is around a tile, axis by axis, from the text of a program.
+"""The loops, windows and conditions around a tile -> for each axis the strip of coordinates that the tile runs.
 
 In nearly every cut, the instances that a tile runs are a product: each loop, window and condition
 around a store speaks of one axis, and the sizes. Then, with the statements grouped by what they say

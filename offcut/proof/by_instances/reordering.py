@@ -1,4 +1,4 @@
-"""Two programs that differ in the order of their instances alone: the cheaper proof."""
+"""Two programs of the same instances -> whether dependences keep their order; cheaper than comparing what reads see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements compared where something is known: alike in value, or idle."""
+"""Two statements and the facts where they stand -> whether they store the same, or one of them nothing that counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two programs in; nothing out where the emitted one is its source with loops cut, read side by side.
+"""A source and an emitted program -> nothing, where declarations agree and a walk over both bodies finds no difference.
 
 What they declare is the same, no name is bound twice, and no access leaves its array; then the two
 bodies are walked together (`side_by_side`).

@@ -1,4 +1,4 @@
-"""Two forms of a sum that starts from a value, and of an array that is updated: one of each is compared.
+"""A program -> the same with each sum in one form: its start stored first, its terms added to that.
 
 A sum may be made by itself and added to its start, or start from it; with its terms in any order that is
 the same sum::
