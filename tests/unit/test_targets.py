@@ -205,3 +205,16 @@ def test_targets_of_one_name_share_no_code() -> None:
     B = oc.compute((n,), lambda i: A[i] + 1.0, name="B")
     found = [oc.compile(B, target=one)(np.zeros(1)) for one in (Adding(1), Adding(3), Doubling(3))]
     assert [float(x[0]) for x in found] == [1.0, 3.0, 6.0]
+
+
+def test_a_machine_with_caches_of_a_line_is_planned_for(tmp_path: Path) -> None:
+    caches = "".join(
+        f'[[memory]]\nname = "L{k}"\nbytes = {64 * k}\nways = 1\nbytes_per_cycle = 1.0\nsource = "this test"\n'
+        for k in (1, 2, 3)
+    )
+    described = tmp_path / "tiny.toml"
+    described.write_text(f'like = "zen4"\nname = "tiny"\n{caches}')
+    n = oc.dim("n", max=100)
+    A, B = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 48), name="B")
+    plan = oc.target("cpu", machine=described).plan(oc.ops.matmul(A, B), n=33)
+    assert "1×32  fma_float32_avx512" in str(plan)

@@ -53,7 +53,7 @@ class Tiles:
         for extent in shape[on_rows[0] + 1 :]:
             row *= ix.literal(extent) or 0
         step = row * ITEM_BYTES[a.dtype]
-        return min(tall, self.machine.rows_in_l1(step)) if step else tall
+        return min(tall, max(self.machine.rows_in_l1(step), 1)) if step else tall
 
     def columns(self, lead: Stage, found: Match) -> AxisCut:
         """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
