@@ -13,13 +13,13 @@ from offcut.partition.cut import (
     labelled,
     users_of,
 )
-from offcut.partition.cutting import AxisCut, LoopCut, Made, Price, tiles_alike
+from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
 from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
 from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
 from offcut.partition.match import Match, matches
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program, pieces_of
-from offcut.partition.separate import COPIES, separate
+from offcut.partition.separate import separate
 from offcut.partition.settle import settled, without_covers
 from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.stages.fusion import (
@@ -55,7 +55,6 @@ from offcut.partition.strategies.tiled_axis import Take, TiledAxis
 
 __all__ = [
     "BALANCE",
-    "COPIES",
     "CUT",
     "EXACT",
     "GUARD",
@@ -72,7 +71,6 @@ __all__ = [
     "Match",
     "Partition",
     "Piece",
-    "Price",
     "Segment",
     "Shared",
     "Strategy",

@@ -2,8 +2,6 @@
 
 from offcut.polyhedral.access import (
     INDEX_LIMIT,
-    Access,
-    StageSets,
     check_extents,
     check_fits,
     check_in_bounds,
@@ -30,14 +28,13 @@ from offcut.polyhedral.dependences import (
 )
 from offcut.polyhedral.divisors import check_divisors
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.instances import Unbounded, instances, unbounded
+from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
 from offcut.polyhedral.witness import over_sizes, smallest
 
 __all__ = [
     "INDEX_LIMIT",
     "REQUEST",
-    "Access",
     "Dependence",
     "Facts",
     "GaveUp",
@@ -45,9 +42,7 @@ __all__ = [
     "Outside",
     "Set",
     "Space",
-    "StageSets",
     "Statement",
-    "Unbounded",
     "accesses_outside",
     "answered",
     "at_most_operations",

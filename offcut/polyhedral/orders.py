@@ -9,69 +9,71 @@ import islpy as isl
 from offcut.polyhedral.flow import Entry, Statement
 
 UnionMap = isl.UnionMap
+Time = tuple[
+    Sequence[Entry], Mapping[str, int]
+]  # of a statement, and the positions of its iterators
+Level = tuple[isl.Map, bool | tuple[int, int], bool]
 _PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 
 
-def late(
-    pairs: isl.Map,
-    first: tuple[Sequence[Entry], Mapping[str, int]],
-    second: tuple[Sequence[Entry], Mapping[str, int]],
-) -> Iterator[isl.Map]:
-    """The pairs of `pairs` whose first instance does not run before the second, level by level.
+def _levels(pairs: isl.Map, first: Time, second: Time) -> Iterator[Level]:
+    """The pairs of `pairs` whose times are equal so far, level by level.
 
-    first, second   the time of each, and the positions of its iterators; two lanes of one tile have
-                    no order, so a pair of them is late
+    With each: which is first where the times are literals that differ, which no pair survives; else the
+    positions of the iterators that are compared, and whether these are lanes, which have no order.
     """
     (ours, at), (theirs, to) = first, second
-    here = pairs
     for one, other in zip(ours, theirs, strict=False):
         if isinstance(one, int) and isinstance(other, int):
-            if one < other:
-                return
-            if one > other:
-                yield here
+            if one != other:
+                yield pairs, one < other, False
                 return
             continue
         lanes = isinstance(one, tuple)
         left = one if isinstance(one, tuple) else (str(one),)
         right = other if isinstance(other, tuple) else (str(other),)
         for x, y in zip(left, right, strict=True):
-            after = here.order_gt(_IN, at[x], _OUT, to[y])
-            if not after.is_empty():
-                yield after
+            yield pairs, (at[x], to[y]), lanes
+            pairs = pairs.equate(_IN, at[x], _OUT, to[y])
+        if pairs.is_empty():
+            return
+
+
+def _some(*found: isl.Map) -> Iterator[isl.Map]:
+    return (pairs for pairs in found if not pairs.is_empty())
+
+
+def late(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
+    """The pairs of `pairs` whose first instance does not run before the second, level by level.
+
+    Two lanes of one tile have no order, so a pair of them is late.
+    """
+    for here, differ, lanes in _levels(pairs, first, second):
+        if isinstance(differ, tuple):
+            x, y = differ
+            yield from _some(here.order_gt(_IN, x, _OUT, y))
             if lanes:
-                before = here.order_lt(_IN, at[x], _OUT, to[y])
-                if not before.is_empty():
-                    yield before
-            here = here.equate(_IN, at[x], _OUT, to[y])
-        if here.is_empty():
-            return
+                yield from _some(here.order_lt(_IN, x, _OUT, y))
+        elif not differ:
+            yield here
 
 
-def before(
-    pairs: isl.Map,
-    first: tuple[Sequence[Entry], Mapping[str, int]],
-    second: tuple[Sequence[Entry], Mapping[str, int]],
-) -> Iterator[isl.Map]:
+def before(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
     """The pairs of `pairs` whose first instance runs before the second, level by level; lanes in turn."""
-    (ours, at), (theirs, to) = first, second
-    here = pairs
-    for one, other in zip(ours, theirs, strict=False):
-        if isinstance(one, int) and isinstance(other, int):
-            if one < other:
-                yield here
-            if one != other:
-                return
-            continue
-        left = one if isinstance(one, tuple) else (str(one),)
-        right = other if isinstance(other, tuple) else (str(other),)
-        for x, y in zip(left, right, strict=True):
-            sooner = here.order_lt(_IN, at[x], _OUT, to[y])
-            if not sooner.is_empty():
-                yield sooner
-            here = here.equate(_IN, at[x], _OUT, to[y])
-        if here.is_empty():
-            return
+    for here, differ, _ in _levels(pairs, first, second):
+        if isinstance(differ, tuple):
+            x, y = differ
+            yield from _some(here.order_lt(_IN, x, _OUT, y))
+        elif differ:
+            yield here
+
+
+def cross_lanes(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
+    """The pairs of `pairs` that are different lanes of one execution of a tile."""
+    for here, differ, lanes in _levels(pairs, first, second):
+        if isinstance(differ, tuple) and lanes:
+            x, y = differ
+            yield from _some(here.order_lt(_IN, x, _OUT, y), here.order_gt(_IN, x, _OUT, y))
 
 
 def last_writes(
@@ -138,28 +140,6 @@ def time_depth(statements: Sequence[Statement]) -> int:
     return max(
         (sum(len(e) if isinstance(e, tuple) else 1 for e in s.time) for s in statements), default=1
     )
-
-
-def cross_lanes(
-    pairs: isl.Map,
-    first: tuple[Sequence[Entry], Mapping[str, int]],
-    second: tuple[Sequence[Entry], Mapping[str, int]],
-) -> Iterator[isl.Map]:
-    """The pairs of `pairs` that are different lanes of one execution of a tile."""
-    (ours, at), (theirs, to) = first, second
-    here = pairs
-    for one, other in zip(ours, theirs, strict=False):
-        if isinstance(one, int) and isinstance(other, int):
-            if one != other:
-                return
-            continue
-        left = one if isinstance(one, tuple) else (str(one),)
-        right = other if isinstance(other, tuple) else (str(other),)
-        for x, y in zip(left, right, strict=True):
-            if isinstance(one, tuple):
-                yield here.order_lt(_IN, at[x], _OUT, to[y])
-                yield here.order_gt(_IN, at[x], _OUT, to[y])
-            here = here.equate(_IN, at[x], _OUT, to[y])
 
 
 def renamed(relation: isl.Map, name: str) -> isl.Map:

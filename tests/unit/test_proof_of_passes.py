@@ -15,7 +15,7 @@ from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
 from offcut.backends.cpu.microkernels import vnni
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.proof import check_shared
-from offcut.backends.cpu.threads.parallel import parallel
+from offcut.backends.cpu.threads.parallel import Parallel, parallel
 from offcut.backends.target import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
@@ -249,3 +249,19 @@ def assert_same_values(source: Program, made: Program) -> None:
 
 def several(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_divided_after_the_plan_is_proved(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = canonical(parse(STENCIL))
+    for broken in sample(corrupted(whole, kind)):
+        wrong = Parallel(broken, frozenset(), ("i",))
+        monkeypatch.setattr(planner, "parallel", lambda *_, wrong=wrong: wrong)
+        found = planner.shares_of(whole, replace(HOST, threads=2))
+        if found is wrong:  # the fault changes nothing
+            assert_same_values(whole, broken)
+        else:
+            assert (found.program, found.loops) == (whole, ())
+            assert found.open

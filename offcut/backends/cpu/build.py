@@ -17,7 +17,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.backends.cpu.planning.planner import Planned, shared
+from offcut.backends.cpu.planning.planner import Planned, shares_of
 from offcut.backends.cpu.planning.proof import check_shared
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
@@ -77,7 +77,7 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program, chains = made.program, host.machine.loops.chains
     work = ix.const(0) if made.work is None else made.work
-    run, lent = shared(program, host), families(host)
+    run, lent = shares_of(program, host), families(host)
     if run.loops:
         check_shared(run, host.machine.threads.chunk, host.threads)
         low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)

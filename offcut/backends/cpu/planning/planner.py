@@ -427,6 +427,17 @@ def shared(program: Program, host: Host) -> Parallel:
         return parallel(program, host.machine.threads.chunk, host.threads)
 
 
+def shares_of(planned: Program, host: Host) -> Parallel:
+    """How threads share a program that is planned: it is divided here only where that is proved."""
+    made = shared(planned, host)
+    try:
+        check_step(planned, made.program, reassociate=False)
+    except PartitionError as refused:
+        why = f"{refused.refused}: {refused.because}"
+        return Parallel(planned, frozenset(), (), (why,))
+    return made
+
+
 def _in_loops(
     program: Program, host: Host, asked: Options, schedule: Schedule, why: str
 ) -> Planned:

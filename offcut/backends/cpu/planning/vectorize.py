@@ -71,7 +71,7 @@ from offcut.polyhedral import (
     coefficient,
 )
 
-MOST_STORES = 32  # in a nest whose dependences are worth finding: their pairs are asked of isl
+MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes
 
 Path = tuple[int, ...]
 

@@ -48,7 +48,7 @@ from offcut.core.walking import rewritten
 from offcut.describe.computation import Names
 from offcut.polyhedral import Dependence, Facts, Space, answered, carried_by
 
-MOST_STORES = 16  # in a nest whose dependences are worth finding: their pairs are asked of isl
+MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether threads may share it
 
 Path = tuple[int, ...]
 
