@@ -69,6 +69,11 @@ def _text_of(path: Path) -> str:
         ) from None
 
 
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     """A file and its text, which refusals quote by the line."""
@@ -112,7 +117,7 @@ class _File:
 
     def section(self, kind: type[T], table: Mapping[str, Any], at: tuple[str, ...]) -> T:
         """A table as a record of `kind`: every field of it, and no other."""
-        hints = get_type_hints(kind)
+        hints = _hints(kind)  # type: ignore[arg-type]
         known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
         for key in table:
             if key not in known:

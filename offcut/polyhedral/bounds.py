@@ -38,7 +38,7 @@ from offcut.core.program import (
     with_blocks,
     with_expressions,
 )
-from offcut.core.text.printer import format_expr, format_stmt
+from offcut.core.text.printer import format_expr, format_head
 from offcut.core.walking import rewritten
 from offcut.polyhedral.access import interval
 from offcut.polyhedral.affine import Space, coordinates
@@ -299,7 +299,7 @@ def check_program_fits(program: Program) -> None:
 
 
 def _check_fits(stmt: Stmt, ranges: Mapping[str, tuple[int, int]]) -> None:
-    at = format_stmt(stmt).partition("\n")[0]
+    at = format_head(stmt)
     inner = dict(ranges)
     if isinstance(stmt, Tile):
         for axis in stmt.axes:

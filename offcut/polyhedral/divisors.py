@@ -37,7 +37,7 @@ from offcut.core.program import (
     expressions,
     walk,
 )
-from offcut.core.text.printer import format_expr, format_stmt
+from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
@@ -60,7 +60,7 @@ def check_divisors(program: Program, op: str) -> None:
                 raise PartitionError(
                     op,
                     f"cannot take {format_expr(node)}",
-                    at=format_stmt(stmt).partition("\n")[0],
+                    at=format_head(stmt),
                     because=f"{node.op} floors integers, and these are {dtype_of(node)}",
                     help=("/ divides floats",),
                 )
@@ -76,7 +76,7 @@ def _check_divisors(program: Program, op: str) -> None:
             raise PartitionError(
                 op,
                 f"cannot divide by {format_expr(divisor)}",
-                at=format_stmt(stmt).partition("\n")[0],
+                at=format_head(stmt),
                 because=_because(divisor, here),
                 help=(f"max({format_expr(divisor)}, 1)", "an if, or where(…), around the division"),
             )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -60,12 +61,22 @@ def key(*parts: str) -> str:
 @cache
 def _source_digest() -> str:
     """offcut's version and its sources' sizes and times, so that an edited checkout is another."""
-    root = Path(offcut.__file__).parent
     digest = hashlib.sha256(offcut.__version__.encode())
-    for path in sorted(root.rglob("*.py")):
-        status = path.stat()
-        digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}".encode())
+    for said in sorted(_sources(Path(offcut.__file__).parent, "")):
+        digest.update(said.encode())
     return digest.hexdigest()
+
+
+def _sources(folder: str | os.PathLike[str], within: str) -> Iterator[str]:
+    """Name, size and time of each source in a folder and in those inside."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = f"{within}/{entry.name}"
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{name} {status.st_size} {status.st_mtime_ns}"
+            elif entry.is_dir():
+                yield from _sources(entry, name)
 
 
 def read(name: str) -> bytes | None:

@@ -31,7 +31,7 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.strided import strided
 from offcut.core.program import Program, Stmt
-from offcut.core.text.printer import format_expr, format_stmt
+from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import InternalError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -154,7 +154,7 @@ class Values:
 
     def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> Fault:
         """The fault of a lane: what it does, at which statement and coordinates."""
-        line = "" if self.running is None else format_stmt(self.running).partition("\n")[0]
+        line = "" if self.running is None else format_head(self.running)
         because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
         return Fault(self.program.name, what, line, because)
 

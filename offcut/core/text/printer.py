@@ -164,6 +164,11 @@ def format_stmt(stmt: Stmt) -> str:
     return "\n".join(_lines(stmt, ""))
 
 
+def format_head(stmt: Stmt) -> str:
+    """The first line of `format_stmt`, in which refusals name the statement."""
+    return next(_lines(stmt, ""))
+
+
 def _size(size: Size) -> str:
     multiple = f" multiple_of {size.multiple_of}" if size.multiple_of != 1 else ""
     return f"size {size.name} in {size.min}:{size.max + 1}{multiple}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from offcut.core.expr import Load, walk
 from offcut.core.program import If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.text.printer import format_stmt
+from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target, stage_named
 from offcut.schedule.by_hand.nests import Nest, Nests, Root, depends_on, point_of
@@ -76,7 +76,7 @@ def _beside(consumer: Target, axis: str, buffer: str) -> str | None:
         if axis not in part.loops:
             for stmt in part.body:
                 if _reads((stmt,), buffer):
-                    return format_stmt(stmt).splitlines()[0]
+                    return format_head(stmt)
     return None
 
 

@@ -20,7 +20,7 @@ from offcut.core.program import (
     substituted,
     walk,
 )
-from offcut.core.text.printer import format_stmt
+from offcut.core.text.printer import format_head
 from offcut.describe.computation import Names, computation
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
@@ -170,7 +170,7 @@ class _Reader:
                     raise PartitionError(
                         "create_schedule",
                         "cannot schedule a program that is cut already",
-                        at=format_stmt(stmt).splitlines()[0],
+                        at=format_head(stmt),
                         because="a schedule is made of plain loops, conditions and stores",
                     )
         close()
