@@ -222,7 +222,7 @@ def _priced(price: object, request: Request, options: Options, target: Target) -
             because=because,
             help=("lambda loops: 2e-9 * n",),
         )
-    planned = target.policy(request, options)
+    planned = target.policy(request, replace(options, every=True))
     if planned.schedule is None or planned.applied is None:
         return None
     loops, sizes = planned.applied.partition.loops, dict(request.users.sizes)

@@ -48,6 +48,7 @@ class Options:
     """How a kernel is asked for; `offcut.compile` says what the fields mean.
 
     schedule  what is decided already; None: the policy decides
+    every     whether ways stay that the target's own prices leave out: others will price them
     """
 
     strategy: Strategies = "auto"
@@ -55,6 +56,7 @@ class Options:
     microkernels: tuple[Microkernel, ...] = ()
     threads: int = 1
     schedule: Schedule | None = None
+    every: bool = False
 
 
 DEFAULT = Options()

@@ -12,6 +12,7 @@ from offcut.costmodel.description import load, shipped
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
 from offcut.costmodel.shortened import shortened
 from offcut.costmodel.tiles import copies_worth, tile_price
+from offcut.costmodel.worth import worth
 
 __all__ = [
     "Blocks",
@@ -29,4 +30,5 @@ __all__ = [
     "shortened",
     "tile_price",
     "unpacked_factor",
+    "worth",
 ]

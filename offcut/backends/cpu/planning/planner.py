@@ -298,6 +298,7 @@ def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
             dict(asked.strategy) if isinstance(asked.strategy, tuple) else asked.strategy,
             host.threads,
             asked.reassociate,
+            asked.every,
         )
     return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
 

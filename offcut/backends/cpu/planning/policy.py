@@ -4,7 +4,7 @@ A group whose sum a row-block microkernel computes is cut along its rows (height
 tile) and its columns (the wider, the fewer the rows), in cache groups of columns, so that a group
 of B stays near while all rows pass. Every other group runs as vectors along its last axis. With
 ``auto`` the program holds several cuts of the rows and the cost of each as a formula in the sizes;
-a call takes the cheapest.
+a call takes the cheapest. A cut that is predicted to gain nothing at any size is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, loads, variables
 from offcut.core.program import Panels
 from offcut.core.text.printer import format_expr
-from offcut.costmodel import Machine, lanes_seconds, shortened
+from offcut.costmodel import Machine, lanes_seconds, shortened, worth
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -67,6 +67,7 @@ def policy(
     strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
     threads: int = 1,
     reassociate: bool = True,
+    every: bool = False,
 ) -> Schedule:
     """How `computation` is cut for the cores that run it.
 
@@ -74,10 +75,11 @@ def policy(
     strategy   ``"auto"``, one strategy for the rows, or a strategy by axis
     threads    that a call may use: each takes cache groups of its own where columns are enough
     reassociate  whether a sum over several axes may add them in another order
+    every        whether ways stay that are predicted to gain nothing at any size
 
     Raises PartitionError for an axis that does not exist.
     """
-    planner = _Planner(computation, isa, families, strategy, threads, reassociate)
+    planner = _Planner(computation, isa, families, strategy, threads, reassociate, every)
     return planner.schedule()
 
 
@@ -96,11 +98,15 @@ def pricing(families: Sequence[Family], machine: Machine) -> Price:
             return lanes_seconds(ix.add(*(stage.instances for stage in group)), machine)
         how = "panels" if found.by_columns.buffer in laid else "direct"
         operand = Operand(found, "packed" if way.pack is not None else how)
-        strategy = next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
         tiles = Tiles(computation, by_name, machine, 1)
-        return shortened(tiles.seconds(group[0], operand, strategy))
+        return shortened(tiles.seconds(group[0], operand, _along_rows(found, way)))
 
     return price
+
+
+def _along_rows(found: Match, way: Way) -> Strategy | None:
+    """How a way cuts its rows; None where there is one row."""
+    return next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
 
 
 class _Planner:
@@ -112,9 +118,10 @@ class _Planner:
         strategy: Literal["auto"] | Strategy | Mapping[str, Strategy],
         threads: int,
         reassociate: bool,
+        every: bool,
     ) -> None:
         self.isa, self.machine, self.threads = isa, isa.machine, threads
-        self.reassociate = reassociate
+        self.reassociate, self.every = reassociate, every
         self.families = {family.microkernel.name: family for family in families}
         self.space = space_of(computation)
         self.by_label: dict[str, Strategy] = {}
@@ -228,12 +235,19 @@ class _Planner:
         if not operands:
             return [self.plain(position, group, reduced, shared)]
         ways: list[Way] = []
+        costs: list[Expr] = []
         for operand in operands:
             candidates: tuple[Strategy, ...] = CANDIDATES
             if len(operands) > 1 and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
-            ways += self.matched(position, lead, operand, reduced, candidates, shared)
-        return ways
+            for way in self.matched(position, lead, operand, reduced, candidates, shared):
+                ways.append(way)
+                costs.append(self.tiles.seconds(lead, operand, _along_rows(operand.found, way)))
+        if self.every:
+            return ways
+        given = self.given
+        stay = worth(costs, given.sizes, given.assumptions, self.machine.policy.gain)
+        return [ways[position] for position in stay]
 
     def plain(
         self,

@@ -1,0 +1,67 @@
+"""Costs of ways that compete in, those that are worth their code out: what others match is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from offcut.core.expr import Expr
+from offcut.core.interpret.values import evaluate_all
+from offcut.core.program import Size
+
+_POINTS = 512  # calls that are looked at
+_SMALL = 64  # sizes up to it are half of them: there the tails of tiles decide
+
+
+def worth(
+    costs: Sequence[Expr], sizes: Sequence[Size], assumptions: Sequence[Expr], gain: float
+) -> tuple[int, ...]:
+    """The positions of the ways that stay: in each of some hundred calls that are allowed, the cheapest
+    of them costs at most ``1 + gain`` times what the cheapest of all does.
+
+    They leave one by one, first the one that is missed least, of equal ones the last.
+
+    costs        seconds of each way, over the sizes
+    assumptions  conditions over the sizes that every call meets
+    gain         a share of the seconds of a call
+    """
+    stay = tuple(range(len(costs)))
+    if len(stay) == 1:
+        return stay
+    seconds = _sampled(costs, sizes, assumptions)
+    if not seconds.size:
+        return stay
+    least = seconds.min(axis=0)
+
+    def missed(position: int) -> float:
+        others = [other for other in stay if other != position]
+        return float((seconds[others].min(axis=0) / least).max())
+
+    while len(stay) > 1:
+        position = min(reversed(stay), key=missed)
+        if missed(position) > 1 + gain:
+            break
+        stay = tuple(other for other in stay if other != position)
+    return stay
+
+
+def _sampled(
+    costs: Sequence[Expr], sizes: Sequence[Size], assumptions: Sequence[Expr]
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The seconds of each way in each call."""
+    draw = np.random.default_rng(0)
+    values = {}
+    for size in sizes:
+        low, step = max(size.min, 1), size.multiple_of
+        first, last = -(-low // step), size.max // step
+        if first > last:
+            return np.empty((len(costs), 0))
+        near = draw.integers(first, min(last, first + _SMALL) + 1, _POINTS)
+        far = np.exp(draw.uniform(np.log(first), np.log(last + 1), _POINTS)).astype(np.int64)
+        values[size.name] = step * np.where(draw.random(_POINTS) < 0.5, near, np.minimum(far, last))
+    allowed = np.ones(_POINTS, bool)
+    for condition in assumptions:
+        allowed &= evaluate_all(condition, values, _POINTS)
+    seconds = np.stack([evaluate_all(cost, values, _POINTS) for cost in costs])
+    return seconds[:, allowed & (seconds > 0).all(axis=0) & np.isfinite(seconds).all(axis=0)]
