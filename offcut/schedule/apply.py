@@ -162,6 +162,7 @@ class _Applying:
         self.given, self.schedule, self.kernels = computation, schedule, microkernels
         self.price, self.quote = price, quote
         self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
+        self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
         self.ways: dict[int, list[_Way]] = {}
 
@@ -194,7 +195,11 @@ class _Applying:
         """The groups of a nest, by position, and the loops that they share."""
         with self.line(nest):
             if isinstance(nest, Nest):
-                return position_of(self.given, nest.stage)
+                position = position_of(self.given, nest.stage)
+                if position in self.nests:
+                    raise not_applied(f"cannot compute {nest.stage} twice", "two nests are of it")
+                self.nests[position] = nest
+                return position
             length = around + len(nest.axes)
             parts = tuple(self.tree(part, length) for part in nest.parts)
             groups = Shared((), parts).groups
@@ -211,24 +216,28 @@ class _Applying:
             return made
 
     def check_complete(self, shared: Shared) -> None:
-        """Refuse nests that leave a stage out, repeat one, or run before what they read."""
+        """Refuse nests that leave a stage out, or run before what they read."""
         done: set[int] = set()
         made = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
         for position in shared.groups:
             group = self.given.groups[position]
-            label = group[0].label
-            if position in done:
-                raise not_applied(f"cannot compute {label} twice", "two nests are of it")
             read = {made[n] for stage in group for n in _read(stage) if n in made} - {position}
             for other in sorted(read - done):
-                late = self.given.groups[other][0].label
-                raise not_applied(
-                    f"cannot compute {label}", f"it reads {late}, which is not computed"
-                )
+                late = self.given.groups[other][0].buffer
+                with self.line(self.nests[position]):
+                    raise not_applied(
+                        f"cannot compute {group[0].buffer}",
+                        f"it reads {late}, which is not computed",
+                        help=(f"nest {late}, with its ways, before it",),
+                    )
             done.add(position)
-        missing = [g[0].label for k, g in enumerate(self.given.groups) if k not in done]
+        missing = [g[0].buffer for k, g in enumerate(self.given.groups) if k not in done]
         if missing:
-            raise not_applied(f"cannot leave out {', '.join(missing)}", "no nest is of it")
+            raise not_applied(
+                f"cannot leave out {', '.join(missing)}",
+                "no nest is of it",
+                help=(f"nest {missing[0]}, with its ways, behind what it reads",),
+            )
 
     def resolve(self, nest: Nest | Together, around: tuple[str, ...]) -> None:
         """The ways of the nests, in terms of stages."""

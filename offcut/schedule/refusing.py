@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from offcut.errors import PartitionError
@@ -25,6 +25,6 @@ def at_line(schedule: Schedule, decision: Decision) -> Iterator[None]:
         ) from refused
 
 
-def not_applied(refused: str, because: str) -> PartitionError:
+def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:
     """The refusal of a decision; `at_line` adds where it stands."""
-    return PartitionError("schedule", refused, because=because)
+    return PartitionError("schedule", refused, because=because, help=tuple(help))

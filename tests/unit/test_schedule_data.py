@@ -308,6 +308,43 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
         assert found == text
 
 
+SOFTMAX = {
+    "a nest left out before what reads it": (
+        lambda lines: lines[:2] + lines[4:],
+        """\
+schedule: cannot compute softmax_X_exp
+  at       line 3: nest softmax_X_exp
+  because  it reads softmax_X_max, which is not computed
+  help     nest softmax_X_max, with its ways, before it""",
+    ),
+    "the last nest left out": (
+        lambda lines: lines[:9] + lines[12:],
+        """\
+schedule: cannot leave out softmax_X
+  because  no nest is of it
+  help     nest softmax_X, with its ways, behind what it reads""",
+    ),
+    "a nest said twice": (
+        lambda lines: lines[:12] + lines[9:],
+        """\
+schedule: cannot compute softmax_X twice
+  at       line 13: nest softmax_X
+  because  two nests are of it""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SOFTMAX)
+def test_nests_that_do_not_compute_each_array_once_are_refused(what: str) -> None:
+    n = oc.dim("n", max=512)
+    result = oc.ops.softmax(oc.placeholder((n, 100), name="X"))
+    change, text = SOFTMAX[what]
+    lines = str(oc.compile(result).schedule).splitlines()
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(result, schedule=oc.Schedule.parse("\n".join(change(lines))))
+    assert str(refused.value) == text
+
+
 @pytest.mark.parametrize("width", ["0", "3", "999999999"])
 def test_a_constant_lies_in_the_panels_of_a_microkernel(width: str) -> None:
     B = np.ones((24, 40), "float32")
