@@ -30,7 +30,7 @@ from offcut.partition.stages.fusion import (
     windowed,
     with_shared,
 )
-from offcut.partition.stages.staging import turned, with_scratch
+from offcut.partition.stages.staging import turned, with_copy, with_scratch
 from offcut.partition.strategies.axis_proof import check_axis
 from offcut.partition.strategies.catalog import (
     BALANCE,
@@ -113,6 +113,7 @@ __all__ = [
     "users_of",
     "window",
     "windowed",
+    "with_copy",
     "with_scratch",
     "with_shared",
     "without_covers",

@@ -44,6 +44,7 @@ from offcut.proof import Certificate, Theorem
 from offcut.schedule.checks import check_cost, check_panels, check_splits
 from offcut.schedule.decisions import (
     Convert,
+    Copy,
     Cover,
     Cut,
     Lay,
@@ -176,7 +177,7 @@ class _Applying:
             with self.line(step):
                 if isinstance(step, Nest | Together):
                     nests.append(step)
-                elif nests and isinstance(step, Scratch | Turn | Convert):
+                elif nests and isinstance(step, Scratch | Copy | Turn | Convert):
                     raise not_applied("cannot change stages that are cut", "nests stand before it")
                 elif isinstance(step, Cut):
                     raise not_applied(f"cannot cut {step.axis}", "its nest says how it is split")

@@ -32,6 +32,20 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """An element that the sum `stage` multiplies is copied before it, its terms along `depth` side by side.
+
+    operand  the element, as it prints: ``A[k, i]``
+
+    TVM: `cache_read` and `transform_layout`.
+    """
+
+    stage: str
+    operand: str
+    depth: str
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """`stage` is computed into scratch whose axes lie in this order, then copied.
 
@@ -288,7 +302,7 @@ Primitive = (
     | RFactor
     | Tensorize
 )
-Step = Scratch | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark | Primitive
+Step = Scratch | Copy | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark | Primitive
 
 
 @dataclass(frozen=True, slots=True)

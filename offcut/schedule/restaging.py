@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from offcut.core.expr import Load, walk
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation
-from offcut.partition import conversions, converted, turned, with_scratch
-from offcut.schedule.decisions import Convert, Scratch, Step, Turn
+from offcut.partition import conversions, converted, turned, with_copy, with_scratch
+from offcut.schedule.decisions import Convert, Copy, Scratch, Step, Turn
 from offcut.schedule.refusing import not_applied
 
 
@@ -19,6 +20,18 @@ def restaged(computation: Computation, step: Step) -> Computation:
             made = with_scratch(computation, position_of(computation, stage), narrow)
             if made is computation:
                 raise not_applied(f"cannot lay factors of {stage} in scratch", "none is computed")
+            return made
+        case Copy(stage, operand, depth):
+            position = position_of(computation, stage)
+            read = computation.groups[position][0].value
+            loads = {format_expr(node): node for node in walk(read) if isinstance(node, Load)}
+            if operand not in loads:
+                because = f"it reads {', '.join(loads)}"
+                raise not_applied(f"cannot copy {operand} before {stage}", because)
+            made = with_copy(computation, position, loads[operand], depth)
+            if made is computation:
+                because = f"it has no terms along {depth} that can lie side by side"
+                raise not_applied(f"cannot copy {operand} before {stage}", because)
             return made
         case Turn(stage, axes):
             position = position_of(computation, stage)

@@ -36,6 +36,7 @@ from offcut.schedule.decisions import (
     ComputeAt,
     ComputeInline,
     Convert,
+    Copy,
     Cover,
     Cut,
     Fuse,
@@ -78,6 +79,8 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
     match step:
         case Scratch(stage, narrow):
             yield f"{indent}scratch {stage}{' narrow' if narrow else ''}", step
+        case Copy(stage, operand, depth):
+            yield f"{indent}copy {stage} {operand} along {depth}", step
         case Turn(stage, axes):
             yield f"{indent}turn {stage} {' '.join(axes)}", step
         case Convert(stage, operands):
@@ -278,6 +281,11 @@ def _read_scratch(block: _Block) -> Scratch:
     return Scratch(found[1], found[2] is not None)
 
 
+def _read_copy(block: _Block) -> Copy:
+    found = block.alone().match(r"copy (\S+) (.+) along (\S+)", "copy C A[k, i] along k")
+    return Copy(*found.groups())
+
+
 def _read_turn(block: _Block) -> Turn:
     found = block.alone().match(rf"turn (\S+) ({_NAMES})", "turn C j i")
     return Turn(found[1], tuple(found[2].split()))
@@ -330,6 +338,7 @@ def _read_nest(block: _Block) -> Nest:
 
 _STEPS: dict[str, Callable[[_Block], Step]] = {
     "scratch": _read_scratch,
+    "copy": _read_copy,
     "turn": _read_turn,
     "convert": _read_convert,
     "lay": _read_lay,

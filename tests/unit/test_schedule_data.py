@@ -17,6 +17,7 @@ from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+TERMS = oc.reduce_axis(24, "k")
 
 
 def given(name: str, *shape: object, dtype: str = "float32") -> Tensor:
@@ -36,6 +37,15 @@ CASES: dict[str, Callable[[], Tensor]] = {
         given("X", 1, 4, n, m), given("F", 5, 4, 3, 3), padding="same"
     ),
     "bytes": lambda: ops.matmul(given("A", n, 24, dtype="int8"), given("B", 24, 40, dtype="int8")),
+    "bytes apart": lambda: oc.compute(
+        (n, 40),
+        lambda i, j: oc.sum(
+            oc.cast(given("A", 24, n, dtype="int8")[TERMS, i], "int32")
+            * oc.cast(given("B", 24, 40, dtype="int8")[TERMS, j], "int32"),
+            axis=TERMS,
+        ),
+        name="C",
+    ),
     "elements": lambda: ops.relu(given("X", n, m)),
     "shifted": lambda: oc.compute((n,), lambda i: oc.where(i > 0, given("X", n)[i - 1], 0.0)),
 }
@@ -179,6 +189,20 @@ schedule: cannot run loops by warps
 schedule: cannot lay factors of matmul_A_B in scratch
   at       line 2: scratch matmul_A_B
   because  none is computed""",
+    ),
+    "a copy of what is not read": (
+        ("nest matmul_A_B\n", "copy matmul_A_B C[i, k] along k\nnest matmul_A_B\n"),
+        """\
+schedule: cannot copy C[i, k] before matmul_A_B
+  at       line 2: copy matmul_A_B C[i, k] along k
+  because  it reads A[i, k], B[k, j]""",
+    ),
+    "a copy along an axis that it has not": (
+        ("nest matmul_A_B\n", "copy matmul_A_B A[i, k] along j\nnest matmul_A_B\n"),
+        """\
+schedule: cannot copy A[i, k] before matmul_A_B
+  at       line 2: copy matmul_A_B A[i, k] along j
+  because  it has no terms along j that can lie side by side""",
     ),
     "a tile of nothing": (
         ("    split i ladder 14", "    split i balance 0"),
@@ -437,7 +461,7 @@ parse: cannot read a schedule
 parse: cannot read a schedule
   at       line 2: skew i 4
   because  it is no decision
-  help     scratch, turn, convert, lay, nest, together, cut, separate, mark
+  help     scratch, copy, turn, convert, lay, nest, together, cut, separate, mark
   help     split, fuse, reorder, serial, parallel, vectorize, unroll, bind, compute_at, compute_inline, cache_read, cache_write, rfactor, tensorize""",
     ),
     "a nest that does not run": (

@@ -59,8 +59,28 @@ def with_scratch(computation: Computation, position: int, narrow: bool) -> Compu
     """
     group = computation.groups[position]
     lead, copies = _lead(group[0], computation.names(), narrow)
-    if not copies:
+    return _with_copies(computation, position, lead, copies) if copies else computation
+
+
+def with_copy(computation: Computation, position: int, operand: Load, depth: str) -> Computation:
+    """`computation` with an element that the sum of a group multiplies copied before it, its terms along
+    the reduction axis `depth` side by side; itself where the element does not move along it, or its
+    place is no sum of axes.
+    """
+    lead = computation.groups[position][0]
+    made = _copy(lead, operand, computation.names(), depth)
+    if made is None or all(axis.name != depth for axis in made[0].axes):
         return computation
+    copy, load = made
+    body = rewrite(lead.body, lambda node: load if node == operand else None)
+    return _with_copies(computation, position, replace(lead, body=body), [copy])
+
+
+def _with_copies(
+    computation: Computation, position: int, lead: Stage, copies: Sequence[Stage]
+) -> Computation:
+    """`computation` with `lead` at the head of a group, behind the stages that fill what it reads."""
+    group = computation.groups[position]
     scratch = tuple(
         Buffer(copy.buffer, dtype_of(copy.body), tuple(a.extent for a in copy.axes), Kind.LOCAL)
         for copy in copies
@@ -111,8 +131,10 @@ def _converted_last(factor: Expr) -> Expr:
             return factor
 
 
-def _copy(lead: Stage, factor: Expr, names: Names) -> tuple[Stage, Load] | None:
-    """The stage that computes a factor for every value of its indices, and what is read of it."""
+def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> tuple[Stage, Load] | None:
+    """The stage that computes a factor for every value of its indices, and what is read of it; `depth`
+    is its last axis where the factor has it.
+    """
     loads = {node for node in walk(factor) if isinstance(node, Load)}
     if len(loads) != 1:
         return None
@@ -140,7 +162,7 @@ def _copy(lead: Stage, factor: Expr, names: Names) -> tuple[Stage, Load] | None:
         plain = isinstance(part, Var) and part.name
         axes.append(_Axis(plain or own.fresh(f"z{position}"), form, low, extent, free[0]))
     reduced = [axis.name for axis in lead.reduce_axes]
-    axes.sort(key=lambda axis: axis.name in reduced)
+    axes.sort(key=lambda axis: (axis.name in reduced, axis.name == depth))
     body = rewrite(factor, lambda node: _restated(node, axes, extents))
     if variables(body) & extents.keys() - {axis.name for axis in axes}:
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
 
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.row_reductions import along_rows
@@ -21,7 +22,7 @@ from offcut.core.sizes import MAX_SIZE
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.partition import Match, all_matches, conversions, is_read_once, reading
+from offcut.partition import Match, all_matches, conversions, is_read_once, reading, with_copy
 from offcut.polyhedral import coefficient
 
 ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
@@ -71,41 +72,70 @@ class Operands:
         return [best]
 
     def better_order(self, group: tuple[Stage, ...]) -> tuple[str, ...] | None:
-        """The axes of a group in an order that is worth a copy of its result: columns of a packed
-        constant last. None where the group is best as it is.
+        """The axes of a group in an order that is worth a copy of its result: the columns of a
+        microkernel last. None where the group is best as it is.
+        """
+        turned = self.best_turned(group)
+        here = min((key for key, _ in self.candidates(group[0])), default=None)
+        return turned[1] if turned is not None and (here is None or here > turned[0]) else None
+
+    def best_turned(
+        self, group: tuple[Stage, ...]
+    ) -> tuple[tuple[int, float], tuple[str, ...]] | None:
+        """The best form and price of a group in another order of its axes, its copy included, and that
+        order; None where no microkernel computes it so.
         """
         lead = group[0]
-        here = self.candidates(lead)
-        best = min((key for key, _ in here), default=None)
         names = [axis.name for axis in lead.axes]
-        found: list[tuple[float, tuple[str, ...]]] = []
+        found: list[tuple[tuple[int, float], tuple[str, ...]]] = []
         terms = 1
         for axis in lead.reduce_axes:
             terms *= ix.literal(axis.extent) or self.machine.policy.terms
         readings = (lead, reading(lead, conversions(lead)))
         for match in (one for each in readings for one in all_matches(each, self.kernels)):
-            unit_depth = self.families[match.microkernel.name].unit_depth
-            if unit_depth and not beside(match.by_rows, match.depth):
+            columns, how = match.columns, self.how(lead, match)
+            if how is None or match.rows is None or columns is None or columns == names[-1]:
                 continue
-            constant = self.computation.buffer(match.by_columns.buffer).kind is Kind.CONSTANT
-            if not constant or match.rows is None or match.columns in (None, names[-1]):
-                continue
-            columns = match.columns or ""
-            if self.layout(lead, match) is not None:
-                order = (*(name for name in names if name != columns), columns)
-                price = self.price(lead, match, "panels") + self.machine.traffic.copy_cycles / terms
-                found.append((price, order))
-        if not found or any(
-            len(self.computation.buffer(s.buffer).shape) != len(names) for s in group
-        ):
-            return None
-        price, order = min(found)
-        return order if best is None or best > (0, price) else None
+            order = (*(name for name in names if name != columns), columns)
+            price = self.price(lead, match, how) + self.machine.traffic.copy_cycles / terms
+            found.append(((0 if how == "panels" else 1, price), order))
+        whole = all(len(self.computation.buffer(s.buffer).shape) == len(names) for s in group)
+        return min(found, default=None) if whole else None
 
     def is_computed(self, lead: Stage, exact: bool) -> bool:
         """Whether some microkernel computes a stage; its operands converted, if not `exact`."""
         readings = (lead,) if exact else (lead, reading(lead, conversions(lead)))
         return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
+
+    def to_copy(self, position: int) -> tuple[Load, str] | None:
+        """The rows' operand of the sum of a group to copy, and the axis along which its terms lie side
+        by side then; None where no microkernel gains by that what the copy takes.
+        """
+        group = self.computation.groups[position]
+        lead, now = group[0], self.least(group)
+        found: list[tuple[float, Load, str]] = []
+        for match in all_matches(lead, self.kernels):
+            unit_depth = self.families[match.microkernel.name].unit_depth
+            if not unit_depth or beside(match.by_rows, match.depth) or match.columns is None:
+                continue
+            made = with_copy(self.computation, position, match.by_rows, match.depth)
+            if made is not self.computation:
+                columns = next(a.extent for a in lead.axes if a.name == match.columns)
+                reused = ix.literal(columns) or self.machine.policy.trips
+                then = replace(self, computation=made).least(made.groups[position + 1])
+                price = then + self.machine.traffic.copy_cycles / max(reused, 1)
+                found.append((price, match.by_rows, match.depth))
+        if not found:
+            return None
+        price, load, depth = min(found, key=lambda one: one[0])
+        return (load, depth) if price * (1 + self.machine.traffic.convert_share) < now else None
+
+    def least(self, group: tuple[Stage, ...]) -> float:
+        """The least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""
+        ways = (self.cheapest(group[0]), self.cheapest(reading(group[0], conversions(group[0]))))
+        turned = self.best_turned(group)
+        prices = [way[0] for way in ways if way is not None]
+        return min([*prices, inf if turned is None else turned[0][1]])
 
     def to_convert(self, lead: Stage) -> tuple[Cast, ...]:
         """The operands to convert before a sum; none where a microkernel takes all as they are.

@@ -62,6 +62,7 @@ from offcut.polyhedral import GaveUp, bounded, in_pass
 from offcut.proof import NOT_TOLD, bare, consecutive
 from offcut.schedule import (
     Convert,
+    Copy,
     Cut,
     Lay,
     Mark,
@@ -242,7 +243,7 @@ def _scheduled(
 def _check_loops(schedule: Schedule) -> None:
     """Refuse what only nests can take, in a schedule of loops as they stand."""
     for step in schedule.steps:
-        if isinstance(step, Scratch | Turn | Convert | Lay):
+        if isinstance(step, Scratch | Copy | Turn | Convert | Lay):
             with at_line(schedule, step):
                 raise PartitionError(
                     "schedule",

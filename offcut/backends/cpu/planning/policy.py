@@ -42,6 +42,7 @@ from offcut.partition import (
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     Convert,
+    Copy,
     Cover,
     Lay,
     Nest,
@@ -155,6 +156,11 @@ class _Planner:
         leads = [group[0].buffer for group in self.given.groups]
         for stage in leads:
             self.to_scratch(stage)
+        for stage in leads:
+            position = position_of(self.given, stage)
+            copy = self.operands.to_copy(position)
+            if copy is not None:
+                self.decide(Copy(stage, format_expr(copy[0]), copy[1]))
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
