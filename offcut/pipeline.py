@@ -24,6 +24,7 @@ from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
+from offcut.core.text.read_back import read_back
 from offcut.costmodel import Machine, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.intrinsic import declared
@@ -99,8 +100,8 @@ def partition(
     kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
     described = None
     if isinstance(output, Program):
-        _check_covers(output, chosen, options, "partition")
-        program = output
+        program = read_back(output, "partition")
+        _check_covers(program, chosen, options, "partition")
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
@@ -138,6 +139,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 because="it is no loop program",
                 help=("parse(text)", "partition(…).loops"),
             )
+        read_back(program, "prove_equal")
     check_marks(emitted, {}, reassociate)
     return Certificate(check_equal(source, emitted, reassociate=reassociate))
 
@@ -202,9 +204,9 @@ def compile(
         threads,
         _checked_schedule(schedule, strategy, microkernels),
     )
+    request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
-    request = requested(output, inputs, constants, "compile")
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))
     return kernel_of(request, options, chosen)
@@ -308,7 +310,7 @@ def target(name: str, machine: str | os.PathLike[str] | Machine | None = None) -
             because="a machine is the name of a description, the path of one, or a Machine",
             help=(", ".join(shipped()),),
         )
-    return registry.named(name, described, "target")
+    return registry.named(str(name), described, "target")
 
 
 def _chosen(asked: object, op: str) -> Target:

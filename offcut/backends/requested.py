@@ -10,7 +10,8 @@ import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Program, canonical
+from offcut.core.program import Kind, Program, canonical
+from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
 from offcut.describe.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
@@ -51,7 +52,13 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
                 "cannot take inputs= with a program",
                 because="a program declares its inputs, in call order",
             )
-        program, arrays = bind_constants(output, constants, op)
+        program, arrays = bind_constants(read_back(output, op), constants, op)
+        if not any(buffer.kind in (Kind.OUTPUT, Kind.INOUT) for buffer in program.buffers):
+            raise DescribeError(
+                op,
+                f"cannot {op} {program.name}",
+                because="it gives nothing back: it has no output and no inout array",
+            )
         users = Users.of(program)
     else:
         outputs = outputs_of(output, op)

@@ -197,6 +197,13 @@ class Target(ABC):
         self, output: Any, inputs: Any, constants: Any, options: Options
     ) -> tuple[Request, Planned]:
         known = constants
+        if not isinstance(constants, Mapping | Sequence):
+            raise DescribeError(
+                "plan",
+                f"cannot take constants={constants!r}",
+                because="they are names of inputs, or arrays by name",
+                help=('constants=["W"]',),
+            )
         if not isinstance(constants, Mapping):
             known = stand_ins(constants, output, inputs, "plan")
         request = requested(output, inputs, known, "plan")

@@ -56,7 +56,10 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
             because=f"price= raised {type(why).__name__}: {why}",
             help=("lambda loops: 2e-9 * n",),
         ) from why
-    node = None if isinstance(found, bool) else real_of(found)
+    try:
+        node = None if isinstance(found, bool) else real_of(found)
+    except OverflowError:
+        node = None
     if node is None or (not variables(node) and evaluate(node, {}) < 0):
         raise DescribeError(
             "compile",

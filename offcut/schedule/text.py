@@ -207,6 +207,8 @@ def parse_schedule(text: str) -> Schedule:
         inside = stack[-1].inside
         if inside and inside[-1].line.indent != line.indent:
             line.refuse("it is indented as no line before it", "two spaces a level")
+        if len(stack) > _MOST_LEVELS:
+            line.refuse(f"more than {_MOST_LEVELS} levels are nested")
         inside.append(_Block(line, []))
         stack.append(inside[-1])
     return Schedule(name, tuple(map(_read_step, root.inside)))
@@ -260,6 +262,7 @@ class _Block:
 
 
 _MOST = 2**31 - 1
+_MOST_LEVELS = 100
 _NAMES = r"\S+(?: \S+)*"
 _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 _PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"

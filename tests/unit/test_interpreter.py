@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import offcut as oc
 from offcut.core.dtypes import DTYPES, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
 from offcut.core.index import const
@@ -429,3 +430,18 @@ run: cannot take A of shape (4,)
 def test_a_negative_extent_is_refused() -> None:
     with pytest.raises(CallError, match="the extent n - 3 would be -1"):
         run(parse("size n in 0:9\noutput C: float32[n - 3]"), {}, {"n": 2})
+
+
+@pytest.mark.parametrize("old", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("new", ["int8", "uint8", "int32"])
+def test_floats_become_integers_as_in_compiled_code(old: str, new: str) -> None:
+    n = oc.dim("n")
+    x = oc.placeholder((n,), old, "x")
+    whole = oc.compute((n,), lambda i: oc.cast(x[i], new), name="y")
+    values = [300, -300, -59, -0.5, 0.7, np.nan, np.inf, -np.inf, 6e4, -6e4, 127.9, -128.9, 255.9]
+    values += [] if old == "float16" else [1e30, -3e9, 2147483647, -2147483648.0, 2147483520.0]
+    given = np.asarray(values).astype(numpy_dtype(old))
+    low, high = np.iinfo(new).min, np.iinfo(new).max
+    wanted = [0 if v != v else int(np.clip(np.trunc(v), low, high)) for v in given.astype("f8")]
+    for target in ("cpu", "interpret"):
+        assert np.asarray(oc.compile(whole, target=target)(given)).tolist() == wanted

@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from offcut.backends.base import LEFT_AN_ARRAY, Signature
 from offcut.backends.host import arrays, builtin
 from offcut.backends.host.arrays import Array, View
 from offcut.backends.host.binding import bind, out_names, tuple_text
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.errors import CallError, InternalError
+from offcut.errors import CallError, InternalError, TargetError
 
 _ALIGNMENT = 64  # bytes, of the workspace
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
@@ -160,6 +162,12 @@ def make_callable(
     return fast or slow
 
 
+def _no_result(signature: Signature, because: str) -> TargetError:
+    return TargetError(
+        signature.name, "cannot take what the target's function gives", because=because
+    )
+
+
 def python_callable(
     signature: Signature,
     function: Callable[[Sequence[Array], Mapping[str, int]], Sequence[Array]],
@@ -167,14 +175,28 @@ def python_callable(
     """What `kernel(*arrays, out=..., size=...)` calls where a Python function computes.
 
     function   from the inputs, read-only numpy arrays in the order of the signature, and the sizes by
-               name, to the results in order
+               name, to the results in order: numpy arrays of their shapes and element types
+
+    A call raises TargetError for anything else that it gives.
     """
 
     def run(inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]) -> None:
         given = [arrays.window(view).view() for view in inputs]
         for array in given:
             array.flags.writeable = False
-        for target, result in zip(outs, function(given, sizes), strict=True):
-            arrays.window(target)[...] = result
+        found = function(given, sizes)
+        results = found if isinstance(found, tuple | list) else (found,)
+        if len(results) != len(outs):
+            raise _no_result(
+                signature, f"it gives {len(results)} arrays, and there are {len(outs)}"
+            )
+        for target, result, label in zip(outs, results, out_names(signature), strict=True):
+            held = arrays.window(target)
+            if not isinstance(result, np.ndarray) or result.shape != held.shape:
+                shape = getattr(result, "shape", type(result).__name__)
+                raise _no_result(signature, f"{label} is {shape}, and the result is {held.shape}")
+            if result.dtype != held.dtype:
+                raise _no_result(signature, f"{label} is {result.dtype}, the result {held.dtype}")
+            held[...] = result
 
     return SlowPath(signature, run)

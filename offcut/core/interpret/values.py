@@ -186,7 +186,7 @@ class Values:
                 operand = self.value(a, lanes)
                 return np.asarray(_UNARY[op](operand)).astype(operand.dtype, copy=False)
             case Cast(a, dtype):
-                return self.value(a, lanes).astype(_numpy(dtype))
+                return converted(self.value(a, lanes), _numpy(dtype))
             case Select(condition, then, other):
                 holds = self.value(condition, lanes)
                 taken = self.value(then, lanes.where(holds))
@@ -290,6 +290,16 @@ class Values:
 def lane_of(sizes: Mapping[str, int]) -> Lanes:
     """The one lane outside all tiles."""
     return Lanes({n: np.asarray(v, np.int64) for n, v in sizes.items()}, np.asarray(True))
+
+
+def converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """`values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0."""
+    if values.dtype.kind in "biu" or dtype.kind not in "iu":
+        return values.astype(dtype)
+    whole, held = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0), np.iinfo(dtype)
+    above, below = whole >= float(held.max), whole <= float(held.min)
+    inside = np.where(above | below, 0.0, whole).astype(dtype)
+    return np.where(above, dtype.type(held.max), np.where(below, dtype.type(held.min), inside))
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

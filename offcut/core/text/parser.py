@@ -361,6 +361,8 @@ class _Statements(Declarations):
                 self.position += 1
                 options.append(self.option(self.reader(line, names, readable=False), names))
             self.levels.pop()
+        if not options:
+            raise reader.expected("an option below it")
         return Choose(tuple(options))
 
     def option(self, reader: Reader, names: frozenset[str]) -> Option:

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from offcut.core.interpret import interpreter
 from offcut.core.program import Execution, Kind, Program
+from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
@@ -50,7 +51,7 @@ def create_schedule(
     Raises DescribeError or PartitionError for what is not described, or cut already.
     """
     if isinstance(output, Program):
-        return HandSchedule(nests_of_program(output))
+        return HandSchedule(nests_of_program(read_back(output, "create_schedule")))
     outputs = outputs_of(output, "create_schedule")
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -41,7 +42,14 @@ def _machine(host: Host) -> Any:
             f"cannot make code for {host.machine.name}",
             because=f"this LLVM has no architecture {host.machine.architecture}",
         ) from None
-    return target.create_target_machine(features=host.feature_string, opt=1, jit=True)
+    made = target.create_target_machine(features=host.feature_string, opt=1, jit=True)
+    if found := re.search(r"-p:(?!64)(\d+)", str(made.target_data)):
+        raise TargetError(
+            "compile",
+            f"cannot make code for {host.machine.name}",
+            because=f"its addresses have {found[1]} bits, and offcut's have 64",
+        )
+    return made
 
 
 def parsed(text: str) -> Any:
