@@ -76,8 +76,12 @@ class Operands:
         microkernel last. None where the group is best as it is.
         """
         turned = self.best_turned(group)
+        if turned is None:
+            return None
+        key, order = turned
         here = min((key for key, _ in self.candidates(group[0])), default=None)
-        return turned[1] if turned is not None and (here is None or here > turned[0]) else None
+        better = here > key if here is not None else self.least_here(group[0]) > key[1]
+        return order if better else None
 
     def best_turned(
         self, group: tuple[Stage, ...]
@@ -132,10 +136,15 @@ class Operands:
 
     def least(self, group: tuple[Stage, ...]) -> float:
         """The least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""
-        ways = (self.cheapest(group[0]), self.cheapest(reading(group[0], conversions(group[0]))))
         turned = self.best_turned(group)
-        prices = [way[0] for way in ways if way is not None]
-        return min([*prices, inf if turned is None else turned[0][1]])
+        return min(self.least_here(group[0]), inf if turned is None else turned[0][1])
+
+    def least_here(self, lead: Stage) -> float:
+        """The least price of a multiply–add in the order that there is, whatever is converted before."""
+        every = conversions(lead)
+        done = ((), every, *combinations(every, max(len(every) - 1, 0)))
+        ways = (self.cheapest(reading(lead, some)) for some in done)
+        return min((way[0] for way in ways if way is not None), default=inf)
 
     def to_convert(self, lead: Stage) -> tuple[Cast, ...]:
         """The operands to convert before a sum; none where a microkernel takes all as they are.
