@@ -80,8 +80,10 @@ class Operands:
             return None
         key, order = turned
         here = min((key for key, _ in self.candidates(group[0])), default=None)
-        better = here > key if here is not None else self.least_here(group[0]) > key[1]
-        return order if better else None
+        if here is not None:
+            return order if here > key else None
+        converted = self.least_here(group[0]) / (1 + self.machine.traffic.convert_share)
+        return order if converted > key[1] else None
 
     def best_turned(
         self, group: tuple[Stage, ...]
@@ -102,6 +104,12 @@ class Operands:
                 continue
             order = (*(name for name in names if name != columns), columns)
             price = self.price(lead, match, how) + self.machine.traffic.copy_cycles / terms
+            if how == "packed":
+                rows = next(a.extent for a in lead.axes if a.name == match.rows)
+                item = (
+                    ITEM_BYTES[match.by_columns.dtype] / self.machine.traffic.pack_bytes_per_cycle
+                )
+                price += item / max(ix.literal(rows) or self.machine.policy.trips, 1)
             found.append(((0 if how == "panels" else 1, price), order))
         whole = all(len(self.computation.buffer(s.buffer).shape) == len(names) for s in group)
         return min(found, default=None) if whole else None
