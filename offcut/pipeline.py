@@ -140,8 +140,8 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 help=("parse(text)", "partition(…).loops"),
             )
         read_back(program, "prove_equal")
-    check_marks(emitted, {}, reassociate)
-    return Certificate(check_equal(source, emitted, reassociate=reassociate))
+    marks = check_marks(emitted, {}, reassociate)
+    return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
 
 
 def _copies(asked: int | None, program: Program, machine: Machine) -> int:

@@ -46,6 +46,7 @@ from offcut.polyhedral import (
     windows_left,
 )
 from offcut.polyhedral.around import equal
+from offcut.proof import Theorem
 
 MOST_TILES = 256  # each code of its own: what compiles in seconds
 _MOST_VALUES = 256  # that bounded values around a tile take together, each asked by itself
@@ -173,8 +174,10 @@ def not_together(loop: For, strategy: Strategy) -> PartitionError:
 
 
 @bounded("partition", "cannot run loops as they are marked", help=("the loops without marks",))
-def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = True) -> None:
-    """Refuse a loop that is marked to run in parallel and carries a dependence.
+def check_marks(
+    program: Program, sizes: Mapping[str, str], reassociate: bool = True
+) -> tuple[Theorem, ...]:
+    """What is proved of each loop whose iterations are marked to run together; refuse one that carries a dependence.
 
     sizes         the users' names of the sizes, by the program's
     reassociate   whether the terms of a float sum may be added in another order
@@ -186,25 +189,43 @@ def check_marks(program: Program, sizes: Mapping[str, str], reassociate: bool = 
     """
     marked = side_by_side(program)
     if not marked:
-        return
+        return ()
+    reducing: set[tuple[int, ...]] = set()
     for one in dependences(program):
         loop = marked.get(one.path)
-        store = one.source.store if one.kind == "flow" else one.target.store
-        if loop is None or store.buffer in owned(loop.body):
+        if loop is None or one.buffer in owned(loop.body):
             continue
+        store = one.target.store
         reduces = one.reduction and loop.execution is Execution.VECTOR and loop.bound is None
-        exact = store.reduce in ("max", "min") or program.buffer(store.buffer).dtype not in FLOATS
+        exact = store.reduce in ("max", "min") or program.buffer(one.buffer).dtype not in FLOATS
         if reduces and (reassociate or exact):
+            reducing.add(one.path)
             continue
-        help = (f"the loop without @{loop.execution.value}", "reassociate=True")
-        mark = f"@bind({loop.bound})" if loop.bound else f"@{loop.execution.value}"
+        help: tuple[str, ...] = (f"the loop without {_mark(loop)}",)
+        if reduces:
+            help = (*help, "reassociate=True")
+        elif one.reduction:
+            help = (*help, f"rfactor({loop.iter}) in a schedule reduces in parts that run together")
         raise PartitionError(
             "partition",
-            f"cannot run loop {loop.iter} as {mark}",
-            at=format_stmt(one.target.store),
+            f"cannot run loop {loop.iter} as {_mark(loop)}",
+            at=format_stmt(store),
             because=carried(one, program, sizes),
-            help=help if reduces else (f"the loop without {mark}",),
+            help=help,
         )
+    return tuple(
+        Theorem(
+            "parallel",
+            f"{_mark(loop)}: no iteration meets another"
+            + (" but in a reduction" if path in reducing else ""),
+            f"loop {loop.iter}",
+        )
+        for path, loop in marked.items()
+    )
+
+
+def _mark(loop: For) -> str:
+    return f"@bind({loop.bound})" if loop.bound is not None else f"@{loop.execution.value}"
 
 
 def check_windows(program: Program) -> None:
@@ -272,9 +293,8 @@ def _needed(
         body = (only_with(stmt, body),)
     depth = sum(len(s.axes) if isinstance(s, Tile) else isinstance(s, For) for s in around)
     for one in dependences(replace(program, body=body)):
-        store = one.source.store if one.kind == "flow" else one.target.store
         inside = [path for _, path in one.source.loops]
-        if one.path == inside[depth] and store.buffer not in own:
+        if one.path == inside[depth] and one.buffer not in own:
             return one
     return None
 

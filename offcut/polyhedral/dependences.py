@@ -65,6 +65,11 @@ class Dependence:
     certain: bool
 
     @property
+    def buffer(self) -> str:
+        """The array that both instances touch."""
+        return (self.target if self.kind == "anti" else self.source).store.buffer
+
+    @property
     def loop(self) -> str:
         """The iterator of the loop that carries it."""
         return next(name for name, path in self.source.loops if path == self.path)

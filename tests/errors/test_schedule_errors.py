@@ -239,6 +239,12 @@ def a_sum_is_not_parallel() -> None:
     s.lower()
 
 
+def a_sum_in_order_is_no_vector() -> None:
+    s = product()
+    s["C"].vectorize("k")
+    s.lower(reassociate=False)
+
+
 def a_loop_is_not_moved_out_of_time() -> None:
     s = text(JACOBI)
     s["A"].reorder("i", "s")
@@ -514,20 +520,27 @@ prove: the emitted program does not compute what the source does
   at       seidel
   because  with t = 2, n = 4, A[2, 1] = (A[1, 1] + A[2, 0] + A[2, 1] + A[2, 2] + A[3, 1]) / 5.0 (s = 0, i = 2, j = 1) reads A[1, 1] of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 1, i = 1, j = 1), not of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 0, i = 1, j = 1)""",
     time_is_not_parallel: """\
-prove: cannot run the iterations of s together
-  at       for s in 0:t  @parallel
-  because  with t = 2, n = 3, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes an element of A that it writes again at s = 1, i = 1, j = 1
-  help     mark a loop that carries no dependence""",
+partition: cannot run loop s as @parallel
+  at       A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
+  because  with t = 2, n = 3, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes what the instance s = 1, i = 1, j = 1 overwrites
+  help     the loop without @parallel""",
     a_row_that_reads_itself_is_no_vector: """\
-prove: cannot run the iterations of j together
-  at       for j in 1:n - 1  @vectorize
-  because  with t = 1, n = 4, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes an element of A that it reads at s = 0, i = 1, j = 2
-  help     mark a loop that carries no dependence""",
+partition: cannot run loop j as @vectorize
+  at       A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
+  because  with t = 1, n = 4, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes what the instance s = 0, i = 1, j = 2 reads
+  help     the loop without @vectorize""",
     a_sum_is_not_parallel: """\
-prove: cannot run the iterations of k together
-  at       for k in 0:d  @parallel
-  because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes an element of C that it writes again at y = 0, x = 0, k = 1
-  help     rfactor(k) reduces in parts that run together""",
+partition: cannot run loop k as @parallel
+  at       C[y, x] += A[k, y] * B[k, x]
+  because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes what the instance y = 0, x = 0, k = 1 overwrites
+  help     the loop without @parallel
+  help     rfactor(k) in a schedule reduces in parts that run together""",
+    a_sum_in_order_is_no_vector: """\
+partition: cannot run loop k as @vectorize
+  at       C[y, x] += A[k, y] * B[k, x]
+  because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes what the instance y = 0, x = 0, k = 1 overwrites
+  help     the loop without @vectorize
+  help     reassociate=True""",
     a_loop_is_not_moved_out_of_time: """\
 prove: the emitted program does not compute what the source does
   at       jacobi

@@ -407,7 +407,7 @@ prove: the emitted program does not compute what the source does
     "a sum runs side by side": (
         "parallel y j",
         """\
-prove: cannot run the iterations of j together
+partition: cannot run loop j as @parallel
   at       line 3: parallel y j
 """,
     ),

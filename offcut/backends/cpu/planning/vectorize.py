@@ -229,11 +229,9 @@ class _Nest:
 
     def within(self, dependence: Dependence, path: Path) -> bool:
         """Whether a dependence is one of a scalar that each iteration of the loop has for itself."""
-        source, target = dependence.source.store, dependence.target.store
-        buffer = target.buffer if dependence.kind == "anti" else source.buffer
-        if self.program.buffer(buffer).scope == STATUS:
+        if self.program.buffer(dependence.buffer).scope == STATUS:
             return True  # whoever says it, says the same
-        scope = self.scopes.get(buffer)
+        scope = self.scopes.get(dependence.buffer)
         at = (self.position, *path[1:])
         return scope is not None and scope[: len(at)] == at
 

@@ -212,7 +212,7 @@ class Independence:
         carried = self.carried[position]
         if carried is None:
             return False
-        return not any(_buffer(one) in buffers for one in carried.get((0, *path[1:]), ()))
+        return not any(one.buffer in buffers for one in carried.get((0, *path[1:]), ()))
 
     def keeps(self, name: str, loop: For) -> bool:
         """Whether each iteration of `loop` has what it writes of a buffer for itself."""
@@ -427,10 +427,6 @@ def _in_step(body: Sequence[Stmt]) -> set[str]:
         for block in blocks(stmt):
             found |= _in_step(block)
     return found
-
-
-def _buffer(one: Dependence) -> str:
-    return one.target.store.buffer if one.kind == "anti" else one.source.store.buffer
 
 
 def _statuses(program: Program) -> frozenset[str]:
