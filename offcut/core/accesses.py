@@ -19,19 +19,26 @@ def read(exprs: Iterable[Expr]) -> set[str]:
     return {load.buffer for load in _loads(exprs)}
 
 
+def elements(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """The elements that a statement itself stores and reads, not those inside it: an array and an index each."""
+    if isinstance(stmt, Store):
+        yield stmt.buffer, stmt.index
+    yield from ((load.buffer, load.index) for load in _loads(expressions(stmt)))
+
+
+def accessed(stmt: Stmt) -> set[str]:
+    """The arrays that a statement itself stores or reads."""
+    return {buffer for buffer, _ in elements(stmt)}
+
+
 def touched(body: tuple[Stmt, ...]) -> set[str]:
     """The arrays that `body` stores or reads."""
-    return stored(body).union(*(read(expressions(stmt)) for stmt in statements(body)))
+    return set().union(*map(accessed, statements(body)))
 
 
 def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
     """The elements of an array that `body` stores and reads."""
-    found: list[tuple[Expr, ...]] = []
-    for stmt in statements(body):
-        if isinstance(stmt, Store) and stmt.buffer == buffer:
-            found.append(stmt.index)
-        found += (load.index for load in _loads(expressions(stmt)) if load.buffer == buffer)
-    return found
+    return [at for stmt in statements(body) for name, at in elements(stmt) if name == buffer]
 
 
 def owned(body: tuple[Stmt, ...]) -> set[str]:
@@ -43,9 +50,8 @@ def outside(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[s
     """The arrays that `body` touches outside of a window of theirs; those `held` are in one."""
     found: set[str] = set()
     for stmt in body:
-        own = {stmt.buffer} if isinstance(stmt, Store) else set[str]()
         inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
-        found |= (own | read(expressions(stmt))) - held
+        found |= accessed(stmt) - held
         for block in blocks(stmt):
             found |= outside(block, inside)
     return found

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from offcut.core.accesses import owned
-from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
-from offcut.core.expr import walk as nodes
+from offcut.core.accesses import elements, owned
+from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.index import Linear, linear, sub
-from offcut.core.program import Alloc, Choose, For, If, Kind, Let, Stmt, Store, Tile, walk
+from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, blocks, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +75,23 @@ def _accesses(
     body: tuple[Stmt, ...], ranges: _Ranges
 ) -> Iterator[tuple[str, tuple[Expr, ...], _Ranges]]:
     for stmt in body:
-        read: tuple[Expr, ...] = ()
-        match stmt:
-            case For(name, lo, hi, inner):
-                read = (lo, hi)
-                yield from _accesses(inner, {**ranges, name: _counted(lo, _length(lo, hi), ranges)})
-            case Tile(axes, inner, where):
-                now = dict(ranges)
-                for axis in axes:
-                    now[axis.iter] = _counted(axis.start, _at_most(axis.extent), ranges)
-                    read += (axis.start, axis.extent)
-                yield from _accesses(inner, now)
-                if where is not None:
-                    yield from _loads((where,), now)
-            case Let(name, low, high, value, inner):
-                read = (value,)
-                yield from _accesses(inner, {**ranges, name: _Interval((), low, high - 1)})
-            case If(condition, then, other):
-                read = (condition,)
-                yield from _accesses((*then, *other), ranges)
-            case Alloc(_, axes, inner):
-                read = tuple(part for pair in axes for part in pair)
-                yield from _accesses(inner, ranges)
-            case Store(name, index, value):
-                yield name, index, ranges
-                read = (*index, value)
-            case Choose():
-                pass
-        yield from _loads(read, ranges)
+        inside = _inside(stmt, ranges)
+        yield from ((name, index, inside) for name, index in elements(stmt))
+        for block in blocks(stmt):
+            yield from _accesses(block, inside)
 
 
-def _loads(
-    exprs: tuple[Expr, ...], ranges: _Ranges
-) -> Iterator[tuple[str, tuple[Expr, ...], _Ranges]]:
-    for expr in exprs:
-        for node in nodes(expr):
-            if isinstance(node, Load):
-                yield node.buffer, node.index, ranges
+def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
+    match stmt:
+        case For(name, lo, hi):
+            return {**ranges, name: _counted(lo, _length(lo, hi), ranges)}
+        case Tile(axes):
+            counted = {a.iter: _counted(a.start, _at_most(a.extent), ranges) for a in axes}
+            return {**ranges, **counted}
+        case Let(name, low, high):
+            return {**ranges, name: _Interval((), low, high - 1)}
+        case _:
+            return ranges
 
 
 def _counted(start: Expr, count: int | None, ranges: _Ranges) -> _Interval | None:

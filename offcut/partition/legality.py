@@ -9,11 +9,10 @@ from itertools import product, starmap
 from math import prod
 
 from offcut.core import index as ix
-from offcut.core.accesses import outside, owned
+from offcut.core.accesses import elements, outside, owned
 from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Compare, Expr, Load, variables
-from offcut.core.expr import walk as nodes
+from offcut.core.expr import Compare, Expr, variables
 from offcut.core.program import (
     Choose,
     Execution,
@@ -25,7 +24,6 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    expressions,
     substituted,
     walk,
 )
@@ -354,7 +352,7 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
         places = {
             tuple(map(ix.simplify, index))
             for stmt in walk(tile.body)
-            for name, index in _accesses(stmt)
+            for name, index in elements(stmt)
             if name == buffer
         }
         for axis in names:
@@ -368,14 +366,6 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
             if not any(apart):
                 return False
     return True
-
-
-def _accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """The elements that a statement itself reads and writes."""
-    if isinstance(stmt, Store):
-        yield stmt.buffer, stmt.index
-    for expr in expressions(stmt):
-        yield from ((n.buffer, n.index) for n in nodes(expr) if isinstance(n, Load))
 
 
 def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:

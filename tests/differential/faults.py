@@ -540,7 +540,7 @@ FAULTS = (
     Fault(
         "a store that reads what it writes begins",
         "cpu.lowering.accesses",
-        "return not reads(stmt.value, buffer)",
+        "return buffer not in read((stmt.value,))",
         "return True",
     ),
     Fault(

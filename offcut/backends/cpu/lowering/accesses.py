@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence, Set
-from typing import assert_never
 
 from offcut.core import index as ix
+from offcut.core.accesses import indices, read, touched
 from offcut.core.expr import Expr, Load, dtype_of, loads, variables, walk
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile
+from offcut.core.program import Stmt, Store, expressions
 from offcut.core.program import walk as statements
-
-
-def own_expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself, not of what is inside it."""
-    match stmt:
-        case For():
-            return (stmt.lo, stmt.hi)
-        case If():
-            return (stmt.condition,)
-        case Let():
-            return (stmt.value,)
-        case Store():
-            return (stmt.value, *stmt.index)
-        case Tile():
-            ends = tuple(end for axis in stmt.axes for end in (axis.start, axis.extent))
-            return ends if stmt.where is None else (*ends, stmt.where)
-        case Alloc() | Choose():
-            return ()
-        case _:
-            assert_never(stmt)
+from offcut.core.walking import bound_in
 
 
 def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozenset()) -> bool:
@@ -37,7 +18,7 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
     inner   names that are bound around `body`, and make a difference
     """
     found = _indices(buffer, body)
-    names = inner | _names(body)
+    names = inner | bound_in(tuple(body))
     return (
         found is not None
         and len(found) <= 1
@@ -62,12 +43,12 @@ def streams(body: Sequence[Stmt], memory: Container[str]) -> Mapping[str, tuple[
     for buffer in buffers:
         if buffer not in memory:
             continue
-        indices = _indices(buffer, body)
-        if indices is None:
+        accessed = _indices(buffer, body)
+        if accessed is None:
             return {}
-        accesses += len(indices)
-        if len(indices) == 1 and indices <= written:
-            (index,) = indices
+        accesses += len(accessed)
+        if len(accessed) == 1 and accessed <= written:
+            (index,) = accessed
             if not any(isinstance(node, Load) for part in index for node in walk(part)):
                 found[buffer] = index
     return found if 2 * len(found) > accesses else {}
@@ -77,10 +58,8 @@ def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
     """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
     for stmt in body:
         if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
-            return not reads(stmt.value, buffer)
-        touched = any(isinstance(s, Store) and s.buffer == buffer for s in statements((stmt,)))
-        inside = (expr for s in statements((stmt,)) for expr in own_expressions(s))
-        if touched or any(reads(expr, buffer) for expr in inside):
+            return buffer not in read((stmt.value,))
+        if buffer in touched((stmt,)):
             return False
     return False
 
@@ -92,32 +71,8 @@ def loaded(expr: Expr, always: bool) -> set[str]:
 
 def _indices(buffer: str, body: Sequence[Stmt]) -> set[tuple[Expr, ...]] | None:
     """The indices at which `body` accesses a buffer; None where an index is read from it."""
-    found: set[tuple[Expr, ...]] = set()
-    for stmt in statements(tuple(body)):
-        if isinstance(stmt, Store) and stmt.buffer == buffer:
-            found.add(tuple(map(ix.simplify, stmt.index)))
-        for node in (node for expr in own_expressions(stmt) for node in walk(expr)):
-            if dtype_of(node) == "index" and reads(node, buffer):
-                return None
-            if isinstance(node, Load) and node.buffer == buffer:
-                found.add(tuple(map(ix.simplify, node.index)))
-    return found
-
-
-def reads(expr: Expr, buffer: str) -> bool:
-    """Whether an expression loads an element of a buffer."""
-    return any(isinstance(node, Load) and node.buffer == buffer for node in walk(expr))
-
-
-def _names(body: Sequence[Stmt]) -> set[str]:
-    """What loops, tiles and bounded values inside `body` bind."""
-    found: set[str] = set()
-    for stmt in statements(tuple(body)):
-        match stmt:
-            case For(name) | Let(name):
-                found.add(name)
-            case Tile():
-                found |= {axis.iter for axis in stmt.axes}
-            case _:
-                pass
-    return found
+    exprs = (expr for stmt in statements(tuple(body)) for expr in expressions(stmt))
+    parts = (node for expr in exprs for node in walk(expr) if dtype_of(node) == "index")
+    if buffer in read(parts):
+        return None
+    return {tuple(map(ix.simplify, index)) for index in indices(tuple(body), buffer)}

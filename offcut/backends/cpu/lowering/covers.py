@@ -15,16 +15,17 @@ the operands  lie as the functions read them, side by side or in panels
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import copysign
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions
+from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.lowering.extents import limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables, walk
+from offcut.core.accesses import indices
+from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -135,12 +136,7 @@ class _Judge:
         """Whether the tile accesses a buffer at one element of each instance, by its axes and loops
         around the tile, each once, and fills it before it reads it if it is nobody else's.
         """
-        points = {
-            tuple(map(ix.simplify, node.index))
-            for stmt in statements(self.tile.body)
-            for node in _accesses(stmt)
-            if node.buffer == buffer
-        }
+        points = {tuple(map(ix.simplify, index)) for index in indices(self.tile.body, buffer)}
         (point, *others) = points
         names = [part.name for part in point if isinstance(part, Var)]
         filled = buffer in self.low.memory or begins_with_store(buffer, self.tile.body)
@@ -308,9 +304,3 @@ def _is_zero_of(stmt: Sum | Stmt | None, total: Store) -> bool:
             return same and value == 0 and copysign(1.0, value) > 0
         case _:
             return False
-
-
-def _accesses(stmt: Stmt) -> Sequence[Load | Store]:
-    """What a statement itself reads and writes."""
-    read = [n for expr in own_expressions(stmt) for n in walk(expr) if isinstance(n, Load)]
-    return [*read, stmt] if isinstance(stmt, Store) else read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from offcut.backends.cpu.lowering.accesses import is_one_element, own_expressions
+from offcut.backends.cpu.lowering.accesses import is_one_element
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.llvm import ir
@@ -17,7 +17,8 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, loads, variables
+from offcut.core.accesses import accessed
+from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -25,7 +26,6 @@ from offcut.core.program import (
     Kind,
     Program,
     Stmt,
-    Store,
     Tile,
     blocks,
     walk,
@@ -242,10 +242,7 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
         if isinstance(stmt, Tile) and not runs_as_loops(stmt):
             found |= {name for name in private if not is_one_element(name, stmt.body)}
             continue
-        here = (node for expr in own_expressions(stmt) for node in loads(expr))
-        found |= {load.buffer for load, _ in here} & private
-        if isinstance(stmt, Store):
-            found |= {stmt.buffer} & private
+        found |= accessed(stmt) & private
         for block in blocks(stmt):
             found |= _beyond(block, private)
     return found

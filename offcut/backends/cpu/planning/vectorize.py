@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions, reads
+from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.lowering.extents import at_most
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
-from offcut.core.accesses import touched
+from offcut.core.accesses import accessed, touched
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -140,9 +140,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
     found: list[Path] = []
     for position, stmt in enumerate(body):
         here = (*path, position)
-        if isinstance(stmt, Store) and stmt.buffer == buffer:
-            return None
-        if any(reads(expr, buffer) for expr in own_expressions(stmt)):
+        if buffer in accessed(stmt):
             return None
         if isinstance(stmt, Tile | Choose | Alloc):
             if buffer in touched((stmt,)):

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store, own_expressions
+from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.threads.footprint import Access, Footprints
 from offcut.backends.inside import STATUS
 from offcut.core import index as ix
-from offcut.core.accesses import owned, read, stored, touched
-from offcut.core.expr import Expr, Load, Var, walk
+from offcut.core.accesses import accessed, owned, stored, touched
+from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -42,9 +42,10 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
+    expressions,
 )
 from offcut.core.program import walk as statements
-from offcut.core.walking import rewritten
+from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
 from offcut.polyhedral import Dependence, Facts, Space, answered, carried_by
 
@@ -92,7 +93,7 @@ def has_parallel(stmt: Stmt) -> bool:
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
     """Whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
-    return any(isinstance(node, Load) for expr in own_expressions(stmt) for node in walk(expr))
+    return any(map(reads_memory, expressions(stmt)))
 
 
 class Meetings:
@@ -147,7 +148,7 @@ def tile_buffers(program: Program) -> frozenset[str]:
     def look(body: Sequence[Stmt]) -> None:
         for stmt in body:
             if not isinstance(stmt, Tile):
-                outside.update(_named(stmt))
+                outside.update(accessed(stmt))
                 for block in blocks(stmt):
                     look(block)
 
@@ -232,12 +233,7 @@ class _Marker(Independence):
         self.known = Facts(Space(program.sizes, program.assumptions))
         self.own = set(self.tiled)
         self.loops: list[str] = []
-        taken = [b.name for b in program.buffers] + [s.name for s in program.sizes]
-        for stmt in statements(program.body):
-            taken += [stmt.iter] if isinstance(stmt, For) else []
-            taken += [stmt.name] if isinstance(stmt, Let) else []
-            taken += [axis.iter for axis in stmt.axes] if isinstance(stmt, Tile) else []
-        self.names = Names(taken)
+        self.names = Names(taken(program))
 
     def marked(self) -> Parallel:
         body = answered(lambda: self.together(self.program.body, (), False), None)
@@ -389,7 +385,7 @@ class _Marker(Independence):
                 if not self.keeps(name, stmt):
                     return True
                 continue
-            if name in _named(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
+            if name in accessed(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
                 return True
             if any(self.shared(block, name) for block in blocks(stmt)):
                 return True
@@ -434,12 +430,6 @@ def _statuses(program: Program) -> frozenset[str]:
     return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
 
 
-def _named(stmt: Stmt) -> set[str]:
-    """The buffers that a statement itself accesses."""
-    found = read(own_expressions(stmt))
-    return found | {stmt.buffer} if isinstance(stmt, Store) else found
-
-
 def _written_first(name: str, body: Sequence[Stmt]) -> bool:
     """Whether all accesses of a scalar are in blocks that write it before all else."""
     if begins_with_store(name, body):
@@ -447,7 +437,7 @@ def _written_first(name: str, body: Sequence[Stmt]) -> bool:
     for stmt in body:
         if name not in touched((stmt,)):
             continue
-        if name in _named(stmt) or isinstance(stmt, Tile | Choose | Alloc):
+        if name in accessed(stmt) or isinstance(stmt, Tile | Choose | Alloc):
             return False
         inside = (block for block in blocks(stmt) if name in touched(block))
         if not all(_written_first(name, block) for block in inside):
