@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -24,17 +24,6 @@ from offcut.partition import Partition
 from offcut.schedule import Schedule
 
 
-@dataclass(frozen=True)
-class Code:
-    """A kernel's code.
-
-    fresh  whether it was made now, and not found in the cache
-    """
-
-    loaded: Loaded
-    fresh: bool
-
-
 class Kernel:
     """A compiled computation: call it with arrays of any allowed size.
 
@@ -46,9 +35,14 @@ class Kernel:
     __call__: Callable[..., Any]
 
     def __init__(
-        self, request: Request, options: Options, target: Target, signature: Signature, code: Code
+        self,
+        request: Request,
+        options: Options,
+        target: Target,
+        signature: Signature,
+        loaded: Loaded,
     ) -> None:
-        self._request, self._options, self._target, self._code = request, options, target, code
+        self._request, self._options, self._target, self._loaded = request, options, target, loaded
         self.signature = signature
 
     def plan(self, /, **sizes: int) -> Plan:
@@ -76,15 +70,14 @@ class Kernel:
 
         Raises TargetError where the target makes no machine code.
         """
-        loaded = self._code.loaded
-        if not isinstance(loaded, HasEntry):
+        if not isinstance(self._loaded, HasEntry):
             raise TargetError(
                 "entry",
                 f"cannot give the address of {self.signature.name}",
                 because=f"{self._target.name} makes no machine code",
                 help=("kernel(…) calls it",),
             )
-        return loaded.entry(self._request.arrays)
+        return self._loaded.entry(self._request.arrays)
 
     @property
     def address(self) -> int:
@@ -159,7 +152,7 @@ class Kernel:
             )
         now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
         request = replace(self._request, arrays=now)
-        return _called(request, self._options, self._target, self.signature, self._code)
+        return _called(request, self._options, self._target, self.signature, self._loaded)
 
     @cached_property
     def _planned(self) -> Planned:
@@ -188,17 +181,17 @@ def kernel_of(request: Request, options: Options, target: Target) -> Kernel:
     else:
         lowered = kept
     with debug.timed("load"):
-        code = Code(target.load(lowered, signature, options), fresh=kept is None)
-    return _called(request, options, target, signature, code)
+        loaded = target.load(lowered, signature, options)
+    return _called(request, options, target, signature, loaded)
 
 
 def _called(
-    request: Request, options: Options, target: Target, signature: Signature, code: Code
+    request: Request, options: Options, target: Target, signature: Signature, loaded: Loaded
 ) -> Kernel:
     """A kernel whose class calls the code directly: no Python frame in between."""
-    call = code.loaded(request.arrays)
+    call = loaded(request.arrays)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, options, target, signature, code
+        request, options, target, signature, loaded
     )
     return made
 
