@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial, reduce
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 from sympy.core.relational import Relational
@@ -96,9 +96,6 @@ class Residue:
 
     def __str__(self) -> str:
         return str(self.value)
-
-
-SizeLike: TypeAlias = "int | sympy.Expr | Residue"
 
 
 def dim(name: str, min: int = 0, max: int = MAX_SIZE, multiple_of: int = 1) -> Dim:

@@ -58,10 +58,10 @@ class Function:
         """Write an instruction without a result."""
         self.lines.append(f"  {instruction}")
 
-    def slot(self, kind: str, align: int = 0) -> str:
+    def slot(self, kind: str) -> str:
         """A new stack slot for one `kind`."""
         name = self.name("slot")
-        self.slots.append(f"  {name} = alloca {kind}" + (f", align {align}" if align else ""))
+        self.slots.append(f"  {name} = alloca {kind}")
         return name
 
     def call(self, kind: str, name: str, arguments: str, parameters: str) -> str:

@@ -165,7 +165,7 @@ def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str,
     for let in lets:
         if let.name not in used:
             raise NotSeparable("a value that nothing uses")
-    return _canonical(found, names)
+    return _canonical(found)
 
 
 def _check_scopes(leaf: Leaf, sizes: set[str]) -> None:
@@ -225,7 +225,7 @@ def _nearest(condition: Expr, terms: dict[str, list[Expr]], inside: str | None) 
     return max(sorted(terms), key=shared)
 
 
-def _canonical(found: dict[str, Strip], names: set[str]) -> dict[str, Strip]:
+def _canonical(found: dict[str, Strip]) -> dict[str, Strip]:
     """Counters and values named by position, so that equal strips are equal as nodes."""
     result = {}
     for name, strip in found.items():

@@ -208,7 +208,7 @@ class _Block:
         elif known is not None and aligned:
             call.columns(c, b_memory, known)
         else:
-            call.chunks(c, b_memory, columns, aligned)
+            call.chunks(b_memory, columns, aligned)
 
     def aligned(self, layout: Panels) -> bool:
         """Whether the tile's first column starts a panel."""
@@ -310,7 +310,7 @@ class _Call:
         offset = ir.mul(self.f, step, str(panel))
         return base if offset == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
-    def chunks(self, c: str, b: Memory, columns: str, aligned: bool) -> None:
+    def chunks(self, b: Memory, columns: str, aligned: bool) -> None:
         """Any number of columns from any column on: one vector at a time, never across a panel."""
         block, f, low = self.block, self.f, self.low
         name = block.found.columns
