@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from compiled import Array
+from issued import issued, laid, taken
 
 import offcut as oc
 from offcut.backends.accelerator import vta
@@ -17,7 +18,6 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import real
 from offcut.core.program import Program, Tile, walk
 from offcut.describe.intrinsic import declared
-from offcut.describe.issued import issued, laid, taken
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import checked_request, cut_program
 from offcut.proof import check_equal
