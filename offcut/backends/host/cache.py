@@ -67,9 +67,9 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
-def _sources(folder: str | os.PathLike[str], within: str) -> Iterator[str]:
+def _sources(at: str | os.PathLike[str], within: str) -> Iterator[str]:
     """Name, size and time of each source in a folder and in those inside."""
-    with os.scandir(folder) as entries:
+    with os.scandir(at) as entries:
         for entry in entries:
             name = f"{within}/{entry.name}"
             if entry.name.endswith(".py"):

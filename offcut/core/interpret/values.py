@@ -83,18 +83,20 @@ class Fault(InternalError):
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int | float | bool:
     """The value of an expression without loads, at given sizes and coordinates."""
-    machine = Values(Program("", (), (), (), ()), {})
-    with np.errstate(all="ignore"):
-        value: int | float | bool = machine.value(expr, lane_of(values)).item()
+    value: int | float | bool = _value(expr, lane_of(values)).item()
     return value
 
 
 def evaluate_all(expr: Expr, values: Mapping[str, Array], count: int) -> Array:
     """`evaluate` at `count` places at once: of each name, its value at each of them."""
+    lanes = Lanes(values, np.ones(count, bool), (count,))
+    return np.broadcast_to(_value(expr, lanes), (count,))
+
+
+def _value(expr: Expr, lanes: Lanes) -> Array:
     machine = Values(Program("", (), (), (), ()), {})
     with np.errstate(all="ignore"):
-        lanes = Lanes(values, np.ones(count, bool), (count,))
-        return np.broadcast_to(machine.value(expr, lanes), (count,))
+        return machine.value(expr, lanes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
-from offcut.core.text.printer import format_stmt
+from offcut.core.text.printer import format_head, format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.proof import bare, check_equal, consecutive, with_floats
@@ -118,9 +118,8 @@ def check_shared(made: Parallel, chunk: int, threads: int) -> None:
         stmt, before = body[position], body[:position]
         raise _refused(
             made.program,
-            f"{format_stmt(stmt).partition(chr(10))[0]} touches what a statement before it writes",
-            f"other threads may still run {format_stmt(before[-1]).partition(chr(10))[0]}: "
-            "they must meet in between",
+            f"{format_head(stmt)} touches what a statement before it writes",
+            f"other threads may still run {format_head(before[-1])}: they must meet in between",
         )
     objects.write(name, b"proved")
 
