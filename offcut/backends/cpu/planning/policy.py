@@ -4,7 +4,7 @@ A group whose sum a row-block microkernel computes is cut along its rows (height
 tile) and its columns (the wider, the fewer the rows), in cache groups of columns, so that a group
 of B stays near while all rows pass. Every other group runs as vectors along its last axis. With
 ``auto`` the program holds several cuts of the rows and the cost of each as a formula in the sizes;
-a call takes the cheapest. A cut that is predicted to gain nothing at any size is left out.
+a call takes the cheapest. A cut that is predicted to gain next to nothing in any call is left out.
 """
 
 from __future__ import annotations
