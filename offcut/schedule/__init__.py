@@ -37,6 +37,7 @@ from offcut.schedule.decisions import (
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_line
 from offcut.schedule.restaging import position_of, restaged
+from offcut.schedule.said_once import check_once
 
 __all__ = [
     "Applied",
@@ -75,6 +76,7 @@ __all__ = [
     "Way",
     "apply",
     "at_line",
+    "check_once",
     "create_schedule",
     "intrinsic_named",
     "position_of",

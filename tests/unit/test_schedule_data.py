@@ -204,6 +204,20 @@ schedule: cannot copy A[i, k] before matmul_A_B
   at       line 2: copy matmul_A_B A[i, k] along j
   because  it has no terms along j that can lie side by side""",
     ),
+    "a mark said twice": (
+        ("mark rows", "mark rows\nmark rows"),
+        """\
+schedule: cannot mark rows twice
+  at       line 8: mark rows
+  because  a line before it says how""",
+    ),
+    "conditions separated beside nests": (
+        ("nest matmul_A_B\n", "separate 4\nnest matmul_A_B\n"),
+        """\
+schedule: cannot separate conditions here
+  at       line 2: separate 4
+  because  nests say how loops run""",
+    ),
     "a tile of nothing": (
         ("    split i ladder 14", "    split i balance 0"),
         """\
@@ -427,6 +441,13 @@ partition: cannot find the axis 'matmul_A_B.z'
   at       line 3: cut matmul_A_B.z cut 8
   because  no axis has that name
   help     matmul_A_B.i, matmul_A_B.j, matmul_A_B.k""",
+        ),
+        (
+            "cut matmul_A_B.i cut 8\ncut matmul_A_B.i cut 4",
+            """\
+schedule: cannot cut matmul_A_B.i twice
+  at       line 4: cut matmul_A_B.i cut 4
+  because  a line before it says how""",
         ),
         (
             "cut matmul_A_B.k shift 8",

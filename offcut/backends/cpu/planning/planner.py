@@ -76,6 +76,7 @@ from offcut.schedule import (
     Turn,
     apply,
     at_line,
+    check_once,
     create_schedule,
     replayed,
 )
@@ -225,6 +226,7 @@ def _scheduled(
             because="it was written for another program",
             help=(f"schedule {program.name}",),
         )
+    check_once(schedule)
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         _check_loops(schedule)
         cut = _cut_loops(program, users, host, schedule)
