@@ -108,7 +108,7 @@ def partition(
         program = source(described)
     most = _copies(copies, program, chosen.machine)
     with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
-        if described is None or described.asks_memory:
+        if described is None:
             wanted = checked_request(tiles, tail)
             made = cut_program(program, wanted, kernels, price, copies=most)
         else:

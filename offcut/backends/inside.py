@@ -2,7 +2,7 @@
 
 Theorem, for each access: ``{ instance -> element } (domain)`` is a subset of the array, where the
 domain is what loops, guards and branches of `where` around the access say. Where all of that is
-quasi-affine and an element lies outside, the program is refused with the smallest sizes at which it
+quasi-affine and an element lies outside, a request is refused with the smallest sizes at which it
 does. Where some of it is not (an index read from an array), the statement asks before it runs, and
 a call that would leave an array is refused.
 """
@@ -42,6 +42,7 @@ from offcut.polyhedral import (
     answered,
     bounded,
     bounds,
+    check_inside,
     coordinates,
     in_pass,
     smallest,
@@ -58,10 +59,10 @@ Path = tuple[int, ...]
 def kept_inside(program: Program) -> Program:
     """`program` with a question before each statement that is not proved to stay inside its arrays.
 
-    In tiles, choices and bounded values only what an array decides is asked; the rest is proved or
+    In tiles, choices and bounded values only what sets do not decide is asked; the rest is proved or
     refused.
 
-    Raises PartitionError, with the smallest witness, where a statement does leave an array.
+    Raises PartitionError, with the smallest witness, where a statement in one of these leaves an array.
     """
     space = Space(program.sizes, program.assumptions)
     undecided: frozenset[str] = frozenset()
@@ -174,24 +175,8 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
             because=because,
             help=("a range that holds it at every size",),
         )
-    undecided: set[str] = set()
-    for one in accesses_outside(program):
-        if one.sizes is None:
-            undecided.add(one.buffer)
-            continue
-        names = [*(size.name for size in program.sizes), *one.statement.iterators]
-        values = (*one.sizes, *one.point)
-        given = ", ".join(f"{n} = {v}" for n, v in zip(names, values, strict=False))
-        element = ", ".join(map(str, one.point[len(one.statement.loops) :]))
-        shape = ", ".join(map(format_expr, program.buffer(one.buffer).shape))
-        raise PartitionError(
-            "compile",
-            f"cannot access {one.access} out of bounds",
-            at=format_stmt(one.statement.store),
-            because=f"with {given} it is {one.buffer}[{element}], of shape ({shape})",
-            help=("an if around the statement, or where(condition, …) around the access",),
-        )
-    return frozenset(undecided)
+    check_inside(program, "compile", {})
+    return frozenset(one.buffer for one in accesses_outside(program))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +197,7 @@ def _accesses(statement: Statement) -> list[_Access]:
 
 
 def _proved(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
-    """Whether an access is inside; False where that is open.
-
-    Raises PartitionError where it is not.
-    """
+    """Whether an access is inside; False where that is open."""
     at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
     asked = (*statement.conditions, *access.path)
     known = [space.condition(part, at) for c in asked for part in conjuncts(c)]
@@ -229,36 +211,7 @@ def _proved(space: Space, program: Program, statement: Statement, access: _Acces
         return False
     box = " and ".join(f"0 <= {e} < {n}" for e, n in zip(es, shape, strict=True)) or "true"
     inside = Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(es)}] : {box} }}")
-    outside = touched - inside
-    if outside.is_empty():
-        return True
-    if None in known or None in parts or _in_tile(program.body, statement.path):
-        return False
-    found = smallest(outside.wrap().flatten())
-    assert found is not None
-    raise _refused(program, statement, access, *found)
-
-
-def _refused(
-    program: Program,
-    statement: Statement,
-    access: _Access,
-    sizes: tuple[int, ...],
-    point: tuple[int, ...],
-) -> PartitionError:
-    names = statement.iterators
-    given = [f"{size.name} = {value}" for size, value in zip(program.sizes, sizes, strict=True)]
-    given += [f"{name} = {value}" for name, value in zip(names, point, strict=False)]
-    element = ", ".join(map(str, point[len(names) :]))
-    shape = ", ".join(map(format_expr, program.buffer(access.buffer).shape))
-    index = ", ".join(map(format_expr, access.index))
-    return PartitionError(
-        "compile",
-        f"cannot access {access.buffer}[{index}] out of bounds",
-        at=format_stmt(statement.store),
-        because=f"with {', '.join(given)} it is {access.buffer}[{element}], of shape ({shape})",
-        help=("an if around the statement, or where(condition, …) around the access",),
-    )
+    return bool(touched.is_subset(inside))
 
 
 def _question(program: Program, accesses: Sequence[_Access]) -> Expr:

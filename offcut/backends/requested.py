@@ -19,7 +19,14 @@ from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.partition import Users, users_of
-from offcut.polyhedral import bounded, check_divisors, check_program_fits
+from offcut.polyhedral import (
+    answered,
+    bounded,
+    check_divisors,
+    check_extents,
+    check_inside,
+    check_program_fits,
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,9 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         check_divisors(program, "compile")
     bound = canonical(program)
     check_program_fits(bound)
+    with bounded("compile", f"cannot compile {program.name}"):
+        check_extents(bound, "compile", users.names)
+    answered(lambda: check_inside(bound, "compile", users.names), None)
     return Request(bound, users, arrays)
 
 

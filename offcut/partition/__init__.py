@@ -14,7 +14,7 @@ from offcut.partition.cut import (
     users_of,
 )
 from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
-from offcut.partition.groups import GroupCut, all_matches, cut_group, prove_stages
+from offcut.partition.groups import GroupCut, all_matches, cut_group
 from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
 from offcut.partition.match import Match, matches
 from offcut.partition.pieces import Partition, Piece, Users
@@ -100,7 +100,6 @@ __all__ = [
     "labelled",
     "matches",
     "pieces_of",
-    "prove_stages",
     "reading",
     "runs",
     "segments",

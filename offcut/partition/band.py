@@ -229,7 +229,8 @@ class Band:
                 body += self.level(rest, _with(ranges, step.loop, mine), at)
                 continue
             body += loops(segment, loop.iter, self.names, inside)
-        if body and self.cutting.folds and not at.holds(Compare(">=", extent, ix.const(0))):
+        asks = self.cutting.folds or step.loop not in ranges
+        if body and asks and not at.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
         return body
 

@@ -1,4 +1,4 @@
-"""Cutting a computation: what is asked is checked, each check a theorem, then pieces and loops."""
+"""A computation, and what a user asks of its axes, as a loop program and the tiles of its loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition.cutting import LoopCut, Price, tiles_alike
-from offcut.partition.groups import prove_stages
 from offcut.partition.pieces import Partition, Users
 from offcut.partition.programs import cut_program
 from offcut.partition.separate import COPIES
@@ -23,7 +22,6 @@ from offcut.partition.strategies.catalog import (
     StrategyLike,
     strategy_named,
 )
-from offcut.proof import Certificate, Theorem
 
 Tiles = int | Sequence[int]
 
@@ -48,12 +46,8 @@ def cut(
     Raises PartitionError for what is not there, not legal, or not proved.
     """
     wanted = cuts_of(computation, tile, tail)
-    theorems: dict[Theorem, None] = {}
-    for group in computation.groups:
-        theorems |= dict.fromkeys(prove_stages(computation, group))
     users = users_of(computation)
-    made = cut_program(source(computation), wanted, microkernels, price, users, copies)
-    return replace(made, certificate=Certificate((*theorems, *made.certificate.theorems)))
+    return cut_program(source(computation), wanted, microkernels, price, users, copies)
 
 
 def cuts_of(

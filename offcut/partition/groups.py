@@ -21,16 +21,7 @@ from offcut.partition.cutting import AxisCut, Blame, Carried, Cutting, LoopCut, 
 from offcut.partition.loops import LoopCutter
 from offcut.partition.match import Match, cover, matches
 from offcut.partition.strategies.catalog import LADDER
-from offcut.polyhedral import (
-    Facts,
-    check_extents,
-    check_fits,
-    check_in_bounds,
-    check_parallel,
-    space_of,
-    stage_sets,
-)
-from offcut.proof import Theorem
+from offcut.polyhedral import Facts, space_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +103,3 @@ def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterato
     for cut in plan.cuts:
         strategy = cut.strategy.stepped(cut.heights)
         yield Step(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)
-
-
-def prove_stages(computation: Computation, group: Sequence[Stage]) -> Iterator[Theorem]:
-    """What holds of the stages of a group however it is cut; raises PartitionError where it does not."""
-    space = space_of(computation)
-    for stage in group:
-        check_extents(computation, space, stage)
-        check_fits(computation, stage)
-        sets = stage_sets(space, stage)
-        check_in_bounds(computation, space, sets)
-        check_parallel(sets)
-        of = stage.label
-        yield Theorem("in bounds", "every access lies inside its tensor", of)
-        yield Theorem("int64", "index arithmetic stays within 2^62", of)
-        yield Theorem("order kept", "dependences run along the reduction only", of)

@@ -245,14 +245,8 @@ def check_windows(program: Program) -> None:
 
 def _leaves(one: Outside, program: Program) -> str:
     """An access outside of a window in words, at its smallest."""
-    assert one.sizes is not None
-    names = [*(size.name for size in program.sizes), *one.statement.iterators]
-    rank = len(one.statement.iterators)
-    values = (*one.sizes, *one.point[:rank])
-    given = [f"{name} = {value}" for name, value in zip(names, values, strict=True)]
-    element = ", ".join(map(str, one.point[rank:]))
-    text = f"element [{element}], counted from where the window starts, lies outside of it"
-    return f"with {', '.join(given)}, {text}" if given else text
+    text = f"element [{one.element}], counted from where the window starts, lies outside of it"
+    return one.given(program, {}) + text
 
 
 @bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))

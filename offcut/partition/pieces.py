@@ -199,6 +199,12 @@ class Users:
         """The users' names of the axes that the program calls otherwise, by the program's."""
         return {inner: full.rpartition(".")[2] for full, inner in reversed(self.axes)}
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the user calls whatever the program calls otherwise, by the program's names."""
+        pairs = {inner: user for user, inner in (*self.sizes, *self.buffers)} | self.of_axes
+        return {inner: user for inner, user in pairs.items() if inner != user}
+
     @staticmethod
     def of(program: Program) -> Users:
         """The names of a program that a user wrote."""

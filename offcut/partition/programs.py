@@ -13,7 +13,7 @@ from functools import lru_cache
 from offcut.core.accesses import stored
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
-from offcut.core.text.printer import format_expr, format_stmt
+from offcut.core.text.printer import format_expr
 from offcut.core.walking import around, taken
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
@@ -29,6 +29,8 @@ from offcut.polyhedral import (
     Space,
     accesses_outside,
     check_divisors,
+    check_extents,
+    check_inside,
     check_program_fits,
     dependences,
 )
@@ -55,12 +57,13 @@ def cut_program(
     check_divisors(source, "partition")
     check_marks(source, users.of_sizes)
     check_program_fits(source)
+    check_extents(source, "partition", users.names)
     homes = {name: _loops_named(source, name) for name in wanted}
     names = Names(taken(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
     affine = all(one.sizes is not None for one in accesses_outside(source))
-    check_in_bounds(source if affine else separated.program, users)
+    check_inside(source if affine else separated.program, "partition", users.names)
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
@@ -117,30 +120,6 @@ def _check_assumptions(source: Program) -> None:
 
 def _fits(source: Program) -> Theorem:
     return Theorem("int64", "index arithmetic stays within 2^62", source.name)
-
-
-def check_in_bounds(program: Program, users: Users) -> None:
-    """Refuse `program` where an access lies outside of its buffer, at any size.
-
-    Theorem: see `accesses_outside`. An index that is not quasi-affine is left to the interpreter.
-    """
-    names = users.of_sizes
-    for one in accesses_outside(program):
-        if one.sizes is None:
-            continue
-        rank = len(one.statement.loops)
-        sizes = [f"{names[s.name]} = {v}" for s, v in zip(program.sizes, one.sizes, strict=True)]
-        loops = zip(one.statement.iterators, one.point[:rank], strict=True)
-        at = [*sizes, *(f"{name} = {value}" for name, value in loops)]
-        shape = ", ".join(map(format_expr, program.buffer(one.buffer).shape))
-        raise PartitionError(
-            "partition",
-            f"cannot access {one.access} out of bounds",
-            at=format_stmt(one.statement.store),
-            because=f"with {', '.join(at) or 'no size'}, it is "
-            f"{one.buffer}[{', '.join(map(str, one.point[rank:]))}] of a tensor of shape ({shape})",
-            help=("an `if` around the statement, or a where(…) around the read",),
-        )
 
 
 def _loops(body: Sequence[Stmt]) -> list[For]:

@@ -1,19 +1,11 @@
 """Set mathematics, and the only importer of islpy."""
 
-from offcut.polyhedral.access import (
-    INDEX_LIMIT,
-    check_extents,
-    check_fits,
-    check_in_bounds,
-    check_parallel,
-    coefficient,
-    space_of,
-    stage_sets,
-)
-from offcut.polyhedral.affine import Map, Set, Space, coordinates
+from offcut.polyhedral.affine import Map, Set, Space, coefficient, coordinates, space_of
 from offcut.polyhedral.bounds import (
     Outside,
     accesses_outside,
+    check_extents,
+    check_inside,
     check_program_fits,
     outside_window,
     windows_left,
@@ -29,6 +21,7 @@ from offcut.polyhedral.dependences import (
 from offcut.polyhedral.divisors import check_divisors
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.instances import instances, unbounded
+from offcut.polyhedral.intervals import INDEX_LIMIT
 from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
 from offcut.polyhedral.witness import over_sizes, smallest
 
@@ -51,9 +44,7 @@ __all__ = [
     "carried_by",
     "check_divisors",
     "check_extents",
-    "check_fits",
-    "check_in_bounds",
-    "check_parallel",
+    "check_inside",
     "check_program_fits",
     "coefficient",
     "coordinates",
@@ -64,7 +55,6 @@ __all__ = [
     "over_sizes",
     "smallest",
     "space_of",
-    "stage_sets",
     "statements",
     "unbounded",
     "windows_left",

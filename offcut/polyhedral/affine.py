@@ -13,10 +13,11 @@ from functools import cached_property
 
 import islpy as isl
 
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
 from offcut.core.index import linear
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
+from offcut.describe.computation import Computation
 
 Set = isl.Set
 Map = isl.Map
@@ -132,6 +133,22 @@ class Space:
         """``{ [axes] : facts and conditions }``."""
         xs = ", ".join(f"x{k}" for k in range(len(axes)))
         return Set(f"{self.parameters}{{ [{xs}] : {' and '.join([self.facts, *conditions])} }}")
+
+
+def space_of(computation: Computation) -> Space:
+    """The sizes and promises of a computation."""
+    return Space(computation.sizes, computation.assumptions)
+
+
+def coefficient(part: Expr, axis: str) -> int | None:
+    """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
+    total = 0
+    for atom, factor in linear(part).terms:
+        if atom == Var(axis):
+            total += factor
+        elif axis in variables(atom):
+            return None
+    return total
 
 
 def _parts(expr: Expr, op: str) -> list[Expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, touched
@@ -14,12 +14,14 @@ from offcut.core.expr import (
     Compare,
     Expr,
     Load,
+    Var,
     children,
     dtype_of,
     loads,
     rewrite,
     variables,
 )
+from offcut.core.interpret.run_arguments import declaration
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -38,13 +40,14 @@ from offcut.core.program import (
     with_blocks,
     with_expressions,
 )
-from offcut.core.text.printer import format_expr, format_head
+from offcut.core.text.printer import format_expr, format_head, format_stmt
 from offcut.core.walking import rewritten
-from offcut.polyhedral.access import interval
+from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.intervals import interval
 from offcut.polyhedral.witness import smallest
 
 
@@ -52,18 +55,37 @@ from offcut.polyhedral.witness import smallest
 class Outside:
     """An access that may lie outside of its buffer.
 
-    buffer    what is accessed
-    access    its text
-    sizes     the smallest at which it does; None where its index, or a condition on the way to it,
-              is not quasi-affine, so that this is open
+    buffer    what is accessed, at `index`
+    sizes     the smallest at which it does; None where its index, an extent, or a condition on the
+              way to it, is not quasi-affine, so that this is open
     point     the coordinates of the instance, then those of the element
     """
 
     statement: Statement
     buffer: str
-    access: str
+    index: tuple[Expr, ...]
     sizes: tuple[int, ...] | None
     point: tuple[int, ...]
+
+    @property
+    def access(self) -> str:
+        """``A[i + 1, 0]``."""
+        return f"{self.buffer}[{', '.join(map(format_expr, self.index))}]"
+
+    @property
+    def element(self) -> str:
+        """``1, 0``, where it lies."""
+        return ", ".join(map(str, self.point[len(self.statement.iterators) :]))
+
+    def given(self, program: Program, names: Mapping[str, str]) -> str:
+        """``with n = 1, i = 0, ``: the sizes and the instance, as far as there are any.
+
+        names   what the user calls what `program` calls otherwise
+        """
+        inner = [*(size.name for size in program.sizes), *self.statement.iterators]
+        pairs = zip(inner, (*(self.sizes or ()), *self.point), strict=False)
+        text = ", ".join(f"{names.get(name, name)} = {value}" for name, value in pairs)
+        return f"with {text}, " if text else ""
 
 
 @lru_cache(maxsize=64)
@@ -88,6 +110,50 @@ def accesses_outside(
         if buffer in asked
     )
     return tuple(one for one in found if one is not None)
+
+
+def check_inside(program: Program, op: str, names: Mapping[str, str]) -> None:
+    """Refuse `program` where sets show an access outside of its buffer, at any size.
+
+    op      what was asked for, in the words of the refusal
+    names   what the user calls what the program calls otherwise
+
+    An access that sets do not decide is left to who runs it.
+
+    Raises PartitionError with the smallest sizes and instance.
+    """
+    one = next((one for one in accesses_outside(program) if one.sizes is not None), None)
+    if one is None:
+        return
+    called = partial(_called, names=names)
+    store = with_expressions(one.statement.store, called)
+    assert isinstance(store, Store)
+    buffer = names.get(one.buffer, one.buffer)
+    access = replace(one, buffer=buffer, index=tuple(map(called, one.index))).access
+    shape = ", ".join(format_expr(called(n)) for n in program.buffer(one.buffer).shape)
+    raise PartitionError(
+        op,
+        f"cannot access {access} out of bounds",
+        at=format_stmt(replace(store, buffer=names.get(store.buffer, store.buffer))),
+        because=f"{one.given(program, names)}it is {buffer}[{one.element}] of a tensor of "
+        f"shape ({shape})",
+        help=("an if around the statement, or where(condition, …) around the access",),
+    )
+
+
+def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """`expr` with what is in it called as the user does."""
+
+    def rule(node: Expr) -> Expr | None:
+        match node:
+            case Var(name):
+                return Var(names.get(name, name))
+            case Load(name):
+                return replace(node, buffer=names.get(name, name))
+            case _:
+                return None
+
+    return rewrite(expr, rule)
 
 
 @lru_cache(maxsize=64)
@@ -252,28 +318,26 @@ def _outside(
 ) -> Outside | None:
     at = coordinates(one.iterators)
     texts = [space.expr(part, at) for part in index]
-    access = f"{buffer}[{', '.join(map(format_expr, index))}]"
     if any(text is None for text in texts):
-        return Outside(one, buffer, access, None, ())
+        return Outside(one, buffer, index, None, ())
     known = [part for condition in path for part in conjuncts(condition)]
     if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
         return None
     elements = [f"x{len(one.loops) + k}" for k in range(len(index))]
     said = [space.condition(part, at) for part in known]
+    shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
+    if None in shape:
+        return Outside(one, buffer, index, None, ())
     conditions = [text for text in said if text is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
-    shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
-    wrong = [
-        f"{e} < 0" + ("" if extent is None else f" or {e} >= {extent}")
-        for e, extent in zip(elements, shape, strict=True)
-    ]
+    wrong = [f"{e} < 0 or {e} >= {n}" for e, n in zip(elements, shape, strict=True)]
     if not wrong:
         return None
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     if None in said:
-        return None if broken.is_empty() else Outside(one, buffer, access, None, ())
+        return None if broken.is_empty() else Outside(one, buffer, index, None, ())
     found = smallest(broken)
-    return None if found is None else Outside(one, buffer, access, *found)
+    return None if found is None else Outside(one, buffer, index, *found)
 
 
 def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:
@@ -281,6 +345,43 @@ def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr,
     bounds = zip(index, program.buffer(buffer).shape, strict=True)
     sides = ((Compare("<=", ix.const(0), part), Compare("<", part, n)) for part, n in bounds)
     return all(at.holds(side) for pair in sides for side in pair)
+
+
+def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
+    """Refuse `program` unless every buffer has a shape: no extent is negative, at all sizes.
+
+    At a size where one is, nothing could be called, and what is between would have no memory.
+
+    op      what was asked for, in the words of the refusal
+    names   what the user calls what the program calls otherwise
+
+    Raises PartitionError with the smallest sizes, and where sets do not decide it.
+    """
+    ranges = {size.name: (size.min, size.max) for size in program.sizes}
+    at = Facts(Space(program.sizes, program.assumptions))
+    for buffer in program.buffers:
+        for extent in buffer.shape:
+            holds = Compare(">=", extent, ix.const(0))
+            if interval(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
+                continue
+            found = at.example(Compare("<", extent, ix.const(0)))
+            given = [f"{names.get(name, name)} = {v}" for name, v in (found or {}).items()]
+            shape = tuple(_called(part, names) for part in buffer.shape)
+            shown = replace(buffer, name=names.get(buffer.name, buffer.name), shape=shape)
+            text = format_expr(_called(extent, names))
+            because, help = "it may be negative: sets do not say", ["give its sizes a larger min"]
+            if given:
+                because = f"it is negative with {', '.join(given)}"
+                help.append(f"assume({text} >= 0)")
+            elif found is not None:
+                because, help = "it is negative", []
+            raise PartitionError(
+                op,
+                f"cannot take the extent {text}",
+                at=declaration(shown),
+                because=because,
+                help=tuple(help),
+            )
 
 
 def check_program_fits(program: Program) -> None:

@@ -32,7 +32,6 @@ from offcut.partition import (
     check_shared,
     cut_group,
     pieces_of,
-    prove_stages,
     settled,
     users_of,
     window,
@@ -454,7 +453,6 @@ class _Applying:
         tiles: list[Made] = []
         with self.line(way.way):
             for one in (*way.before, way.cut):
-                theorems |= dict.fromkeys(prove_stages(planned, one.group))
                 inner, found = cut_group(planned, one, names, partial(self.blamed, one))
                 body += inner
                 theorems |= found.theorems

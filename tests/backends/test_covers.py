@@ -262,16 +262,22 @@ def notes_of(text: str, **sizes: int) -> Sequence[str]:
     return oc.compile(oc.parse(text)).plan(**sizes).notes
 
 
-def test_a_plan_that_failed_and_why_is_in_the_plan() -> None:
+def test_rows_that_sets_do_not_bound_are_multiplied_by_a_microkernel_where_they_lie_inside() -> (
+    None
+):
     n = oc.dim("n", max=60)
     T, W = oc.placeholder((100, 9), name="T"), oc.placeholder((9, 20), name="W")
     k = oc.reduce_axis(9, name="k")
     row = oc.compute((n, 9), lambda i, j: T[i * j % 100, j], name="row")
     dense = oc.compute((n, 20), lambda i, j: oc.sum(row[i, k] * W[k, j], axis=k))
-
-    plan = oc.compile(dense, inputs=[T, W]).plan(n=7)
-
-    assert plan.notes[0].startswith("no sum runs by a microkernel: cannot bound the read T[")
+    kernel = oc.compile(dense, inputs=[T, W])
+    assert any(piece.microkernel is not None for piece in kernel.partition.pieces)
+    rng = np.random.default_rng(0)
+    t, w = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((100, 9), (9, 20)))
+    at = np.arange(9)
+    for size in (0, 1, 13, 14, 15, 47):
+        rows = t[np.arange(size)[:, None] * at % 100, at]
+        np.testing.assert_array_equal(kernel(t, w, n=size), rows @ w)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -355,3 +361,17 @@ tile i in 0 +: n, j in 0 +: n
         "instance i = 1, j = 0, k = 0 overwrites\n"
         "  help     loops instead of the tile keep the order"
     )
+
+
+@pytest.mark.parametrize("axes", ["i", "k", "ik"])
+@pytest.mark.parametrize("tail", ["cut", "mask", "balance"])
+def test_a_sum_that_may_have_fewer_terms_than_none_is_cut(tail: str, axes: str) -> None:
+    n = oc.dim("n", max=60)
+    F, A = oc.placeholder((n,), name="F"), oc.placeholder((n, 9), name="A")
+    k = oc.reduce_axis(n - 5, name="k")
+    total = oc.compute((n,), lambda i: oc.sum(F[k] * A[i, 3], axis=k))
+    kernel = oc.compile(total, strategy=dict.fromkeys(axes, tail))
+    for size in (0, 1, 4, 5, 6, 20, 40):
+        f, a = np.arange(size, dtype=np.float32), np.ones((size, 9), np.float32)
+        wanted = np.full(size, f[: max(0, size - 5)].sum(), np.float32)
+        np.testing.assert_array_equal(kernel(f, a), wanted)

@@ -637,7 +637,7 @@ def test_an_access_that_leaves_its_array_is_refused_with_the_smallest_size() -> 
         == """\
 compile: cannot access A[i + 1] out of bounds
   at       C[i] = A[i + 1]
-  because  with n = 1, i = 0 it is A[1], of shape (n)
+  because  with n = 1, i = 0, it is A[1] of a tensor of shape (n)
   help     an if around the statement, or where(condition, …) around the access"""
     )
     oc.compile(oc.parse(OUTSIDE.format("n - 1 - i")))

@@ -377,7 +377,7 @@ partition: cannot take tail="shift" on a reduction
         """\
 compile: cannot access A[i + 1, 0] out of bounds
   at       Y[i] = A[i + 1, 0]
-  because  with n = 1, i = 0 it is A[1, 0], of shape (n, 8)
+  because  with n = 1, i = 0, it is A[1, 0] of a tensor of shape (n, 8)
   help     an if around the statement, or where(condition, …) around the access""",
     ),
 }

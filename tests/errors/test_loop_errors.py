@@ -138,7 +138,7 @@ for i in 0:n
 partition: cannot access X[i + 1] out of bounds
   at       C[i] = X[i + 1]
   because  with n = 1, i = 0, it is X[1] of a tensor of shape (n)
-  help     an `if` around the statement, or a where(…) around the read"""
+  help     an if around the statement, or where(condition, …) around the access"""
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import offcut
 import offcut as oc
 from offcut.core.sizes import assume, dim
 from offcut.describe.computation import computation
+from offcut.describe.source import source
 from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
 from offcut.partition import CUT, EXACT, STRATEGIES, Partition, cut
@@ -269,7 +271,7 @@ def test_index_arithmetic_that_int64_may_not_hold_is_refused() -> None:
         lambda: cut_of(row(lambda i: oc.where(i * 2**61 < 3 * 2**61, A[i, 0], 0.0))),
         """\
 represent: cannot compute 2305843009213693952*i in int64
-  at       C
+  at       C[i] = where(2305843009213693952*i < 6917529027641081856, A[i, 0], 0.0)
   because  it reaches 145268109580462718976, past 2**62
   help     give the sizes a smaller max
   help     use smaller factors""",
@@ -280,63 +282,108 @@ represent: cannot compute 2305843009213693952*i in int64
 OUTSIDE = [
     (
         lambda: row(lambda i: F[i + 1]),
-        "F[i + 1]",
-        "with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
+        "C[i] = F[i + 1]",
+        "with n = 1, i = 0, it is F[1] of a tensor of shape (n)",
         lambda: row(lambda i: oc.where(i + 1 < n, F[i + 1], 0.0)),
     ),
     (
         lambda: row(lambda i: oc.where(i >= 2, F[i - 3], 0.0)),
-        "F[i - 3]",
-        "with n = 3, the instance i = 2 reads F[-1] of a tensor of shape (n)",
+        "C[i] = where(i >= 2, F[i - 3], 0.0)",
+        "with n = 3, i = 2, it is F[-1] of a tensor of shape (n)",
         lambda: row(lambda i: oc.where(i > 2, F[i - 3], 0.0)),
     ),
     (
         lambda: row(lambda i: A[i, i]),
-        "A[i, i]",
-        "with n = 13, the instance i = 12 reads A[12, 12] of a tensor of shape (n, 12)",
+        "C[i] = A[i, i]",
+        "with n = 13, i = 12, it is A[12, 12] of a tensor of shape (n, 12)",
         lambda: row(lambda i: oc.where(i < 12, A[i, i], 0.0)),
     ),
     (
         lambda: row(lambda i: F[i], m),
-        "F[i]",
-        "with n = 0, m = 1, the instance i = 0 reads F[0] of a tensor of shape (n)",
+        "C[i] = F[i]",
+        "with n = 0, m = 1, i = 0, it is F[0] of a tensor of shape (n)",
         lambda: row(lambda i: oc.where(i < n, F[i], 0.0), m),
     ),
     (
         lambda: row(lambda i: oc.sum(F[i + k], axis=k)),
-        "F[i + k]",
-        "with n = 1, the instance i = 0, k = 1 reads F[1] of a tensor of shape (n)",
+        "C[i] += F[i + k]",
+        "with n = 1, i = 0, k = 1, it is F[1] of a tensor of shape (n)",
         lambda: row(lambda i: oc.sum(F[i + k], axis=k), n - 11),
-    ),
-    (
-        lambda: row(lambda i: oc.where(F[i] > 0.0, F[i + 1], 0.0)),
-        "F[i + 1]",
-        "as far as sets tell, with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
-        lambda: row(lambda i: oc.where(F[i] > 0.0, F[i], 0.0)),
-    ),
-    (
-        lambda: row(lambda i: oc.where(i * n < 5, F[i + 1], 0.0)),
-        "F[i + 1]",
-        "with n = 1, the instance i = 0 reads F[1] of a tensor of shape (n)",
-        lambda: row(lambda i: oc.where(i * n < 5, F[i], 0.0)),
     ),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "read", "because", "right"), OUTSIDE, ids=lambda value: "")
+@pytest.mark.parametrize(("wrong", "at", "because", "right"), OUTSIDE, ids=lambda value: "")
 def test_an_access_out_of_bounds_is_refused_with_the_smallest_instance(
-    wrong: Callable[[], oc.Tensor], read: str, because: str, right: Callable[[], oc.Tensor]
+    wrong: Callable[[], oc.Tensor], at: str, because: str, right: Callable[[], oc.Tensor]
 ) -> None:
-    refused(
-        lambda: cut_of(wrong()),
-        f"""\
-represent: cannot read {read} out of bounds
-  at       C, reading {read}
+    read = because.partition("it is ")[2][0]
+    access = next(one for one in re.findall(r"\w+\[.*?\]", at)[1:] if one.startswith(read))
+    text = f"""\
+cannot access {access} out of bounds
+  at       {at}
   because  {because}
-  help     where(condition, …) accesses a branch only where its condition holds""",
-    )
+  help     an if around the statement, or where(condition, …) around the access"""
+    program = source(computation([wrong()]))
+    refused(lambda: cut_of(wrong()), f"partition: {text}")
+    refused(lambda: offcut.partition(program), f"partition: {text}")
+    refused(lambda: offcut.compile(wrong()), f"compile: {text}")
+    refused(lambda: offcut.compile(program), f"compile: {text}")
     with assume(n >= 11):
         assert cut_of(right()).pieces
+
+
+def test_an_access_out_of_bounds_is_named_as_its_user_does() -> None:
+    size, given = dim("int32", max=64), oc.placeholder((dim("int32", max=64),), name="float32")
+    wrong = oc.compute((size,), lambda i: given[i + size - size + 1], name="where")
+    for op, call in (("partition", offcut.partition), ("compile", offcut.compile)):
+        refused(
+            lambda call=call: call(wrong),
+            f"""\
+{op}: cannot access float32[i + 1] out of bounds
+  at       where[i] = float32[i + 1]
+  because  with int32 = 1, i = 0, it is float32[1] of a tensor of shape (int32)
+  help     an if around the statement, or where(condition, …) around the access""",
+        )
+
+
+def test_an_extent_that_may_be_negative_is_refused_as_described_and_as_text() -> None:
+    text = """\
+cannot take the extent n - 5
+  at       output C: float32[n - 5]
+  because  it is negative with n = 0
+  help     give its sizes a larger min
+  help     assume(n - 5 >= 0)"""
+    short = row(lambda i: F[i], n - 5)
+    program = source(computation([short]))
+    for what in (short, program):
+        refused(lambda what=what: offcut.partition(what), f"partition: {text}")
+        refused(lambda what=what: offcut.compile(what), f"compile: {text}")
+    with assume(n >= 5):
+        assert proved(cut_of(row(lambda i: F[i], n - 5))) >= EQUAL
+
+
+def test_an_array_between_that_may_have_no_shape_is_refused() -> None:
+    text = """\
+size n in {}
+size m in {}
+output C: float32[n]
+local S: float32[n*m - 6]
+for i in 0:n*m - 6
+  S[i] = 1.0
+for i in 0:n
+  C[i] = 0.0
+"""
+    refused(
+        lambda: oc.compile(oc.parse(text.format("0:64", "0:64"))),
+        """\
+compile: cannot take the extent n * m - 6
+  at       local S: float32[n * m - 6]
+  because  it may be negative: sets do not say
+  help     give its sizes a larger min""",
+    )
+    kernel = oc.compile(oc.parse(text.format("2:64", "3:64")))
+    np.testing.assert_array_equal(kernel(n=4, m=3), np.zeros(4))
 
 
 def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
@@ -344,16 +391,32 @@ def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
         assert proved(cut_of(row(lambda i: F[i], m))) >= EQUAL
 
 
-def test_an_index_that_is_not_quasi_affine_is_refused() -> None:
-    refused(
-        lambda: cut_of(row(lambda i: F[i * i])),
-        """\
-represent: cannot bound the read F[i * i]
-  at       C, reading F[i * i]
-  because  its index is not quasi-affine: isl decides sums, integer multiples, and // and % by \
-positive constants""",
-    )
-    assert proved(cut_of(row(lambda i: F[i // 2 + i % 2]))) >= EQUAL
+UNDECIDED = {
+    "an index that is no sum": (lambda i: F[i * i], 2),
+    "a condition on elements": (lambda i: oc.where(F[i] > 3.0, F[i + 1], 0.0), 5),
+    "a condition that is no sum": (lambda i: oc.where(i * n < 5, F[i + 1], 0.0), 1),
+}
+
+
+@pytest.mark.parametrize("tail", ["cut", "mask", "shift"])
+@pytest.mark.parametrize("what", UNDECIDED)
+def test_an_access_that_sets_do_not_decide_is_cut_and_asked_at_the_call(
+    what: str, tail: str
+) -> None:
+    term, least = UNDECIDED[what]
+    kernel = oc.compile(row(term), strategy={"i": tail})
+    made = cut_of(row(term), tail=tail)
+    for size in (0, 1, 2, 3, 4, 5, 12, 17):
+        given = np.arange(size, dtype=np.float32)
+        try:
+            wanted = made.source.run({"F": given})
+        except CallError:
+            assert size >= least
+            with pytest.raises(CallError, match="leads outside of an array"):
+                kernel(given)
+        else:
+            np.testing.assert_array_equal(kernel(given), wanted)
+            np.testing.assert_array_equal(made.run({"F": given}), wanted)
 
 
 def test_a_picture_needs_a_value_for_every_size() -> None:

@@ -56,7 +56,7 @@ def test_what_a_user_holds_is_shown_in_a_line() -> None:
     for text, held in shown.items():
         assert repr(held) == text
     assert repr(kernel.plan(n=3)).startswith("<plan D(n = 3), predicted ")
-    assert repr(cut.certificate).startswith("<certificate: in bounds, ")
+    assert repr(cut.certificate).startswith("<certificate: disjoint, ")
     for held in (cut, cut.source, kernel.schedule, kernel.plan(n=3)):
         assert held._repr_html_().startswith("<")
 

@@ -172,8 +172,8 @@ def test_the_search_ends_after_its_checks_and_tries_nothing_twice() -> None:
 
 
 def test_messages_of_one_cause_are_alike() -> None:
-    one = "with n = 1, m = 3, i = 0 it is A[1, 0], of shape (n, 4)\nmore"
-    other = "with k = 21 it is Beta[k + 1, 0], of shape (n, 16)"
+    one = "with n = 1, m = 3, i = 0, it is A[1, 0] of a tensor of shape (n, 4)\nmore"
+    other = "with k = 21, it is Beta[k + 1, 0] of a tensor of shape (n, 16)"
     assert normal(one) == normal(other)
     assert not Failure("a", "x", "").alike(None)
 

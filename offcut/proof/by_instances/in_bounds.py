@@ -19,16 +19,9 @@ def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
     for one in accesses_outside(emitted):
         if one.sizes is None:
             continue
-        rank = len(one.statement.loops)
-        names = [users.get(size.name, size.name) for size in emitted.sizes]
-        at = [f"{n} = {v}" for n, v in zip(names, one.sizes, strict=True)]
-        loops = zip(one.statement.iterators, one.point[:rank], strict=True)
-        at += [f"{name} = {value}" for name, value in loops]
-        given = f"with {', '.join(at)}, " if at else ""
-        element = ", ".join(map(str, one.point[rank:]))
-        raise refused(
-            emitted.name, f"{given}{one.access} is [{element}], which lies outside of its array"
-        )
+        given = one.given(emitted, users)
+        text = f"{one.access} is [{one.element}], which lies outside of its array"
+        raise refused(emitted.name, given + text)
 
 
 def check_source_inside(both: Sides) -> None:

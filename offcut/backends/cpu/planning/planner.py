@@ -58,7 +58,7 @@ from offcut.partition import (
     separate,
     without_covers,
 )
-from offcut.polyhedral import GaveUp, bounded, in_pass
+from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
 from offcut.proof import NOT_TOLD, bare, consecutive
 from offcut.schedule import (
     Convert,
@@ -187,7 +187,7 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
     if computation is not None:
         try:
             made = _cut(computation, host, asked, _decided(computation, host, asked))
-        except PartitionError as refused:  # a read that cannot be bounded, say
+        except PartitionError as refused:  # isl does not say in bounded work, for one
             if asked.strategy != "auto":
                 raise
             why = f"{refused.refused}: {refused.because}"
@@ -345,11 +345,12 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     kernels, price = [family.microkernel for family in lent], pricing(lent, host.machine)
     with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
+        undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
-    if computation.asks_memory:
+    if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
     loops, _, divided = _marked(loops, schedule, host, asked.reassociate)

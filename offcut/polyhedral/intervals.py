@@ -1,0 +1,54 @@
+"""An index expression and the ranges of its names in, its least and its greatest value out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+from offcut.core.expr import Binary, Cast, Const, Expr, Var, children, dtype_of
+from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
+
+INDEX_LIMIT = 2**62  # of every intermediate value: the generated code computes in int64
+
+
+def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]], at: str) -> tuple[int, int]:
+    """Bounds of an index expression over the ranges of its names; refused where int64 may not hold it."""
+    match expr:
+        case Const(value, _):
+            low = high = int(value)
+        case Var(name):
+            low, high = ranges[name]
+        case Cast(a, _):
+            high = 2**31 if dtype_of(a) != "int64" else INDEX_LIMIT // 2
+            low = -high
+        case Binary(op, a, b):
+            x, y = interval(a, ranges, at), interval(b, ranges, at)
+            if op == "%":
+                low, high = 0, y[1]
+            else:
+                ends = [_APPLY[op](p, q) for p in x for q in y]
+                low, high = min(ends), max(ends)
+        case _:
+            below = [interval(child, ranges, at) for child in children(expr)]
+            high = max((max(abs(low), abs(high)) for low, high in below), default=0)
+            low = -high
+    if max(abs(low), abs(high)) > INDEX_LIMIT:
+        raise PartitionError(
+            "represent",
+            f"cannot compute {format_expr(expr)} in int64",
+            at=at,
+            because=f"it reaches {high if high > INDEX_LIMIT else low}, past 2**62",
+            help=("give the sizes a smaller max", "use smaller factors"),
+        )
+    return low, high
+
+
+_APPLY: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": lambda a, b: a // b if b else 0,
+    "min": min,
+    "max": max,
+}
