@@ -15,12 +15,14 @@ from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
 from offcut.backends.cpu.microkernels import vnni
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.proof import check_shared
-from offcut.backends.cpu.threads.parallel import Parallel, parallel
+from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.target import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Execution, For, Kind, Program, canonical, walk
+from offcut.core.expr import real
+from offcut.core.program import Execution, Kind, Program, canonical
 from offcut.core.text.parser import parse
+from offcut.core.walking import side_by_side
 from offcut.costmodel import load
 from offcut.partition import CUT, Users
 from offcut.polyhedral import dependences
@@ -222,11 +224,9 @@ def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
 def assert_marks_hold(program: Program) -> None:
     """No loop that threads share carries a dependence between elements that they share."""
     shared = {
-        stmt.iter
-        for stmt in walk(program.body)
-        if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL
+        path for path, loop in side_by_side(program).items() if loop.execution is Execution.PARALLEL
     }
-    carried = {one.loop for one in dependences(program) if one.certain}
+    carried = {one.path for one in dependences(program) if one.certain}
     assert not shared & carried, str(program)
 
 
@@ -252,16 +252,19 @@ def several(results: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_divided_after_the_plan_is_proved(
+def test_what_is_divided_of_a_plan_for_one_thread_is_proved(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = canonical(parse(STENCIL))
+    made = planner.Planned(
+        whole, schedule=oc.Schedule(whole.name, ()), seconds=real(0.0), shares=alone(whole)
+    )
     for broken in sample(corrupted(whole, kind)):
         wrong = Parallel(broken, frozenset(), ("i",))
         monkeypatch.setattr(planner, "parallel", lambda *_, wrong=wrong: wrong)
-        found = planner.shares_of(whole, replace(HOST, threads=2))
-        if found is wrong:  # the fault changes nothing
+        found = planner.with_threads(made, replace(HOST, threads=2))
+        if found.shares is wrong:  # the fault changes nothing
             assert_same_values(whole, broken)
         else:
-            assert (found.program, found.loops) == (whole, ())
-            assert found.open
+            assert (found.program, found.shares.loops) == (whole, ())
+            assert found.shares.open

@@ -17,11 +17,12 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.backends.cpu.planning.planner import Planned, shares_of
+from offcut.backends.cpu.planning.planner import Planned
 from offcut.backends.cpu.planning.proof import check_shared
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads import pool
+from offcut.backends.cpu.threads.parallel import alone
 from offcut.backends.cpu.threads.threaded import lower_threaded
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
@@ -77,7 +78,8 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program, chains = made.program, host.machine.loops.chains
     work = ix.const(0) if made.work is None else made.work
-    run, lent = shares_of(program, host), families(host)
+    run = made.shares if host.threads > 1 else alone(program)
+    lent = families(host)
     if run.loops:
         check_shared(run, host.machine.threads.chunk, host.threads)
         low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)

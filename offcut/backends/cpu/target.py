@@ -128,8 +128,8 @@ class Cpu(Target):
     ) -> tuple[str, ...]:
         """How many threads a call takes, and what they share."""
         made, host = _own(planned), self.host(options)
-        shares, foreign = planner.shares_of(made.program, host), foreign_in(made.program, host)
-        return threads_note(made.seconds, shares, host.threads, sizes, host.machine, foreign)
+        foreign = foreign_in(made.program, host)
+        return threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""

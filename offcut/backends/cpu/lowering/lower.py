@@ -44,6 +44,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.describe.intrinsic import declared
+from offcut.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +240,8 @@ class Lowering(Layout):
         found = self.cover(tile)
         with self.outline.piece(self.f):
             if isinstance(found, Refusal):
+                if tile.microkernel in self.families:
+                    raise InternalError(f"a tile is not what {tile.microkernel} computes: {found}")
                 self.vectors(tile, tile.body, {})
             else:
                 lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)

@@ -18,12 +18,13 @@ from offcut.backends import target
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
+from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
 from offcut.backends.cpu.planning.policy import policy, pricing
 from offcut.backends.cpu.planning.proof import check_compiled, check_step
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.planning.vectorize import privatized, vectorized
-from offcut.backends.cpu.threads.parallel import Parallel, parallel
+from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.inside import kept_inside
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
@@ -35,25 +36,22 @@ from offcut.core.program import (
     For,
     Let,
     Program,
-    Stmt,
     Store,
     Tile,
     canonical,
     expressions,
     walk,
 )
-from offcut.costmodel import Machine, copies_worth, tile_price
+from offcut.core.walking import side_by_side
+from offcut.costmodel import Machine, copies_worth
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
-    LoopCut,
     Users,
     check_marks,
     check_tiles,
     check_windows,
-    checked_tiles,
-    cut_program,
     labelled,
     separate,
     without_covers,
@@ -61,19 +59,13 @@ from offcut.partition import (
 from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
 from offcut.proof import NOT_TOLD, bare, consecutive
 from offcut.schedule import (
-    Convert,
-    Copy,
-    Cut,
-    Lay,
     Mark,
     Nest,
     Primitive,
     Schedule,
-    Scratch,
     Separate,
     Step,
     Together,
-    Turn,
     apply,
     at_line,
     check_once,
@@ -87,12 +79,14 @@ class Planned(target.Planned):
     """A program as the host runs it.
 
     seconds  predicted, of a call on one thread: an expression over the sizes
+    shares   the same program, and which of its loops threads share
     work     instances of a call; None where nothing counts them
     through  programs on the way to it: small steps are easier to prove
     """
 
     schedule: Schedule
     seconds: Expr
+    shares: Parallel
     work: Expr | None = None
     through: tuple[Program, ...] = ()
 
@@ -142,7 +136,7 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
         return made
     if host.threads > 1 and asked.schedule is None and refused.refused == NOT_TOLD:
         # Threads never decide how an instance is computed, so neither does what is not told of their loops.
-        return _proved(program, users, replace(host, threads=1), asked)
+        return with_threads(_proved(program, users, replace(host, threads=1), asked), host)
     decided = asked.schedule is not None or asked.strategy != "auto"
     if decided or refused.refused != NOT_TOLD:
         raise refused
@@ -228,8 +222,8 @@ def _scheduled(
         )
     check_once(schedule)
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
-        _check_loops(schedule)
-        cut = _cut_loops(program, users, host, schedule)
+        check_loops(schedule)
+        cut = cut_loops(program, users, host, schedule)
         return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
     computation, why = _raised(program, users, asked.reassociate)
     if computation is None:
@@ -240,43 +234,6 @@ def _scheduled(
             help=("cut, separate and mark are for loops as they stand",),
         )
     return _cut(computation, host, asked, schedule)
-
-
-def _check_loops(schedule: Schedule) -> None:
-    """Refuse what only nests can take, in a schedule of loops as they stand."""
-    for step in schedule.steps:
-        if isinstance(step, Scratch | Copy | Turn | Convert | Lay):
-            with at_line(schedule, step):
-                raise PartitionError(
-                    "schedule",
-                    "cannot apply this to loops as they stand",
-                    because="it is of a nest, and the schedule has none",
-                    help=("a nest, with the ways to run it",),
-                )
-
-
-def _cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
-    """A program with its loops cut as they stand, where a schedule says so."""
-    cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
-    if not cuts:
-        return program
-    kernels = [family.microkernel for family in families(host)]
-    price = tile_price(kernels[0], host.machine)
-    copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
-    wanted: dict[str, LoopCut] = {}
-    for axis, step in cuts.items():
-        with at_line(schedule, step):
-            wanted[axis] = LoopCut(checked_tiles(axis, step.tiles), step.strategy)
-    by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
-    try:
-        with bounded("compile", f"cannot cut {program.name} so"):
-            return cut_program(program, wanted, by_cycles, price, users, copies).loops
-    except PartitionError as refused:
-        said = refused.at.replace(",", " ").split()
-        named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
-        axis = next(named, next(iter(cuts)))
-        with at_line(schedule, cuts[axis]):
-            raise refused
 
 
 def _shown(strategy: Strategies) -> str:
@@ -353,23 +310,29 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
-    loops, _, divided = _marked(loops, schedule, host, asked.reassociate)
+    shares, _, divided = _marked(loops, schedule, host, asked.reassociate)
+    loops = shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
-    seconds, work = seconds_of_choices(applied), computation.instances
-    way = (source(computation), applied.staged, *divided)
     return Planned(
-        loops, schedule=schedule, applied=applied, seconds=seconds, work=work, through=way
+        loops,
+        schedule=schedule,
+        applied=applied,
+        seconds=seconds_of_choices(applied),
+        shares=shares,
+        work=computation.instances,
+        through=(source(computation), applied.staged, *divided),
     )
 
 
 def _marked(
     program: Program, schedule: Schedule, host: Host, reassociate: bool
-) -> tuple[Program, tuple[str, ...], tuple[Program, ...]]:
+) -> tuple[Parallel, tuple[str, ...], tuple[Program, ...]]:
     """`program` with its loops marked as `schedule` says, what became of them, and the program
     before its loops were divided among threads, where they were.
     """
     notes: tuple[str, ...] = ()
     divided: tuple[Program, ...] = ()
+    threaded = False
     for step in schedule.steps:
         before = program
         match step:
@@ -380,7 +343,7 @@ def _marked(
                     made = vectorized(program, host.isa)
                 program, notes = made.program, (*notes, *made.notes)
             case Mark("threads"):
-                program = shared(program, host).program
+                threaded, program = True, shared(program, host).program
                 if bare(program) != bare(before) and consecutive(program) == consecutive(before):
                     divided = (before,)
             case Mark(unit):
@@ -394,7 +357,25 @@ def _marked(
             case _:
                 continue
         debug.passed(step.unit, program, before)
-    return program, notes, divided
+    untold = "its schedule has no mark threads"
+    return shared(program, host) if threaded else alone(program, untold), notes, divided
+
+
+def with_threads(planned: Planned, host: Host) -> Planned:
+    """A plan for one thread, its loops shared where that is proved."""
+    made = shared(planned.program, host)
+    try:
+        check_step(planned.program, made.program, reassociate=False)
+    except PartitionError as refused:
+        why = f"{refused.refused}: {refused.because}"
+        return replace(planned, shares=replace(planned.shares, open=(why,)))
+    return replace(
+        planned,
+        program=made.program,
+        schedule=_with_threads(planned.schedule, host),
+        shares=made,
+        through=(*planned.through, planned.program),
+    )
 
 
 def _is_worth(made: Planned) -> bool:
@@ -427,20 +408,9 @@ def shared(program: Program, host: Host) -> Parallel:
     A program that calls external functions runs on the caller's thread: they may need Python's lock.
     """
     if host.threads == 1 or foreign_in(program, host):
-        return Parallel(program, frozenset(), ())
+        return alone(program)
     with debug.timed("threads"):
         return parallel(program, host.machine.threads.chunk, host.threads)
-
-
-def shares_of(planned: Program, host: Host) -> Parallel:
-    """How threads share a program that is planned: it is divided here only where that is proved."""
-    made = shared(planned, host)
-    try:
-        check_step(planned, made.program, reassociate=False)
-    except PartitionError as refused:
-        why = f"{refused.refused}: {refused.because}"
-        return Parallel(planned, frozenset(), (), (why,))
-    return made
 
 
 def _in_loops(
@@ -451,7 +421,8 @@ def _in_loops(
     why   it is not cut as a computation
     """
     with bounded("compile", f"cannot compile {program.name}"):
-        if host.threads > 1 and any(_is_parallel(stmt) for stmt in walk(program.body)):
+        marked_loops = side_by_side(program).values()
+        if host.threads > 1 and any(x.execution is Execution.PARALLEL for x in marked_loops):
             check_marks(program, {})
         check_tiles(program)
         check_windows(program)
@@ -471,11 +442,15 @@ def _in_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        run, said, divided = _marked(settled.program, schedule, host, asked.reassociate)
-        notes = (*notes, *said, *settled.notes, *plain)
-        seconds = seconds_of_program(run, host.machine)
-        way = (program, inside, *divided)
-        return Planned(run, schedule=schedule, notes=notes, seconds=seconds, through=way)
+        shares, said, divided = _marked(settled.program, schedule, host, asked.reassociate)
+        return Planned(
+            shares.program,
+            schedule=schedule,
+            notes=(*notes, *said, *settled.notes, *plain),
+            seconds=seconds_of_program(shares.program, host.machine),
+            shares=shares,
+            through=(program, inside, *divided),
+        )
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:
@@ -496,7 +471,3 @@ def _reads_bounds(program: Program) -> bool:
     """Whether an array says how often some loop runs: no set knows where its conditions change."""
     bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
     return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
-
-
-def _is_parallel(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.execution is Execution.PARALLEL

@@ -71,6 +71,11 @@ class Parallel:
     meets: frozenset[tuple[tuple[Stmt, ...], int]] = frozenset()
 
 
+def alone(program: Program, *why: str) -> Parallel:
+    """`program` on one thread, and in words why."""
+    return Parallel(program, frozenset(), (), why)
+
+
 @lru_cache(maxsize=64)
 def parallel(program: Program, chunk: int, threads: int) -> Parallel:
     """`program` with its independent loops marked, and no others.
