@@ -152,7 +152,7 @@ def statements(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> Stmt:
         )
     costs = exprs("float64", names, 2).filter(reads_nothing)
     options = st.builds(Option, st.sampled_from(["cut", "14×32"]), costs, blocks(names, depth - 1))
-    return Choose(tuple(draw(st.lists(options, max_size=2))))
+    return Choose(tuple(draw(st.lists(options, min_size=1, max_size=2))))
 
 
 @st.composite

@@ -310,6 +310,13 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+        for why in covers_of(loops, host, asked.reassociate).refused.values():
+            raise PartitionError(
+                "compile",
+                f"cannot cover {computation.name} by a microkernel",
+                because=f"its accesses are asked at run time, and a tile that asks is none: {why}",
+                help=("its loops, as they stand",),
+            )
     shares, _, divided = _marked(loops, schedule, host, asked.reassociate)
     loops = shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
