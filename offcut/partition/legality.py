@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product, starmap
 from math import prod
+from typing import TypeVar
 
 from offcut.core import index as ix
 from offcut.core.accesses import elements, outside, owned
@@ -46,6 +47,7 @@ from offcut.polyhedral import (
 from offcut.polyhedral.around import equal
 from offcut.proof import Theorem
 
+Inner = TypeVar("Inner", For, Tile)
 MOST_TILES = 256  # each code of its own: what compiles in seconds
 _MOST_VALUES = 256  # that bounded values around a tile take together, each asked by itself
 
@@ -199,6 +201,11 @@ def check_marks(
         if reduces and (reassociate or exact):
             reducing.add(one.path)
             continue
+        if not one.certain:
+            told = _certainly(program, loop)
+            if told is None:
+                continue
+            one = told
         help: tuple[str, ...] = (f"the loop without {_mark(loop)}",)
         if reduces:
             help = (*help, "reassociate=True")
@@ -220,6 +227,14 @@ def check_marks(
         )
         for path, loop in marked.items()
     )
+
+
+def _certainly(program: Program, loop: For) -> Dependence | None:
+    """What a loop carries for some literal of the bounded values around it; None where it carries nothing."""
+    outer = next(path for stmt, path in around(program) if stmt is loop)
+    ways = _with_values(tuple(starmap(_entered, outer)), loop)
+    each = (_needed(program, way, inner, owned(loop.body)) for way, inner in ways)
+    return next((one for one in each if one is not None), None)
 
 
 def _mark(loop: For) -> str:
@@ -277,10 +292,10 @@ def check_tiles(program: Program) -> None:
 
 
 def _needed(
-    program: Program, around: Sequence[Stmt], tile: Tile, own: Collection[str]
+    program: Program, around: Sequence[Stmt], inner: Tile | For, own: Collection[str]
 ) -> Dependence | None:
-    """A dependence between two instances of one tile by an array that is not in `own`."""
-    body: tuple[Stmt, ...] = (tile,)
+    """A dependence between two instances of one tile, or iterations, by an array that is not in `own`."""
+    body: tuple[Stmt, ...] = (inner,)
     for stmt in reversed(around):
         body = (only_with(stmt, body),)
     depth = sum(len(s.axes) if isinstance(s, Tile) else isinstance(s, For) for s in around)
@@ -291,11 +306,11 @@ def _needed(
     return None
 
 
-def _with_values(around: Sequence[Stmt], tile: Tile) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
-    """`tile` and what encloses it, once for each literal that the bounded values around it may be."""
+def _with_values(around: Sequence[Stmt], inner: Inner) -> Iterator[tuple[tuple[Stmt, ...], Inner]]:
+    """A tile or a loop and what encloses it, once for each literal that the bounded values around may be."""
     lets = [stmt for stmt in around if isinstance(stmt, Let)]
     if prod(let.hi - let.lo for let in lets) > _MOST_VALUES:
-        yield tuple(around), tile
+        yield tuple(around), inner
         return
     for literals in product(*(range(let.lo, let.hi) for let in lets)):
         values = {let.name: ix.const(q) for let, q in zip(lets, literals, strict=True)}
@@ -305,9 +320,9 @@ def _with_values(around: Sequence[Stmt], tile: Tile) -> Iterator[tuple[tuple[Stm
             if isinstance(fixed, Let):
                 fixed = If(all_of(equal(fixed.value, values[fixed.name])), ())
             way.append(fixed)
-        (inner,) = substituted((tile,), values)
-        assert isinstance(inner, Tile)
-        yield tuple(way), inner
+        (made,) = substituted((inner,), values)
+        assert isinstance(made, type(inner))
+        yield tuple(way), made
 
 
 def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:

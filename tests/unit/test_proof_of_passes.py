@@ -268,3 +268,29 @@ def test_what_is_divided_of_a_plan_for_one_thread_is_proved(
         else:
             assert (found.program, found.shares.loops) == (whole, ())
             assert found.shares.open
+
+
+def test_a_shared_loop_that_sets_do_not_decide_is_refused_without_an_instance_that_is_none() -> (
+    None
+):
+    n, k = oc.dim("n", max=40), oc.reduce_axis(6, name="k")
+    A, W = oc.placeholder((n, 6), name="A"), oc.placeholder((6, 20), name="W")
+    C = oc.compute((n, 20), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
+    kernel = oc.compile(C, inputs=[A, W], strategy={"i": "balance"}, threads=2)
+    assert "@parallel" in str(kernel.loops)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.prove_equal(oc.partition(C).source, kernel.loops, reassociate=True)
+    assert refused.value.refused == "cannot run loops as they are marked"
+    assert refused.value.because == "that question takes isl more than 2,000,000 operations"
+
+
+@pytest.mark.parametrize("index", ["index(y[i])", "i*i"])
+def test_an_access_that_sets_do_not_decide_is_not_said_to_be_inside(index: str) -> None:
+    text = "size n in 1:33\ninput x: float32[n]\ninput y: int32[n]\noutput C: float32[n]\n"
+    text += f"for i in 0:n\n  C[i] = x[{index}]"
+    program = parse(text)
+    for certificate in (oc.prove_equal(program, program), oc.partition(program).prove()):
+        said = {one.statement for one in certificate.theorems if one.name == "in bounds"}
+        assert said == {
+            "every access lies in its buffer and its window, but for those that sets do not decide"
+        }
