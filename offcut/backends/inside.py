@@ -18,6 +18,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import Compare, Const, Expr, Logic, loads
 from offcut.core.program import (
+    STATUS,
     Alloc,
     Buffer,
     Choose,
@@ -49,9 +50,6 @@ from offcut.polyhedral import (
     statements,
     unbounded,
 )
-
-STATUS = "status"
-"""The scope of the buffer that says whether some statement would have left an array."""
 
 Path = tuple[int, ...]
 

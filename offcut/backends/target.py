@@ -22,6 +22,7 @@ from uuid import uuid4
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, plan_at
+from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.program import Program
@@ -70,12 +71,14 @@ class Planned:
     schedule  every decision that made it; None where the target decides by other means
     applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
     notes     what became of its loops and tiles, and why
+    through   programs on the way to it: a proof by small steps reaches further
     """
 
     program: Program
     schedule: Schedule | None = None
     applied: Applied | None = None
     notes: tuple[str, ...] = ()
+    through: tuple[Program, ...] = ()
 
 
 class Target(ABC):
@@ -210,7 +213,10 @@ class Target(ABC):
         return request, self.policy(request, options)
 
     def policy(self, request: Request, options: Options) -> Planned:
-        """The first plan of the space."""
+        """The first plan of the space, proved.
+
+        Raises PartitionError, with a witness, where it does not compute what was asked for.
+        """
         found = next(iter(self.space(request.program, request.users, options)), None)
         if found is None:
             raise TargetError(
@@ -218,6 +224,7 @@ class Target(ABC):
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
+        check_compiled((request.program, *found.through, found.program), options.reassociate)
         return found
 
     def plan_of(

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offcut.core.expr import Expr, Load, walk
-from offcut.core.program import Alloc, Stmt, Store, blocks, expressions
+from offcut.core.expr import Expr, Load, loads, variables, walk
+from offcut.core.program import (
+    STATUS,
+    Alloc,
+    For,
+    Program,
+    Stmt,
+    Store,
+    blocks,
+    expressions,
+)
 from offcut.core.program import walk as statements
 
 
@@ -55,6 +64,33 @@ def outside(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[s
         for block in blocks(stmt):
             found |= outside(block, inside)
     return found
+
+
+def only_reduces(loop: For) -> bool:
+    """Whether a loop does nothing but reduce into elements that do not move with it.
+
+    Each statement has a buffer of its own, which no statement of the loop reads: so what the loop
+    carries is the order of these reductions and nothing else.
+    """
+    stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
+    written = {store.buffer for store in stores}
+    read = {
+        load.buffer
+        for store in stores
+        for part in (store.value, *store.index)
+        for load, _ in loads(part)
+    }
+    return (
+        0 < len(stores) == len(loop.body) == len(written)
+        and not written & read
+        and all(store.reduce in ("sum", "max", "min") for store in stores)
+        and not any(loop.iter in variables(part) for store in stores for part in store.index)
+    )
+
+
+def statuses(program: Program) -> frozenset[str]:
+    """The buffers that say whether some access would have left an array: whoever says so says the same."""
+    return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
 
 
 def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:

@@ -183,6 +183,10 @@ class Panels:
     multiple: int = 1
 
 
+STATUS = "status"
+"""The scope of a buffer that says whether some statement would have left an array."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """``kind name: dtype[shape]``; `layout` None means strided.

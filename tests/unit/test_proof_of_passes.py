@@ -14,8 +14,8 @@ import offcut as oc
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
 from offcut.backends.cpu.microkernels import vnni
 from offcut.backends.cpu.planning import planner
-from offcut.backends.cpu.planning.proof import check_shared
 from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
+from offcut.backends.cpu.threads.shared import check_shared
 from offcut.backends.target import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype

@@ -207,6 +207,21 @@ def test_targets_of_one_name_share_no_code() -> None:
     assert [float(x[0]) for x in found] == [1.0, 3.0, 6.0]
 
 
+class Short(Adding):
+    """A target that leaves the last element out."""
+
+    def space(self, program: Any, users: Any, options: Any) -> Any:
+        yield Planned(oc.parse(str(program).replace("in 0:n", "in 0:n - 1")))
+
+
+def test_a_plan_that_computes_something_else_is_refused() -> None:
+    n = oc.dim("n")
+    A = oc.placeholder((n,), "float64", name="A")
+    B = oc.compute((n,), lambda i: A[i] + 1.0, name="B")
+    with pytest.raises(oc.PartitionError, match=r"B\[0\].* n = 1|n = 1"):
+        oc.compile(B, target=Short(1.0))
+
+
 def test_a_machine_with_caches_of_a_line_is_planned_for(tmp_path: Path) -> None:
     caches = "".join(
         f'[[memory]]\nname = "L{k}"\nbytes = {64 * k}\nways = 1\nbytes_per_cycle = 1.0\nsource = "this test"\n'

@@ -18,11 +18,11 @@ from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.planner import Planned
-from offcut.backends.cpu.planning.proof import check_shared
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import alone
+from offcut.backends.cpu.threads.shared import check_shared
 from offcut.backends.cpu.threads.threaded import lower_threaded
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable

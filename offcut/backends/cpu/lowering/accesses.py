@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence, Set
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices, read, touched
+from offcut.core.accesses import indices, read
 from offcut.core.expr import Expr, Load, dtype_of, loads, variables, walk
 from offcut.core.program import Stmt, Store, expressions
 from offcut.core.program import walk as statements
@@ -52,16 +52,6 @@ def streams(body: Sequence[Stmt], memory: Container[str]) -> Mapping[str, tuple[
             if not any(isinstance(node, Load) for part in index for node in walk(part)):
                 found[buffer] = index
     return found if 2 * len(found) > accesses else {}
-
-
-def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
-    """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
-    for stmt in body:
-        if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
-            return buffer not in read((stmt.value,))
-        if buffer in touched((stmt,)):
-            return False
-    return False
 
 
 def loaded(expr: Expr, always: bool) -> set[str]:

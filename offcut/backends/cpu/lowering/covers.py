@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import copysign
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.lowering.extents import limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
@@ -43,6 +42,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.partition import Match, matches
 from offcut.polyhedral import coefficient
+from offcut.polyhedral.units.private import begins_with_store
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import TILES, Family, Variant
-from offcut.backends.inside import STATUS
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
 from offcut.core.expr import Expr, Var
 from offcut.core.plain import loops_of
 from offcut.core.program import (
+    STATUS,
     Alloc,
     Choose,
     For,

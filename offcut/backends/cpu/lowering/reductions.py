@@ -26,35 +26,14 @@ from offcut.backends.cpu.lowering.expressions import Expressions
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import SMALL_FLOATS
+from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS, identity
-from offcut.core.expr import loads, variables
+from offcut.core.expr import loads
 from offcut.core.program import Execution, For, Program, Store
 
 ACCUMULATORS = 4  # of each reduction: as many operations as are under way while one adds
 
 State = tuple[str, ...]  # LLVM's values of one accumulator, by part
-
-
-def only_reduces(loop: For) -> bool:
-    """Whether a loop does nothing but reduce into elements that do not move with it.
-
-    Each statement has a buffer of its own, which no statement of the loop reads: so what the loop
-    carries is the order of these reductions and nothing else.
-    """
-    stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
-    written = {store.buffer for store in stores}
-    read = {
-        load.buffer
-        for store in stores
-        for part in (store.value, *store.index)
-        for load, _ in loads(part)
-    }
-    return (
-        0 < len(stores) == len(loop.body) == len(written)
-        and not written & read
-        and all(store.reduce in ("sum", "max", "min") for store in stores)
-        and not any(loop.iter in variables(part) for store in stores for part in store.index)
-    )
 
 
 def lanes_of(loop: For, program: Program, isa: Isa) -> int | None:

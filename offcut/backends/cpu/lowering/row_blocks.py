@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.covers import Parts, Sum, is_multiple
 from offcut.backends.cpu.lowering.extents import limits
@@ -21,6 +20,7 @@ from offcut.core.text.printer import format_expr
 from offcut.errors import InternalError
 from offcut.partition import Match
 from offcut.polyhedral import coefficient
+from offcut.polyhedral.units.private import begins_with_store
 
 ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 

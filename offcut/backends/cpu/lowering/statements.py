@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store, is_one_element, loaded
+from offcut.backends.cpu.lowering.accesses import is_one_element, loaded
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.reductions import Reductions, lanes_of
 from offcut.core.conditions import all_of
@@ -20,6 +20,7 @@ from offcut.core.plain import loops_of
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
+from offcut.polyhedral.units.private import begins_with_store
 
 
 class Instances(Reductions):

@@ -19,11 +19,10 @@ from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.lowering.statements import Instances
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Variant
-from offcut.backends.inside import STATUS
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import item_bytes
 from offcut.core.expr import Expr, dtype_of, loads, variables
-from offcut.core.program import For, If, Program, Stmt, Store, Tile, TileAxis
+from offcut.core.program import STATUS, For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.polyhedral import coefficient
 

@@ -20,12 +20,12 @@ from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
 from offcut.backends.cpu.planning.policy import policy, pricing
-from offcut.backends.cpu.planning.proof import check_compiled, check_step
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.planning.vectorize import privatized, vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.inside import kept_inside
+from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
 from offcut.core.expr import Binary, Compare, Expr, Load, Select, dtype_of, variables
@@ -81,14 +81,12 @@ class Planned(target.Planned):
     seconds  predicted, of a call on one thread: an expression over the sizes
     shares   the same program, and which of its loops threads share
     work     instances of a call; None where nothing counts them
-    through  programs on the way to it: small steps are easier to prove
     """
 
     schedule: Schedule
     seconds: Expr
     shares: Parallel
     work: Expr | None = None
-    through: tuple[Program, ...] = ()
 
     @property
     def has_loops(self) -> bool:

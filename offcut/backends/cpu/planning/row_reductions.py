@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.reductions import only_reduces
 from offcut.core import index as ix
+from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Cast, Expr, Load, Var, dtype_of, loads, variables
 from offcut.core.program import (

@@ -22,11 +22,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store
 from offcut.backends.cpu.lowering.extents import at_most
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
-from offcut.backends.inside import STATUS
 from offcut.core import index as ix
 from offcut.core.accesses import accessed, touched
 from offcut.core.expr import (
@@ -46,6 +44,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.program import (
+    STATUS,
     Alloc,
     Choose,
     Execution,
@@ -70,6 +69,7 @@ from offcut.polyhedral import (
     carried_by,
     coefficient,
 )
+from offcut.polyhedral.units.private import begins_with_store
 
 MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes
 

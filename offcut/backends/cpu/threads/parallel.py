@@ -16,16 +16,13 @@ they share its inner loops and the window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from offcut.backends.cpu.lowering.accesses import begins_with_store
-from offcut.backends.cpu.threads.footprint import Access, Footprints
-from offcut.backends.inside import STATUS
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, owned, stored, touched
+from offcut.core.accesses import accessed, stored, touched
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.program import (
     Alloc,
@@ -33,7 +30,6 @@ from offcut.core.program import (
     Execution,
     For,
     If,
-    Kind,
     Let,
     Option,
     Program,
@@ -47,11 +43,9 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
-from offcut.polyhedral import Dependence, Facts, Space, answered, carried_by
-
-MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether threads may share it
-
-Path = tuple[int, ...]
+from offcut.polyhedral import Facts, Space, answered
+from offcut.polyhedral.units.independence import Independence, Path
+from offcut.polyhedral.units.meetings import has_parallel, meets
 
 
 @dataclass(frozen=True)
@@ -88,147 +82,9 @@ def parallel(program: Program, chunk: int, threads: int) -> Parallel:
     return _Marker(program, chunk, threads).marked()
 
 
-def has_parallel(stmt: Stmt) -> bool:
-    """Whether some loop in `stmt`, or itself, is marked."""
-    return any(
-        isinstance(inner, For) and inner.execution is Execution.PARALLEL
-        for inner in statements((stmt,))
-    )
-
-
 def is_decided_by_memory(stmt: Stmt) -> bool:
     """Whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
     return any(map(reads_memory, expressions(stmt)))
-
-
-class Meetings:
-    """Between which statements of a block all threads have to meet."""
-
-    def __init__(self, program: Program, everywhere: frozenset[str]) -> None:
-        """`everywhere`: the buffers that no two threads share."""
-        written = frozenset(s.buffer for s in statements(program.body) if isinstance(s, Store))
-        self.footprints = Footprints(program, written - everywhere)
-        self.found: dict[Stmt, frozenset[Access]] = {}
-
-    def conflict(self, one: Stmt, other: Stmt) -> bool:
-        """Whether one of two statements may touch what the other one writes."""
-        mine, theirs = self.accesses(one), self.accesses(other)
-        return any(
-            a.buffer == b.buffer and (a.writes or b.writes) and not self.footprints.apart(a, b)
-            for a in mine
-            for b in theirs
-        )
-
-    def accesses(self, stmt: Stmt) -> frozenset[Access]:
-        """What a statement touches, each footprint once."""
-        if stmt not in self.found:
-            self.found[stmt] = frozenset(self.footprints.of((stmt,)))
-        return self.found[stmt]
-
-
-def _meets(program: Program, own: frozenset[str]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
-    """The statements that may not run before all threads are done with an earlier one of their block."""
-    meetings = Meetings(program, own | _statuses(program))
-
-    def among(body: tuple[Stmt, ...]) -> Iterator[tuple[tuple[Stmt, ...], int]]:
-        since: list[Stmt] = []
-        for position, stmt in enumerate(body):
-            several = (one for one in since if has_parallel(stmt) or has_parallel(one))
-            if any(meetings.conflict(stmt, one) for one in several):
-                yield body, position
-                since = []
-            since.append(stmt)
-            in_step = not (isinstance(stmt, For) and stmt.execution is Execution.PARALLEL)
-            if in_step and has_parallel(stmt):
-                for block in blocks(stmt):
-                    yield from among(block)
-
-    yield from among(program.body)
-
-
-def tile_buffers(program: Program) -> frozenset[str]:
-    """The private buffers that only tiles access: each tile has its own."""
-    outside = set[str]()
-
-    def look(body: Sequence[Stmt]) -> None:
-        for stmt in body:
-            if not isinstance(stmt, Tile):
-                outside.update(accessed(stmt))
-                for block in blocks(stmt):
-                    look(block)
-
-    look(program.body)
-    private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
-    return frozenset(private - outside)
-
-
-class Independence:
-    """Which loops of a program carry no dependence.
-
-    open   why that was not found out
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.tiled = tile_buffers(program)
-        self.meetings = Meetings(program, self.tiled | _statuses(program))
-        self.footprints = self.meetings.footprints
-        self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
-        self.open: dict[str, None] = {}
-
-    def of(self, loop: For, path: Path) -> bool:
-        """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
-        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
-        shared -= _statuses(self.program)
-        if not shared:
-            return True
-        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
-        for access in self.footprints.of(loop.body, loop.iter):
-            if access.buffer in shared:
-                by_buffer[access.buffer].add(access)
-        left = {
-            name
-            for name, accesses in by_buffer.items()
-            if not self.footprints.moves_on(tuple(accesses), loop.iter)
-        }
-        return not left or self.by_sets(left, path)
-
-    def entered(self, stmt: Let | Alloc) -> None:
-        """Inside a bounded value its range is known."""
-        if isinstance(stmt, Let) and stmt.lo >= 0:
-            self.footprints.least[stmt.name] = stmt.lo
-
-    def by_sets(self, buffers: set[str], path: Path) -> bool:
-        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
-        position = path[0]
-        if position not in self.carried:
-            alone = replace(self.program, body=(self.program.body[position],))
-            inside = list(statements(alone.body))
-            stores = sum(isinstance(stmt, Store) for stmt in inside)
-            cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
-            if stores > MOST_STORES:
-                self.open[f"{stores} statements are too many to compare in pairs"] = None
-            elif cut:
-                self.open["tiles of microkernels are not compared in pairs"] = None
-            else:
-                self.carried[position] = answered(lambda: carried_by(alone), None)
-                if self.carried[position] is None:
-                    self.open["comparing statements in pairs takes isl too long"] = None
-            self.carried.setdefault(position, None)
-        carried = self.carried[position]
-        if carried is None:
-            return False
-        return not any(one.buffer in buffers for one in carried.get((0, *path[1:]), ()))
-
-    def keeps(self, name: str, loop: For) -> bool:
-        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
-        buffer = self.program.buffer(name)
-        if name in self.tiled:
-            return True
-        if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
-            return name in owned(self.program.body)
-        scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
-        return scalar and _written_first(name, loop.body)
 
 
 class _Marker(Independence):
@@ -253,7 +109,7 @@ class _Marker(Independence):
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
-        return Parallel(made, own, loops, tuple(self.open), frozenset(_meets(made, own)))
+        return Parallel(made, own, loops, tuple(self.open), frozenset(meets(made, own)))
 
     def unmarked(self) -> Program:
         """The program for one thread."""
@@ -428,26 +284,6 @@ def _in_step(body: Sequence[Stmt]) -> set[str]:
         for block in blocks(stmt):
             found |= _in_step(block)
     return found
-
-
-def _statuses(program: Program) -> frozenset[str]:
-    """Whoever says that something went wrong says the same."""
-    return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
-
-
-def _written_first(name: str, body: Sequence[Stmt]) -> bool:
-    """Whether all accesses of a scalar are in blocks that write it before all else."""
-    if begins_with_store(name, body):
-        return True
-    for stmt in body:
-        if name not in touched((stmt,)):
-            continue
-        if name in accessed(stmt) or isinstance(stmt, Tile | Choose | Alloc):
-            return False
-        inside = (block for block in blocks(stmt) if name in touched(block))
-        if not all(_written_first(name, block) for block in inside):
-            return False
-    return True
 
 
 def _serial(loop: For) -> For:

@@ -25,13 +25,14 @@ from offcut.backends.cpu.lowering.layout import bytes_of
 from offcut.backends.cpu.lowering.lower import Lowered, Lowering
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.threads.parallel import Parallel, has_parallel
+from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.backends.cpu.threads.pool_ir import BARRIER, DECLARATIONS, RUN
-from offcut.backends.inside import STATUS
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
+from offcut.core.accesses import statuses
 from offcut.core.expr import Const, Expr
-from offcut.core.program import Buffer, Execution, For, If, Stmt, Store
+from offcut.core.program import STATUS, Buffer, Execution, For, If, Stmt, Store
+from offcut.polyhedral.units.meetings import has_parallel
 
 
 def lower_threaded(
@@ -74,9 +75,6 @@ class _Threaded(Lowering):
         self.common: set[str] = set()
         self.team: tuple[str, str] | None = ("%thread", "%threads")
         self.steps = True
-
-    def statuses(self) -> frozenset[str]:
-        return frozenset(b.name for b in self.program.buffers if b.scope == STATUS)
 
     def entry(self) -> str:
         """The entry, which asks the pool for threads, and what each of them runs."""
@@ -222,7 +220,11 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
 
     def clears_status(self, stmt: Stmt) -> bool:
         """Whether a statement does what the entry has done."""
-        return isinstance(stmt, Store) and stmt.buffer in self.statuses() and stmt.value == _CLEAR
+        return (
+            isinstance(stmt, Store)
+            and stmt.buffer in statuses(self.program)
+            and stmt.value == _CLEAR
+        )
 
     @contextmanager
     def alone(self) -> Iterator[None]:

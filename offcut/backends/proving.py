@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from offcut import debug
-from offcut.backends.cpu.lowering.reductions import only_reduces
-from offcut.backends.cpu.threads.parallel import Independence, Parallel, Path, parallel
 from offcut.backends.host import cache as objects
-from offcut.backends.inside import STATUS, check_asked
+from offcut.backends.inside import check_asked
+from offcut.core.accesses import only_reduces, statuses
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
@@ -33,9 +32,10 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
-from offcut.core.text.printer import format_head, format_stmt
+from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
+from offcut.polyhedral.units.independence import Independence, Path
 from offcut.proof import bare, check_equal, consecutive, with_floats
 
 _MARKS = (Execution.PARALLEL, Execution.VECTOR)
@@ -56,7 +56,7 @@ def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
     for before, after in pairwise(steps):
         check_step(before, after, reassociate)
     given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
-    _check_marks(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
+    check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
     objects.write(name, b"proved")
 
 
@@ -66,7 +66,7 @@ def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
     Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
     constant that is converted when it is bound is read as its conversion.
     """
-    if _statuses(emitted) and not _statuses(source):
+    if statuses(emitted) and not statuses(source):
         check_asked(emitted)
         emitted = _unasked(emitted)
     emitted = _with_constants_of(source, emitted)
@@ -96,45 +96,11 @@ def _with_constants_of(source: Program, emitted: Program) -> Program:
     return replace(emitted, buffers=buffers, body=body)
 
 
-def check_shared(made: Parallel, chunk: int, threads: int) -> None:
-    """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
-
-    Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
-    its own, or a meeting that is missing.
-    """
-    name = objects.key("threads", repr(made))
-    if not debug.verifies() and objects.read(name) is not None:
-        return
-    _check_marks(made.program, True, set())
-    again = parallel(made.program, chunk, threads)
-    for buffer in sorted(again.own ^ made.own):
-        own = buffer in again.own
-        raise _refused(
-            made.program,
-            f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
-            f"each thread {'needs one of its own' if own else 'has one of its own'}",
-        )
-    for body, position in again.meets - made.meets:
-        stmt, before = body[position], body[:position]
-        raise _refused(
-            made.program,
-            f"{format_head(stmt)} touches what a statement before it writes",
-            f"other threads may still run {format_head(before[-1])}: they must meet in between",
-        )
-    objects.write(name, b"proved")
-
-
-def _refused(program: Program, at: str, because: str) -> PartitionError:
-    return PartitionError(
-        "prove", f"cannot run {program.name} on several threads", at=at, because=because
-    )
-
-
 def _is_marked(loop: For) -> bool:
     return loop.execution in _MARKS
 
 
-def _check_marks(program: Program, reassociate: bool, given: set[str]) -> None:
+def check_shares(program: Program, reassociate: bool, given: set[str]) -> None:
     """Refuse a loop that is marked and carries a dependence; those over `given` were marked by the user."""
     independence = Independence(program)
     for path, loop in _loops(program.body, ()):
@@ -193,14 +159,9 @@ def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
     return tuple(at(stmt, position) for position, stmt in enumerate(body))
 
 
-def _statuses(program: Program) -> set[str]:
-    """The buffers that say whether some access would have left an array."""
-    return {buffer.name for buffer in program.buffers if buffer.scope == STATUS}
-
-
 def _unasked(program: Program) -> Program:
     """`program` without the questions whether an access stays inside: a call that does not is refused."""
-    names = _statuses(program)
+    names = statuses(program)
 
     def says(stmt: Stmt) -> TypeGuard[Store]:
         return isinstance(stmt, Store) and stmt.buffer in names

@@ -1,0 +1,90 @@
+"""Which loops of a program several units may share: those that carry no dependence.
+
+Footprints show it in most cases, otherwise sets of dependences do (`carried_by`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.core.accesses import owned, statuses, stored
+from offcut.core.program import Alloc, For, Kind, Let, Program, Store, Tile
+from offcut.core.program import walk as statements
+from offcut.polyhedral.dependences import Dependence, carried_by
+from offcut.polyhedral.limit import answered
+from offcut.polyhedral.units.footprints import Access
+from offcut.polyhedral.units.meetings import Meetings
+from offcut.polyhedral.units.private import tile_buffers, written_first
+
+MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether units may share it
+
+Path = tuple[int, ...]
+
+
+class Independence:
+    """Which loops of a program carry no dependence.
+
+    open   why that was not found out
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.tiled = tile_buffers(program)
+        self.meetings = Meetings(program, self.tiled | statuses(program))
+        self.footprints = self.meetings.footprints
+        self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
+        self.open: dict[str, None] = {}
+
+    def of(self, loop: For, path: Path) -> bool:
+        """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
+        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
+        shared -= statuses(self.program)
+        if not shared:
+            return True
+        by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
+        for access in self.footprints.of(loop.body, loop.iter):
+            if access.buffer in shared:
+                by_buffer[access.buffer].add(access)
+        left = {
+            name
+            for name, accesses in by_buffer.items()
+            if not self.footprints.moves_on(tuple(accesses), loop.iter)
+        }
+        return not left or self.by_sets(left, path)
+
+    def entered(self, stmt: Let | Alloc) -> None:
+        """Inside a bounded value its range is known."""
+        if isinstance(stmt, Let) and stmt.lo >= 0:
+            self.footprints.least[stmt.name] = stmt.lo
+
+    def by_sets(self, buffers: set[str], path: Path) -> bool:
+        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
+        position = path[0]
+        if position not in self.carried:
+            alone = replace(self.program, body=(self.program.body[position],))
+            inside = list(statements(alone.body))
+            stores = sum(isinstance(stmt, Store) for stmt in inside)
+            cut = any(isinstance(stmt, Tile) and stmt.microkernel is not None for stmt in inside)
+            if stores > MOST_STORES:
+                self.open[f"{stores} statements are too many to compare in pairs"] = None
+            elif cut:
+                self.open["tiles of microkernels are not compared in pairs"] = None
+            else:
+                self.carried[position] = answered(lambda: carried_by(alone), None)
+                if self.carried[position] is None:
+                    self.open["comparing statements in pairs takes isl too long"] = None
+            self.carried.setdefault(position, None)
+        carried = self.carried[position]
+        if carried is None:
+            return False
+        return not any(one.buffer in buffers for one in carried.get((0, *path[1:]), ()))
+
+    def keeps(self, name: str, loop: For) -> bool:
+        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
+        buffer = self.program.buffer(name)
+        if name in self.tiled:
+            return True
+        if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
+            return name in owned(self.program.body)
+        scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
+        return scalar and written_first(name, loop.body)

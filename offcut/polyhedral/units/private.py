@@ -1,0 +1,49 @@
+"""What an iteration, or a tile, has for itself: it writes it before it reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offcut.core.accesses import accessed, read, touched
+from offcut.core.program import Alloc, Choose, Kind, Program, Stmt, Store, Tile, blocks
+
+
+def tile_buffers(program: Program) -> frozenset[str]:
+    """The private buffers that only tiles access: each tile has its own."""
+    outside = set[str]()
+
+    def look(body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            if not isinstance(stmt, Tile):
+                outside.update(accessed(stmt))
+                for block in blocks(stmt):
+                    look(block)
+
+    look(program.body)
+    private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
+    return frozenset(private - outside)
+
+
+def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
+    """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
+    for stmt in body:
+        if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
+            return buffer not in read((stmt.value,))
+        if buffer in touched((stmt,)):
+            return False
+    return False
+
+
+def written_first(name: str, body: Sequence[Stmt]) -> bool:
+    """Whether all accesses of a scalar are in blocks that write it before all else."""
+    if begins_with_store(name, body):
+        return True
+    for stmt in body:
+        if name not in touched((stmt,)):
+            continue
+        if name in accessed(stmt) or isinstance(stmt, Tile | Choose | Alloc):
+            return False
+        inside = (block for block in blocks(stmt) if name in touched(block))
+        if not all(written_first(name, block) for block in inside):
+            return False
+    return True
