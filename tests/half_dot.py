@@ -68,6 +68,10 @@ def emulated(text: str) -> str:
 class Emulated(isa.Host):
     """A host whose instruction is emulated; a class of its own, so that no cache by `Host` mixes the two."""
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        return tuple(name for name in super().lacking if name != "avx512bf16")
+
 
 @contextmanager
 def on_emulated(issue: float = 1.0) -> Iterator[None]:

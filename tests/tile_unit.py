@@ -114,6 +114,15 @@ def on_tile_unit(text: str) -> str:
 class Emulated(isa.Host):
     """A host whose tile unit is emulated; a class of its own, so that no cache by `Host` mixes the two."""
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        return tuple(name for name in super().lacking if not name.startswith("amx"))
+
+
+def stores_tiles() -> bool:
+    """Whether this machine runs what surrounds the tile unit's instructions: the code stores with AVX-512."""
+    return isa.host().isa.name == "avx512"
+
 
 @contextmanager
 def emulated() -> Iterator[None]:

@@ -16,10 +16,11 @@ import pytest
 from compiled import contraction, floats
 
 import offcut as oc
+from offcut.backends import proving
 from offcut.backends.base import Signature
 from offcut.backends.cpu import build as building
 from offcut.backends.cpu.machine import jit
-from offcut.backends.cpu.planning import planner, proof
+from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
 from offcut.backends.target import Options
@@ -257,7 +258,7 @@ def test_constants_are_no_part_of_the_key(lowered: list[str]) -> None:
 def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled()
     proofs: list[object] = []
-    monkeypatch.setattr(proof, "check_equal", lambda *asked, **_: proofs.append(asked))
+    monkeypatch.setattr(proving, "check_equal", lambda *asked, **_: proofs.append(asked))
     planner._plan.cache_clear()
     compiled().plan(m=1, k=1)
     planner._plan.cache_clear()

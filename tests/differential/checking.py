@@ -352,9 +352,10 @@ def environment(case: Case) -> Iterator[None]:
     try:
         with ExitStack() as machine:
             if case.emulated:
-                from tile_unit import emulated
+                from tile_unit import emulated, stores_tiles
 
-                machine.enter_context(emulated())
+                if stores_tiles():
+                    machine.enter_context(emulated())
             if case.threads > 1:
                 from .late import late
 
