@@ -11,6 +11,7 @@ from offcut.costmodel.closed_form import (
 from offcut.costmodel.description import load, shipped
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
 from offcut.costmodel.shortened import shortened
+from offcut.costmodel.statements import StatementPrices
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
 
@@ -18,6 +19,7 @@ __all__ = [
     "Blocks",
     "Loops",
     "Machine",
+    "StatementPrices",
     "Threads",
     "TileUnit",
     "Work",

@@ -1,0 +1,158 @@
+"""What accesses touch while loops around them run: boxes of elements, as index expressions, and their bytes.
+
+Along each axis of an array a box goes from the least to the greatest value of the index, as the loops inside
+take theirs: exact where an index is a sum with one multiple of each iterator and the elements between are touched as well, a hull
+otherwise. An index that is read from memory may be anywhere along its axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Const, Expr, Select, Var, reads_memory, substitute, variables
+from offcut.core.program import Buffer
+from offcut.costmodel.closed.summation import chosen, folded
+
+Ends = tuple[Expr, Expr]  # the least and the greatest value
+Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Elements of an array, by axis: from the first to the last; None: the whole axis.
+
+    read, written  whether some of them are
+    """
+
+    axes: tuple[Ends | None, ...]
+    read: bool
+    written: bool
+
+    def joined(self, other: Box) -> Box:
+        """The least box around two."""
+        axes = tuple(
+            None if a is None or b is None else (_least(a[0], b[0]), _greatest(a[1], b[1]))
+            for a, b in zip(self.axes, other.axes, strict=True)
+        )
+        return Box(axes, self.read or other.read, self.written or other.written)
+
+    def over(self, ranges: Ranges) -> Box:
+        """All that the box touches while iterators take their values."""
+        return self._mapped(lambda end, last: folded(_end(end, ranges, last)))
+
+    def at(self, values: Mapping[str, Expr]) -> Box:
+        """The box where names have these values."""
+        return self._mapped(lambda end, _: folded(substitute(end, values)))
+
+    def within(self, starts: Sequence[Expr]) -> Box:
+        """The box counted from the first element of a window."""
+        axes = tuple(
+            None if ends is None else (ix.sub(ends[0], start), ix.sub(ends[1], start))
+            for ends, start in zip(self.axes, starts, strict=True)
+        )
+        return replace(self, axes=axes)
+
+    def _mapped(self, change: Callable[[Expr, bool], Expr]) -> Box:
+        """With every end changed, of which is said whether it is the last element."""
+        axes = (
+            None if ends is None else (change(ends[0], False), change(ends[1], True))
+            for ends in self.axes
+        )
+        return replace(self, axes=tuple(axes))
+
+    @property
+    def names(self) -> set[str]:
+        """What it depends on."""
+        return {name for ends in self.axes if ends is not None for end in ends for name in variables(end)}
+
+
+def box(index: Sequence[Expr], written: bool) -> Box:
+    """The box of one element that is read, or written."""
+    parts = (None if reads_memory(part) else folded(part) for part in index)
+    return Box(tuple(None if part is None else (part, part) for part in parts), not written, written)
+
+
+def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
+    """How many elements a box has, of an array of this shape."""
+    total: Expr = ix.const(1)
+    for ends, extent in zip(touched.axes, shape, strict=True):
+        total = ix.mul(total, _length(ends, extent))
+    return total
+
+
+def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], line: int) -> Expr:
+    """Bytes that come along with a box: whole lines of memory.
+
+    shape  of what it lies in: the array, or its window
+    line   bytes of a line; a run of elements side by side that may begin anywhere in one takes, on the average,
+           ``run + line - item`` bytes
+    """
+    item = ITEM_BYTES[buffer.dtype]
+    if buffer.layout is not None or not shape:
+        return ix.mul(elements(touched, shape), item)
+    run: Expr = ix.const(1)
+    runs: Expr = ix.const(1)
+    beside = True  # whether what was seen so far, from the last axis on, is whole
+    for ends, extent in zip(reversed(touched.axes), reversed(shape), strict=True):
+        length = _length(ends, extent)
+        if beside:
+            run = ix.mul(run, length)
+        else:
+            runs = ix.mul(runs, length)
+        beside = beside and length == extent
+    size = ix.mul(run, item)
+    known, row = ix.literal(size), ix.literal(ix.mul(shape[-1], item))
+    aligned = known is not None and row is not None and known % line == 0 and row % line == 0
+    if not (aligned or runs == ix.const(1)):
+        size = ix.add(size, line - item)
+    return ix.mul(runs, size)
+
+
+def _length(ends: Ends | None, extent: Expr) -> Expr:
+    if ends is None:
+        return extent
+    length = ix.add(ix.sub(ends[1], ends[0]), 1)
+    few, most = ix.literal(length), ix.literal(extent)
+    return extent if few is not None and most is not None and few > most else length
+
+
+def _end(expr: Expr, ranges: Ranges, last: bool) -> Expr:
+    """The least or, where `last`, the greatest value of an index expression."""
+    if not variables(expr) & set(ranges):
+        return expr
+    match expr:
+        case Var(name):
+            return ranges[name][last]
+        case Binary("+", a, b):
+            return ix.add(_end(a, ranges, last), _end(b, ranges, last))
+        case Binary("-", a, b):
+            return ix.sub(_end(a, ranges, last), _end(b, ranges, not last))
+        case Binary("*", Const(factor), b) | Binary("*", b, Const(factor)):
+            return ix.mul(int(factor), _end(b, ranges, last == (factor >= 0)))
+        case Binary("*", a, b):  # sizes, heights, iterators: none is negative
+            return ix.mul(_end(a, ranges, last), _end(b, ranges, last))
+        case Binary("//", a, b):
+            return ix.floordiv(_end(a, ranges, last), b)
+        case Binary("%", _, b):
+            return ix.sub(b, 1) if last else ix.const(0)
+        case Binary("min" | "max" as op, a, b):
+            both = _end(a, ranges, last), _end(b, ranges, last)
+            return ix.minimum(*both) if op == "min" else ix.maximum(*both)
+        case Select(condition, then, other):
+            both = _end(then, ranges, last), _end(other, ranges, last)
+            if not variables(condition) & set(ranges):
+                return chosen(condition, *both)
+            return ix.maximum(*both) if last else ix.minimum(*both)
+        case _:
+            return expr
+
+
+def _least(a: Expr, b: Expr) -> Expr:
+    return a if a == b else ix.minimum(a, b)
+
+
+def _greatest(a: Expr, b: Expr) -> Expr:
+    return a if a == b else ix.maximum(a, b)

@@ -1,0 +1,226 @@
+"""Bytes that move between levels of memory while a loop program runs: exact footprints, and what stays of them.
+
+A level of C bytes is filled, while a statement S runs once, by
+
+    M(S) = F(S)                                                where F(S) <= C: all that it touches stays
+    M(loop) = sum over arrays of min(trips * F(body), F(loop))    where F(body) <= C: one iteration's stays to the next
+    M(loop) = sum over iterations of M(body)                      otherwise
+    M(block) = sum of M(part), less what a part finds of the one before it, where both fit
+
+with F, the bytes that are touched: boxes of whole lines (`touched`). What is stored moves twice: it is filled, and written back.
+A tile of a microkernel touches each element once. Registers are such a level as well: what they are filled with is what L1 gives.
+
+Source: the recursion is that of reuse distances in perfect nests, as in Low et al., *Analytical modeling is enough for
+high-performance BLIS*, 2016, and Olivry et al., *IOOpt*, 2021, over footprints that isl's users call access relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+from offcut.core.program import Buffer
+from offcut.core.ranges import Known
+from offcut.costmodel.closed.summation import chosen, summed, trips
+from offcut.costmodel.closed.touched import Box, bytes_of
+
+Piece = int  # which of the pieces of a program
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A memory that is filled from the one behind it.
+
+    bytes  capacity
+    line   bytes that come at once; 1: as many as are asked for
+    """
+
+    bytes: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An array, as statements see it: its window, where it has one.
+
+    shape  of what it lies in
+    """
+
+    buffer: Buffer
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one run of a statement touches, and what moves for it.
+
+    boxes   by array
+    first   the piece that touches an array first
+    moved   into each level, by piece: bytes
+    exact   whether no bound was taken for a sum
+    """
+
+    boxes: Mapping[str, Box] = field(default_factory=dict)
+    first: Mapping[str, Piece] = field(default_factory=dict)
+    moved: tuple[Mapping[Piece, Expr], ...] = ()
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The recursion, for arrays and levels of memory, nearest first."""
+
+    held: Mapping[str, Held]
+    levels: tuple[Level, ...]
+
+    @property
+    def nothing(self) -> Touched:
+        """Of what never runs."""
+        return Touched(moved=tuple({} for _ in self.levels))
+
+    def access(self, boxes: Mapping[str, Box], piece: Piece) -> Touched:
+        """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
+        first = dict.fromkeys(boxes, piece)
+        moved = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
+        return Touched(boxes, first, moved)
+
+    def block(self, parts: Sequence[Touched]) -> Touched:
+        """Of statements one after the other."""
+        parts = [part for part in parts if part.boxes]
+        if len(parts) < 2:
+            return parts[0] if parts else self.nothing
+        boxes, first = _joined(parts)
+        moved = []
+        for number, level in enumerate(self.levels):
+            each = [self._taken(part.boxes, level) for part in parts]
+            apart = _plus(part.moved[number] for part in parts)
+            for k in range(1, len(parts)):
+                fit = ix.compare("<=", _total((each[k - 1], each[k])), level.bytes)
+                for name in each[k].keys() & each[k - 1].keys():
+                    found = ix.minimum(each[k - 1][name], each[k][name])
+                    piece = parts[k].first[name]
+                    kept = chosen(fit, found, ix.const(0))
+                    left = ix.sub(apart.get(piece, ix.const(0)), kept)
+                    apart = {**apart, piece: ix.maximum(left, 0)}
+            moved.append(self._where_fits(boxes, first, level, apart))
+        return Touched(boxes, first, tuple(moved), all(part.exact for part in parts))
+
+    def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
+        """Of all iterations of a loop."""
+        count = trips(lo, hi, known)
+        if not body.boxes or count == ix.const(0):
+            return self.nothing
+        ends = {name: (lo, ix.sub(ix.add(lo, count), 1))}
+        boxes = {array: box.over(ends) for array, box in body.boxes.items()}
+        middle = {name: ix.floordiv(ix.add(lo, hi), 2)}
+        typical = {array: box.at(middle) for array, box in body.boxes.items()}
+        exact = body.exact
+        moved = []
+        for number, level in enumerate(self.levels):
+            whole, once = self._bytes(boxes, level), self._bytes(typical, level)
+            near = {
+                array: ix.minimum(ix.mul(count, once[array]), whole[array])
+                if name in body.boxes[array].names
+                else whole[array]
+                for array in boxes
+            }
+            far = {}
+            for piece, term in body.moved[number].items():
+                total = summed(name, lo, hi, term, known)
+                far[piece] = total.value
+                exact = exact and total.exact
+            stays = ix.compare("<=", self._size(typical, level), level.bytes)
+            most = _either(stays, self._spread(near, body.first), far)
+            moved.append(self._where_fits(boxes, body.first, level, most))
+        return Touched(boxes, body.first, tuple(moved), exact)
+
+    def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
+        """Of one of two, by a condition on sizes and iterators."""
+        boxes, first = _joined([part for part in (then, other) if part.boxes])
+        pairs = zip(then.moved, other.moved, strict=True)
+        moved = tuple(_either(condition, one, two) for one, two in pairs)
+        return Touched(boxes, first, moved, then.exact and other.exact)
+
+    def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
+        """What moves in a call after one of the same sizes: nothing into a level that holds all of it."""
+        return tuple(
+            _either(
+                ix.compare("<=", self._size(whole.boxes, level), level.bytes),
+                {},
+                moved,
+            )
+            for level, moved in zip(self.levels, whole.moved, strict=True)
+        )
+
+    def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
+        """Bytes that boxes take up."""
+        return _total((self._taken(boxes, level),))
+
+    def _taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+        return {name: self._lines(name, box, level) for name, box in boxes.items()}
+
+    def _bytes(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+        """Bytes that move for each array: in, and out where it is stored; a cache is filled before that."""
+        found = {}
+        for name, box in boxes.items():
+            ways = int(box.read or level.line > 1) + int(box.written)
+            found[name] = ix.mul(ways, self._lines(name, box, level))
+        return found
+
+    def _lines(self, name: str, box: Box, level: Level) -> Expr:
+        held = self.held[name]
+        return bytes_of(box, held.buffer, held.shape, level.line)
+
+    def _where_fits(
+        self,
+        boxes: Mapping[str, Box],
+        first: Mapping[str, Piece],
+        level: Level,
+        otherwise: Mapping[Piece, Expr],
+    ) -> Mapping[Piece, Expr]:
+        fits = ix.compare("<=", self._size(boxes, level), level.bytes)
+        return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
+
+    def _spread(self, each: Mapping[str, Expr], first: Mapping[str, Piece]) -> dict[Piece, Expr]:
+        """Bytes of arrays, by the piece that touches them first."""
+        return _plus({first[name]: size} for name, size in each.items())
+
+
+def _joined(parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
+    boxes: dict[str, Box] = {}
+    first: dict[str, Piece] = {}
+    for part in parts:
+        for name, box in part.boxes.items():
+            boxes[name] = boxes[name].joined(box) if name in boxes else box
+            first.setdefault(name, part.first[name])
+    return boxes, first
+
+
+def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
+    total: dict[Piece, Expr] = {}
+    for part in parts:
+        for piece, size in part.items():
+            total[piece] = ix.add(total.get(piece, ix.const(0)), size)
+    return total
+
+
+def _either(
+    condition: Expr, then: Mapping[Piece, Expr], other: Mapping[Piece, Expr]
+) -> dict[Piece, Expr]:
+    zero = ix.const(0)
+    pieces = dict.fromkeys((*then, *other))
+    return {
+        piece: chosen(condition, then.get(piece, zero), other.get(piece, zero)) for piece in pieces
+    }
+
+
+def _total(parts: Iterable[Mapping[str, Expr]]) -> Expr:
+    """Bytes of arrays together, each once, where it is largest."""
+    largest: dict[str, Expr] = {}
+    for part in parts:
+        for name, size in part.items():
+            largest[name] = ix.maximum(largest[name], size) if name in largest else size
+    return reduce(ix.add, largest.values(), ix.const(0))
