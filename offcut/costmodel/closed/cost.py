@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
-from offcut.core.text.expressions import format_expr
+from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.counted import Units, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.predicted import Predicted, predicted
