@@ -26,7 +26,7 @@ from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.program import Program
-from offcut.costmodel import Machine
+from offcut.costmodel import Device
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
@@ -95,7 +95,7 @@ class Target(ABC):
 
     @property
     @abstractmethod
-    def machine(self) -> Machine:
+    def machine(self) -> Device:
         """The machine that it plans for."""
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
@@ -302,7 +302,7 @@ def _text_of(kind: type) -> str:
         return f"{os.getpid()} {id(kind)}"
 
 
-Factory = Callable[[Machine | None], Target]
+Factory = Callable[[Device | None], Target]
 _BUILT_IN: dict[str, Factory] = {}
 
 
@@ -316,7 +316,7 @@ def targets() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
 
 
-def named(name: str, machine: Machine | None, op: str) -> Target:
+def named(name: str, machine: Device | None, op: str) -> Target:
     """The target of that name, for a machine or its own.
 
     Raises TargetError where there is none, or a plug-in cannot be loaded.

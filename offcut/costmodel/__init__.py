@@ -9,24 +9,32 @@ from offcut.costmodel.closed_form import (
     unpacked_factor,
 )
 from offcut.costmodel.description import load, shipped
-from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
+from offcut.costmodel.device import Accelerator, Device, Energy, MainMemory, Memory, Unit
+from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.shortened import shortened
 from offcut.costmodel.statements import StatementPrices
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
 
 __all__ = [
+    "Accelerator",
     "Blocks",
+    "Device",
+    "Energy",
     "Loops",
     "Machine",
+    "MainMemory",
+    "Memory",
     "StatementPrices",
     "Threads",
     "TileUnit",
+    "Unit",
     "Work",
     "copies_worth",
     "lanes_seconds",
     "load",
     "pack_seconds",
+    "processor",
     "rows_seconds",
     "shipped",
     "shortened",

@@ -21,7 +21,7 @@ from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program
-from offcut.costmodel import Machine
+from offcut.costmodel import Device, Machine, processor
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
@@ -163,6 +163,14 @@ class Cpu(Target):
         tiles = build.tile_modules(low, host)
         data = (bytes(one.owner) for one in packed)
         return export(signature, entry, tiles, data, host, folder, name)
+
+
+def target(machine: Device | None) -> Cpu:
+    """The processor that this process runs on, or another.
+
+    Raises TargetError where the machine is no processor.
+    """
+    return Cpu(None if machine is None else processor(machine))
 
 
 def _own(planned: Planned) -> planner.Planned:

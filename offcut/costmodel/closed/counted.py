@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Load, children, dtype_of, reads_memory, variables
+from offcut.core.expr import Expr, Load, children, reads_memory, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
@@ -39,7 +39,6 @@ from offcut.costmodel.closed.traffic import Held, Level, Touched, Traffic
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.statements import StatementPrices
 from offcut.describe.microkernel import Microkernel
-
 
 ZERO = ix.const(0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
@@ -13,7 +13,6 @@ from offcut.core.program import Program
 from offcut.costmodel.closed.counted import Units, counted
 from offcut.costmodel.closed.in_sympy import in_sympy
 from offcut.costmodel.closed.predicted import Predicted, Prediction, predicted
-
 
 if TYPE_CHECKING:
     import sympy

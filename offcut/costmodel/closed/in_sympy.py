@@ -60,7 +60,8 @@ def _formula(expr: Expr) -> Any:
         case Cast(a, _):
             return _formula(a)
         case Select(condition, then, other):
-            return sympy.Piecewise((_formula(then), _formula(condition)), (_formula(other), True))
+            cases = (_formula(then), _formula(condition)), (_formula(other), True)
+            return sympy.Piecewise(*cases, evaluate=False)
         case Compare(op, a, b):
             return sympy.Rel(_formula(a), _formula(b), op)
         case Logic(op, args):
@@ -69,7 +70,7 @@ def _formula(expr: Expr) -> Any:
             at = _formula(index)
             *some, last = values
             cases = ((sympy.Float(value), sympy.Eq(at, k)) for k, value in enumerate(some))
-            return sympy.Piecewise(*cases, (sympy.Float(last), True))
+            return sympy.Piecewise(*cases, (sympy.Float(last), True), evaluate=False)
         case _:
             raise InternalError(f"no formula for {expr!r}")
 
@@ -91,9 +92,9 @@ def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:
         case "%":
             return sympy.Mod(a, b)
         case "min":
-            return sympy.Min(a, b)
+            return sympy.Min(a, b, evaluate=False)
         case "max":
-            return sympy.Max(a, b)
+            return sympy.Max(a, b, evaluate=False)
         case _:
             raise InternalError(f"no formula for {op} of {dtype}")
 

@@ -16,7 +16,7 @@ from functools import reduce
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
-from offcut.costmodel.closed.counted import ZERO, Counted, Counts, Piece, Units, Way, counted
+from offcut.costmodel.closed.counted import ZERO, Counts, Piece, Units, Way, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
