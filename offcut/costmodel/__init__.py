@@ -11,6 +11,7 @@ from offcut.costmodel.closed_form import (
 from offcut.costmodel.description import load, shipped
 from offcut.costmodel.device import Accelerator, Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
+from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
@@ -24,6 +25,7 @@ __all__ = [
     "Machine",
     "MainMemory",
     "Memory",
+    "Roofline",
     "Threads",
     "TileUnit",
     "Unit",
@@ -33,6 +35,7 @@ __all__ = [
     "load",
     "pack_seconds",
     "processor",
+    "roofline",
     "rows_seconds",
     "shipped",
     "shortened",
