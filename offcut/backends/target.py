@@ -21,12 +21,13 @@ from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Plan, plan_at
+from offcut.backends.plan import Plan, check_sizes, plan_at
 from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.program import Program
-from offcut.costmodel import Device
+from offcut.costmodel import Cost, Device, Formulas, Level, Units, cost, formulas, processor
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
@@ -195,6 +196,41 @@ class Target(ABC):
         """What a kernel would run: its loop program (``loops``), or one of `forms`."""
         request, planned = self._planned(output, inputs, constants, options or DEFAULT)
         return self.shown(planned, signature_of(*request.named), options or DEFAULT, form)
+
+    def vectors(self, options: Options) -> tuple[int, int]:
+        """Bytes of a vector register, and how many there are: by these, plain loops are priced.
+
+        A target that says nothing else runs instances one by one.
+        """
+        return ITEM_BYTES["float64"], 1
+
+    def cost_of(
+        self,
+        planned: Planned,
+        request: Request,
+        options: Options,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Cost | Formulas:
+        """What a call of a plan costs by the cost model, on one core: at `sizes`, or as formulas in them.
+
+        Raises CallError for a size that is missing or not allowed, TargetError where the machine is no
+        processor.
+        """
+        machine = processor(self.machine)
+        register_bytes, registers = self.vectors(options)
+        levels = (
+            Level(registers * register_bytes, 1),
+            *(Level(m.bytes, m.line) for m in machine.memory),
+        )
+        kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
+        units = Units(machine, kernels, register_bytes, levels)
+        users = dict(request.users.sizes)
+        if sizes is None:
+            own = {name: user for user, name in users.items()}
+            return formulas(request.program, planned.program, units, own)
+        check_sizes(signature_of(*request.named), sizes)
+        given = {users[user]: size for user, size in sizes.items()}
+        return cost(request.program, planned.program, units, sizes, given)
 
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options

@@ -102,6 +102,15 @@ class Energy:
     dram: float
     source: str
 
+    def multiply_add(self, dtype: str) -> float | None:
+        """Picojoules of a product of elements, and of adding it to a sum of float32 or int32; None where
+        the table has no such type.
+        """
+        wide = {"float32": "float32", "float16": "float32", "int8": "int32"}.get(dtype)
+        if wide is None:
+            return None
+        return float(getattr(self.multiply, dtype) + getattr(self.add, wide))
+
     def on_chip(self, capacity: int) -> float:
         """Picojoules per byte of a memory: those of the smallest of the table that holds as much, or
         of its largest.
@@ -128,6 +137,11 @@ class Device(ABC):
     dram: MainMemory
     unit: tuple[Unit, ...]
     energy: Energy | None = None
+
+    @property
+    def levels(self) -> tuple[Memory | MainMemory, ...]:
+        """All memories, main memory last."""
+        return (*self.memory, self.dram)
 
     @property
     @abstractmethod

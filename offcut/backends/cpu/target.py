@@ -141,6 +141,11 @@ class Cpu(Target):
         entry = jit.assembly(low.text, host, passes=True, loops=made.has_loops)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
 
+    def vectors(self, options: Options) -> tuple[int, int]:
+        """Those of the instruction set."""
+        isa = self.host(options).isa
+        return isa.register_bytes, isa.registers
+
     def code_bytes(self, program: Program) -> int:
         """Bytes of the instructions of a cut program, microkernels not counted."""
         return build.code_bytes(program, self.host())

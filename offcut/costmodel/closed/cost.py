@@ -154,21 +154,24 @@ class Cost:
 
 
 def cost(
-    described: Program, program: Program, units: Units, users: Mapping[str, str], sizes: Mapping[str, int]
+    described: Program,
+    program: Program,
+    units: Units,
+    named: Mapping[str, int],
+    sizes: Mapping[str, int],
 ) -> Cost:
     """What a call of `program`, which computes what is `described`, costs.
 
-    users   what the user calls the sizes, by the program's names
-    sizes   by the program's names
+    named   the sizes, by the user's names
+    sizes   the same, by the program's
     """
     made = predicted(program, units, sizes)
     pieces = tuple(_at(one) for one in made.pieces)
     whole = counted(described, units, sizes)
     flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
-    named = {users.get(name, name): size for name, size in sizes.items()}
     ran = tuple(piece for piece in pieces if piece.runs)
     machine, exact = units.machine, made.exact and whole.exact
-    return Cost(described.name, machine.name, named, flop, ran, machine.hertz, exact)
+    return Cost(described.name, machine.name, dict(named), flop, ran, machine.hertz, exact)
 
 
 def _at(one: Predicted) -> PieceCost:

@@ -13,7 +13,18 @@ from dataclasses import dataclass, fields, replace
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Load, children, reads_memory, variables
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Var,
+    children,
+    reads_memory,
+    rewrite,
+    substitute,
+    variables,
+)
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Alloc,
@@ -24,16 +35,18 @@ from offcut.core.program import (
     Kind,
     Let,
     Program,
+    Role,
     Stmt,
     Store,
     Tile,
+    all_mapped,
     substituted,
 )
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
 from offcut.costmodel.closed.operations import operations, picojoules
-from offcut.costmodel.closed.summation import chosen, folded, summed
+from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Level, Touched, Traffic
 from offcut.costmodel.machine import Machine
@@ -104,6 +117,7 @@ class Counted:
     counts   by piece
     moved    into each level, nearest first, by piece: bytes
     choices  the options of each `choose`
+    values   what bounded values stand for that are named in the counts, each in terms of those before
     exact    whether every count is one, and none a bound
     """
 
@@ -111,6 +125,7 @@ class Counted:
     counts: tuple[Counts, ...]
     moved: tuple[Mapping[int, Expr], ...]
     choices: tuple[tuple[Way, ...], ...]
+    values: Mapping[str, Expr]
     exact: bool
 
 
@@ -132,7 +147,9 @@ class Units:
 def counted(program: Program, units: Units, sizes: Mapping[str, int]) -> Counted:
     """`program`, counted at these sizes, and over those that are not given."""
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    return _Counter(program, units).counted(substituted(program.body, fixed), fixed)
+    return _Counter(program, units, fixed).counted(
+        all_mapped(substituted(program.body, fixed), _quotients)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,29 +178,31 @@ class _Scope:
 
 
 class _Counter:
-    def __init__(self, program: Program, units: Units) -> None:
+    def __init__(self, program: Program, units: Units, fixed: Mapping[str, Expr]) -> None:
         self.program, self.units = program, units
+        ranges = (
+            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
+            for size in program.sizes
+            if size.name not in fixed
+        )
+        self.known = Known(tuple(ranges))
         self.held = {
-            one.name: Held(one, one.shape)
+            one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
             for one in program.buffers
             if one.kind is not Kind.PRIVATE
         }
-        self.traffic = Traffic(self.held, units.levels)
+        self.traffic = Traffic(self.held, units.levels, self.known)
         self.pieces: list[Piece] = []
         self.choices: list[tuple[Way, ...]] = []
+        self.values: dict[str, Expr] = {}
         self.exact = True
 
-    def counted(self, body: tuple[Stmt, ...], fixed: Mapping[str, Expr]) -> Counted:
-        ranges = (
-            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
-            for size in self.program.sizes
-            if size.name not in fixed
-        )
-        seen = self.block(body, _Scope(Known(tuple(ranges))))
+    def counted(self, body: tuple[Stmt, ...]) -> Counted:
+        seen = self.block(body, _Scope(self.known))
         moved = self.traffic.at_a_call(seen.touched)
         counts = tuple(seen.counts.get(number, Counts()) for number in range(len(self.pieces)))
         exact = self.exact and seen.touched.exact
-        return Counted(tuple(self.pieces), counts, moved, tuple(self.choices), exact)
+        return Counted(tuple(self.pieces), counts, moved, tuple(self.choices), self.values, exact)
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
         parts: list[_Seen] = []
@@ -195,16 +214,17 @@ class _Counter:
 
     def piece(self, stmt: Stmt, scope: _Scope) -> int | None:
         """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
+        stored = [one.buffer for one in statements((stmt,)) if isinstance(one, Store)]
+        stage = stored[-1] if stored else ""
         match stmt:
             case Tile(axes, _, role=role, microkernel=kernel):
                 tile = tuple((axis.iter, axis.extent) for axis in axes)
+                made = Piece(stage, role.value, tile, kernel, scope.way)
             case Store() | For() if not _parted(stmt):
-                tile, role, kernel = (), None, None
+                made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
                 return None
-        stored = [one.buffer for one in statements((stmt,)) if isinstance(one, Store)]
-        name = "whole" if role is None else role.value
-        self.pieces.append(Piece(stored[-1] if stored else "", name, tile, kernel, scope.way))
+        self.pieces.append(made)
         return len(self.pieces) - 1
 
     def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:
@@ -215,10 +235,12 @@ class _Counter:
                 lo, hi = self.bound(lo), self.bound(hi, lo)
                 lanes = stmt.execution is Execution.VECTOR and only_reduces(stmt)
                 lane = name if lanes else scope.lane
-                inside = replace(scope, known=_within(scope.known, name, lo, hi), loop=stmt, lane=lane)
+                inside = replace(
+                    scope, known=_within(scope.known, name, lo, hi), loop=stmt, lane=lane
+                )
                 return self.loop(name, lo, hi, self.block(stmt.body, inside), scope.known)
-            case Tile(microkernel=kernel) if kernel in self.units.microkernels:
-                return self.covered(stmt, self.units.microkernels[kernel], scope)
+            case Tile(microkernel=str(name)) if name in self.units.microkernels:
+                return self.covered(stmt, self.units.microkernels[name], scope)
             case Tile(axes, body):
                 known, lane = scope.known, scope.lane
                 for axis in axes:
@@ -230,15 +252,34 @@ class _Counter:
                     seen = self.loop(axis.iter, axis.start, end, seen, scope.known)
                 return seen
             case If(condition, then, other):
-                return self.where(condition, self.block(then, scope), self.block(other, scope))
-            case Let(name, _, _, value, body):
-                return self.block(substituted(body, {name: folded(value)}), scope)
+                match decided(condition):
+                    case Const(holds):
+                        return self.block(then if holds else other, scope)
+                    case open_:
+                        return self.where(open_, self.block(then, scope), self.block(other, scope))
+            case Let():
+                return self.bounded(stmt, scope)
             case Alloc(buffer, axes, body):
                 return self.window(buffer, axes, self.opened(buffer, axes, body, scope))
             case Choose():
                 return self.choose(stmt, scope)
 
-    def opened(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: _Scope) -> _Seen:
+    def bounded(self, let: Let, scope: _Scope) -> _Seen:
+        """Inside a bounded value: its value, where that is a literal or moves with a loop, else a name for it."""
+        value, range_ = folded(let.value), (ix.const(let.lo), ix.const(let.hi - 1))
+        open_ = {one.name for one in self.program.sizes} | set(self.values)
+        if isinstance(value, Const) or not variables(value) <= open_:
+            return self.block(substituted(let.body, {let.name: value}), scope)
+        name = next((known for known, other in self.values.items() if other == value), "")
+        if not name:
+            name = f"{let.name}{len(self.values) or ''}"
+            self.values[name] = value
+        known = scope.known.within(Range(name, (range_[0],), (range_[1],)))
+        return self.block(substituted(let.body, {let.name: Var(name)}), replace(scope, known=known))
+
+    def opened(
+        self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: _Scope
+    ) -> _Seen:
         """What is inside a window, whose array is as large as it."""
         if buffer in self.held:
             self.held[buffer] = Held(self.held[buffer].buffer, tuple(extent for _, extent in axes))
@@ -268,7 +309,9 @@ class _Counter:
         touched = parts[0].touched
         for part in parts[1:]:
             both = self.traffic.block([touched, part.touched])
-            moved = tuple({**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True))
+            moved = tuple(
+                {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
+            )
             touched = replace(both, moved=moved)
         return _Seen(touched, _added(part.counts for part in parts))
 
@@ -336,16 +379,20 @@ class _Counter:
         body = self.block(tile.body, inside)
         counts = body.counts[scope.piece]
         boxes = body.touched.boxes
-        rows, columns = ix.const(1), ix.const(1)
+        rows: Expr = ix.const(1)
+        columns: Expr = ix.const(1)
         for number, axis in enumerate(reversed(tile.axes)):
             extent = folded(axis.extent)
             counts = Counts(
-                *(summed(axis.iter, axis.start, ix.add(axis.start, extent), v, scope.known).value for v in _values(counts))
+                *(
+                    summed(axis.iter, axis.start, ix.add(axis.start, extent), v, scope.known).value
+                    for v in _values(counts)
+                )
             )
             ends = {axis.iter: (axis.start, ix.sub(ix.add(axis.start, extent), 1))}
             boxes = {name: one.over(ends) for name, one in boxes.items()}
             rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)
-        depth = ix.const(1)
+        depth: Expr = ix.const(1)
         for loop in (one for one in statements(tile.body) if isinstance(one, For)):
             depth = ix.mul(depth, ix.sub(loop.hi, loop.lo))
         lanes = max(1, self.units.register_bytes // 4)
@@ -353,7 +400,9 @@ class _Counter:
             counts,
             runs=ix.const(1),
             cycles=cycles(kernel, rows, columns, depth),
-            instructions=ix.mul(THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes)),
+            instructions=ix.mul(
+                THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes)
+            ),
         )
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
@@ -363,7 +412,7 @@ class _Counter:
 
         def add(buffer: str, one: Box) -> None:
             if buffer in self.held:
-                found[buffer] = found[buffer].joined(one) if buffer in found else one
+                found[buffer] = found[buffer].joined(one, self.known) if buffer in found else one
 
         add(stmt.buffer, box(stmt.index, written=True))
         if stmt.reduce is not None:
@@ -372,6 +421,19 @@ class _Counter:
             if isinstance(node, Load):
                 add(node.buffer, box(node.index, written=False))
         return found
+
+
+def _quotients(expr: Expr) -> Expr:
+    """An expression with remainders as what quotients leave: ``6*(n//6) + n%6`` is n then."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Binary("%", a, Const(_, "index") as by):
+                return ix.sub(a, ix.mul(by, ix.floordiv(a, by)))
+            case _:
+                return None
+
+    return rewrite(expr, change)
 
 
 def _parted(stmt: Stmt) -> bool:

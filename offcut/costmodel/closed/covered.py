@@ -37,10 +37,15 @@ def cycles(kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr) -> Expr:
     return _by_height(rows, 1, tallest, of_height)
 
 
-def operations_issued(kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr, lanes: int) -> Expr:
+def operations_issued(
+    kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr, lanes: int
+) -> Expr:
     """Instructions of a tile: of each term a load for each vector of columns, and a multiply–add for each of its rows."""
     vectors = ix.ceildiv(columns, lanes)
-    return ix.mul(ix.mul(vectors, ix.add(rows, 1)), ix.floordiv(ix.add(depth, kernel.interleave - 1), kernel.interleave))
+    return ix.mul(
+        ix.mul(vectors, ix.add(rows, 1)),
+        ix.floordiv(ix.add(depth, kernel.interleave - 1), kernel.interleave),
+    )
 
 
 def _by_height(rows: Expr, low: int, high: int, of: Callable[[int], Expr]) -> Expr:

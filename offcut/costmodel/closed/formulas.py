@@ -86,7 +86,7 @@ class Formulas:
         return total
 
     def _shown(self, expr: Expr) -> sympy.Expr:
-        return in_sympy(expr, self.users)
+        return in_sympy(expr, self.users, self.prediction.values)
 
     def __str__(self) -> str:
         lines = [f"flop    {self.flop}", f"cycles  {self.cycles}"]
@@ -94,7 +94,9 @@ class Formulas:
         return "\n".join([*lines, f"energy  {self.energy}"])
 
 
-def formulas(described: Program, program: Program, units: Units, users: Mapping[str, str]) -> Formulas:
+def formulas(
+    described: Program, program: Program, units: Units, users: Mapping[str, str]
+) -> Formulas:
     """What `program`, which computes what is `described`, costs at any sizes.
 
     users   what the user calls the sizes, by the program's names

@@ -28,13 +28,20 @@ if TYPE_CHECKING:
 _HIGHEST = 8  # degree of polynomials that are looked at
 
 
-def in_sympy(expr: Expr, users: Mapping[str, str]) -> sympy.Expr:
+def in_sympy(
+    expr: Expr, users: Mapping[str, str], values: Mapping[str, Expr] | None = None
+) -> sympy.Expr:
     """`expr`, its sizes as symbols: integers that are not negative, by the names that the user gave them.
 
-    users  these names, by the program's
+    users   these names, by the program's
+    values  what other names stand for, each in terms of those before
     """
     found = _formula(expr)
-    renamed: sympy.Expr = found.xreplace({_symbol(name): _symbol(user) for name, user in users.items()})
+    for name, value in reversed((values or {}).items()):
+        found = found.xreplace({_symbol(name): _formula(value)})
+    renamed: sympy.Expr = found.xreplace(
+        {_symbol(name): _symbol(user) for name, user in users.items()}
+    )
     return renamed
 
 
@@ -60,8 +67,8 @@ def _formula(expr: Expr) -> Any:
         case Cast(a, _):
             return _formula(a)
         case Select(condition, then, other):
-            cases = (_formula(then), _formula(condition)), (_formula(other), True)
-            return sympy.Piecewise(*cases, evaluate=False)
+            yes = _formula(then), _formula(condition)
+            return sympy.Piecewise(yes, (_formula(other), True), evaluate=False)
         case Compare(op, a, b):
             return sympy.Rel(_formula(a), _formula(b), op)
         case Logic(op, args):

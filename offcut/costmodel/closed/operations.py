@@ -28,7 +28,12 @@ def operations(store: Store) -> int:
 
 def picojoules(store: Store, program: Program, energy: Energy) -> float:
     """Energy of the operations of one instance; of a function, that of a multiplication."""
-    total = sum(_energy(energy.add if op in ("+", "-", "min", "max", "neg", "abs") else energy.multiply, dtype) for op, dtype in _of(store.value))
+    total = sum(
+        _energy(
+            energy.add if op in ("+", "-", "min", "max", "neg", "abs") else energy.multiply, dtype
+        )
+        for op, dtype in _of(store.value)
+    )
     if store.reduce is not None:
         total += _energy(energy.add, program.buffer(store.buffer).dtype)
     return total

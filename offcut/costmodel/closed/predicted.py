@@ -48,11 +48,13 @@ class Prediction:
     """What a program costs.
 
     choices  the ways of each `choose`
+    values   what names stand for that are no sizes, each in terms of those before
     exact    whether every count is one; else some are bounds
     """
 
     pieces: tuple[Predicted, ...]
     choices: tuple[tuple[Way, ...], ...]
+    values: Mapping[str, Expr]
     exact: bool
 
 
@@ -63,12 +65,12 @@ def predicted(program: Program, units: Units, sizes: Mapping[str, int]) -> Predi
         _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], units.machine)
         for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
     )
-    return Prediction(pieces, made.choices, made.exact)
+    return Prediction(pieces, made.choices, made.values, made.exact)
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:
-    memories = (*machine.memory, machine.dram)
-    rates = {memory.name: memory.bytes_per_cycle for memory in memories}
+    rates = {memory.name: memory.bytes_per_cycle for memory in machine.memory}
+    rates[machine.dram.name] = machine.dram.bytes_per_cycle
     taken = dict(zip(rates, moved, strict=True))
     resources = {
         "compute": _scaled(counts.cycles, 1 / THOUSANDTHS),

@@ -83,12 +83,12 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
 
 def folded(expr: Expr) -> Expr:
     """An index expression in the canonical form, without what its conditions decide."""
-    return ix.simplify(_decided(expr))
+    return ix.simplify(decided(expr))
 
 
 def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
     """`then` where a condition holds, else `other`: by comparisons one at a time."""
-    condition = _decided(condition)
+    condition = decided(condition)
     if then == other:
         return then
     match condition:
@@ -109,11 +109,16 @@ def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
             return Select(condition, then, other)
 
 
-def _decided(expr: Expr) -> Expr:
-    parts = tuple(map(_decided, children(expr)))
+def decided(expr: Expr) -> Expr:
+    """An expression without the conditions that are decided where they stand."""
+    parts = tuple(map(decided, children(expr)))
     match expr, parts:
         case Select(), (condition, then, other):
-            return chosen(condition, then, other) if dtype_of(then) == "index" else rebuild(expr, parts)
+            return (
+                chosen(condition, then, other)
+                if dtype_of(then) == "index"
+                else rebuild(expr, parts)
+            )
         case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
             return ix.compare(op, x, y)
         case Logic("not"), (Const(value),):

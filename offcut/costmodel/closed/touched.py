@@ -14,6 +14,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Const, Expr, Select, Var, reads_memory, substitute, variables
 from offcut.core.program import Buffer
+from offcut.core.ranges import Known
 from offcut.costmodel.closed.summation import chosen, folded
 
 Ends = tuple[Expr, Expr]  # the least and the greatest value
@@ -31,10 +32,12 @@ class Box:
     read: bool
     written: bool
 
-    def joined(self, other: Box) -> Box:
+    def joined(self, other: Box, known: Known) -> Box:
         """The least box around two."""
         axes = tuple(
-            None if a is None or b is None else (_least(a[0], b[0]), _greatest(a[1], b[1]))
+            None
+            if a is None or b is None
+            else (_least(a[0], b[0], known), _least(a[1], b[1], known, last=True))
             for a, b in zip(self.axes, other.axes, strict=True)
         )
         return Box(axes, self.read or other.read, self.written or other.written)
@@ -66,13 +69,21 @@ class Box:
     @property
     def names(self) -> set[str]:
         """What it depends on."""
-        return {name for ends in self.axes if ends is not None for end in ends for name in variables(end)}
+        return {
+            name
+            for ends in self.axes
+            if ends is not None
+            for end in ends
+            for name in variables(end)
+        }
 
 
 def box(index: Sequence[Expr], written: bool) -> Box:
     """The box of one element that is read, or written."""
     parts = (None if reads_memory(part) else folded(part) for part in index)
-    return Box(tuple(None if part is None else (part, part) for part in parts), not written, written)
+    return Box(
+        tuple(None if part is None else (part, part) for part in parts), not written, written
+    )
 
 
 def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
@@ -150,9 +161,10 @@ def _end(expr: Expr, ranges: Ranges, last: bool) -> Expr:
             return expr
 
 
-def _least(a: Expr, b: Expr) -> Expr:
-    return a if a == b else ix.minimum(a, b)
-
-
-def _greatest(a: Expr, b: Expr) -> Expr:
-    return a if a == b else ix.maximum(a, b)
+def _least(a: Expr, b: Expr, known: Known, last: bool = False) -> Expr:
+    """The least of two ends or, where `last`, the greatest."""
+    if known.at_least_zero(ix.sub(b, a)):
+        return b if last else a
+    if known.at_least_zero(ix.sub(a, b)):
+        return a if last else b
+    return ix.maximum(a, b) if last else ix.minimum(a, b)

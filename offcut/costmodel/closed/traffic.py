@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Const, Expr
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
 from offcut.costmodel.closed.summation import chosen, summed, trips
@@ -71,10 +71,14 @@ class Touched:
 
 @dataclass(frozen=True)
 class Traffic:
-    """The recursion, for arrays and levels of memory, nearest first."""
+    """The recursion, for arrays and levels of memory, nearest first.
+
+    sizes  what is known of them
+    """
 
     held: Mapping[str, Held]
     levels: tuple[Level, ...]
+    sizes: Known
 
     @property
     def nothing(self) -> Touched:
@@ -92,20 +96,22 @@ class Traffic:
         parts = [part for part in parts if part.boxes]
         if len(parts) < 2:
             return parts[0] if parts else self.nothing
-        boxes, first = _joined(parts)
+        boxes, first = self._joined(parts)
         moved = []
         for number, level in enumerate(self.levels):
             each = [self._taken(part.boxes, level) for part in parts]
             apart = _plus(part.moved[number] for part in parts)
             for k in range(1, len(parts)):
-                fit = ix.compare("<=", _total((each[k - 1], each[k])), level.bytes)
+                if any(_never(_total((one,)), level, self.sizes) for one in each[k - 1 : k + 1]):
+                    continue
+                fit = _fits(_total((each[k - 1], each[k])), level, self.sizes)
                 for name in each[k].keys() & each[k - 1].keys():
                     found = ix.minimum(each[k - 1][name], each[k][name])
                     piece = parts[k].first[name]
                     kept = chosen(fit, found, ix.const(0))
                     left = ix.sub(apart.get(piece, ix.const(0)), kept)
                     apart = {**apart, piece: ix.maximum(left, 0)}
-            moved.append(self._where_fits(boxes, first, level, apart))
+            moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
         return Touched(boxes, first, tuple(moved), all(part.exact for part in parts))
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
@@ -132,27 +138,28 @@ class Traffic:
                 total = summed(name, lo, hi, term, known)
                 far[piece] = total.value
                 exact = exact and total.exact
-            stays = ix.compare("<=", self._size(typical, level), level.bytes)
+            stays = _fits(self._size(typical, level), level, known)
             most = _either(stays, self._spread(near, body.first), far)
-            moved.append(self._where_fits(boxes, body.first, level, most))
+            moved.append(self._where_fits(boxes, body.first, level, most, known))
         return Touched(boxes, body.first, tuple(moved), exact)
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
-        boxes, first = _joined([part for part in (then, other) if part.boxes])
+        boxes, first = self._joined([part for part in (then, other) if part.boxes])
         pairs = zip(then.moved, other.moved, strict=True)
         moved = tuple(_either(condition, one, two) for one, two in pairs)
         return Touched(boxes, first, moved, then.exact and other.exact)
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
-        """What moves in a call after one of the same sizes: nothing into a level that holds all of it."""
-        return tuple(
-            _either(
-                ix.compare("<=", self._size(whole.boxes, level), level.bytes),
-                {},
-                moved,
-            )
-            for level, moved in zip(self.levels, whole.moved, strict=True)
+        """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
+        arrays = [self.held[name] for name in whole.boxes]
+        sizes = (ix.mul(_elements(one.shape), ITEM_BYTES[one.buffer.dtype]) for one in arrays)
+        total = ix.add(*sizes)
+        _, *caches = self.levels
+        first, *rest = whole.moved
+        return first, *(
+            _either(_fits(total, level, self.sizes), {}, moved)
+            for level, moved in zip(caches, rest, strict=True)
         )
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
@@ -180,23 +187,45 @@ class Traffic:
         first: Mapping[str, Piece],
         level: Level,
         otherwise: Mapping[Piece, Expr],
+        known: Known,
     ) -> Mapping[Piece, Expr]:
-        fits = ix.compare("<=", self._size(boxes, level), level.bytes)
+        fits = _fits(self._size(boxes, level), level, known)
         return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
+
+    def _joined(self, parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
+        boxes: dict[str, Box] = {}
+        first: dict[str, Piece] = {}
+        for part in parts:
+            for name, box in part.boxes.items():
+                boxes[name] = boxes[name].joined(box, self.sizes) if name in boxes else box
+                first.setdefault(name, part.first[name])
+        return boxes, first
 
     def _spread(self, each: Mapping[str, Expr], first: Mapping[str, Piece]) -> dict[Piece, Expr]:
         """Bytes of arrays, by the piece that touches them first."""
         return _plus({first[name]: size} for name, size in each.items())
 
 
-def _joined(parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
-    boxes: dict[str, Box] = {}
-    first: dict[str, Piece] = {}
-    for part in parts:
-        for name, box in part.boxes.items():
-            boxes[name] = boxes[name].joined(box) if name in boxes else box
-            first.setdefault(name, part.first[name])
-    return boxes, first
+def _elements(shape: Sequence[Expr]) -> Expr:
+    total: Expr = ix.const(1)
+    for extent in shape:
+        total = ix.mul(total, extent)
+    return total
+
+
+def _never(size: Expr, level: Level, known: Known) -> bool:
+    """Whether bytes are known not to fit a level, whatever the sizes."""
+    return known.at_least_zero(ix.sub(size, level.bytes + 1))
+
+
+def _fits(size: Expr, level: Level, known: Known) -> Expr:
+    """Whether bytes fit a level: a literal where all sizes tell the same."""
+    room = ix.sub(level.bytes, size)
+    if known.at_least_zero(room):
+        return Const(1, "bool")
+    if _never(size, level, known):
+        return Const(0, "bool")
+    return ix.compare("<=", size, level.bytes)
 
 
 def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
@@ -223,4 +252,4 @@ def _total(parts: Iterable[Mapping[str, Expr]]) -> Expr:
     for part in parts:
         for name, size in part.items():
             largest[name] = ix.maximum(largest[name], size) if name in largest else size
-    return reduce(ix.add, largest.values(), ix.const(0))
+    return ix.add(*largest.values())
