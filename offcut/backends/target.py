@@ -220,7 +220,7 @@ class Target(ABC):
         register_bytes, registers = self.vectors(options)
         levels = (
             Level(registers * register_bytes, 1),
-            *(Level(m.bytes, m.line) for m in machine.memory),
+            *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
         )
         kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
         units = Units(machine, kernels, register_bytes, levels)
@@ -228,7 +228,7 @@ class Target(ABC):
         if sizes is None:
             own = {name: user for user, name in users.items()}
             return formulas(request.program, planned.program, units, own)
-        check_sizes(signature_of(*request.named), sizes)
+        check_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         return cost(request.program, planned.program, units, sizes, given)
 

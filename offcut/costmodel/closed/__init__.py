@@ -3,6 +3,6 @@
 from offcut.costmodel.closed.cost import Cost, PieceCost, cost
 from offcut.costmodel.closed.counted import Units
 from offcut.costmodel.closed.formulas import Formulas, formulas
-from offcut.costmodel.closed.traffic import Level
+from offcut.costmodel.closed.touched import Level
 
 __all__ = ["Cost", "Formulas", "Level", "PieceCost", "Units", "cost", "formulas"]

@@ -7,7 +7,8 @@ policy assumes, and a condition that is read from memory holds: what is counted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
 from offcut.core import index as ix
@@ -39,6 +40,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    TileAxis,
     all_mapped,
     substituted,
 )
@@ -47,8 +49,8 @@ from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
-from offcut.costmodel.closed.touched import Box, box
-from offcut.costmodel.closed.traffic import Held, Level, Touched, Traffic
+from offcut.costmodel.closed.touched import Box, Level, box
+from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.statements import StatementPrices
 from offcut.describe.microkernel import Microkernel
@@ -201,8 +203,9 @@ class _Counter:
         seen = self.block(body, _Scope(self.known))
         moved = self.traffic.at_a_call(seen.touched)
         counts = tuple(seen.counts.get(number, Counts()) for number in range(len(self.pieces)))
-        exact = self.exact and seen.touched.exact
-        return Counted(tuple(self.pieces), counts, moved, tuple(self.choices), self.values, exact)
+        return Counted(
+            tuple(self.pieces), counts, moved, tuple(self.choices), self.values, self.exact
+        )
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
         parts: list[_Seen] = []
@@ -238,19 +241,13 @@ class _Counter:
                 inside = replace(
                     scope, known=_within(scope.known, name, lo, hi), loop=stmt, lane=lane
                 )
-                return self.loop(name, lo, hi, self.block(stmt.body, inside), scope.known)
+                with self.around(name, lo, hi):
+                    body = self.block(stmt.body, inside)
+                return self.loop(name, lo, hi, body, scope.known)
             case Tile(microkernel=str(name)) if name in self.units.microkernels:
                 return self.covered(stmt, self.units.microkernels[name], scope)
             case Tile(axes, body):
-                known, lane = scope.known, scope.lane
-                for axis in axes:
-                    known = _within(known, axis.iter, axis.start, ix.add(axis.start, axis.extent))
-                    lane = axis.iter
-                seen = self.block(body, replace(scope, known=known, lane=lane))
-                for axis in reversed(axes):
-                    end = ix.add(axis.start, axis.extent)
-                    seen = self.loop(axis.iter, axis.start, end, seen, scope.known)
-                return seen
+                return self.tile(axes, body, scope)
             case If(condition, then, other):
                 match decided(condition):
                     case Const(holds):
@@ -263,6 +260,24 @@ class _Counter:
                 return self.window(buffer, axes, self.opened(buffer, axes, body, scope))
             case Choose():
                 return self.choose(stmt, scope)
+
+    def tile(self, axes: Sequence[TileAxis], body: Sequence[Stmt], scope: _Scope) -> _Seen:
+        """A tile of plain loops, whose lanes run along the last axis."""
+        if not axes:
+            return self.block(body, scope)
+        axis, *rest = axes
+        start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
+        known = _within(scope.known, axis.iter, start, end)
+        with self.around(axis.iter, start, end):
+            seen = self.tile(rest, body, replace(scope, known=known, lane=axis.iter))
+        return self.loop(axis.iter, start, end, seen, scope.known)
+
+    @contextmanager
+    def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
+        """Inside of a loop."""
+        self.traffic.middle[name] = middle_of(lo, hi)
+        yield
+        del self.traffic.middle[name]
 
     def bounded(self, let: Let, scope: _Scope) -> _Seen:
         """Inside a bounded value: its value, where that is a literal or moves with a loop, else a name for it."""

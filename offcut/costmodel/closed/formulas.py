@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Expr, Select, real
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Select, Var, real, substitute
 from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.counted import Units, counted
+from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.in_sympy import in_sympy
 from offcut.costmodel.closed.predicted import Predicted, Prediction, predicted
+from offcut.costmodel.closed.summation import chosen, decided
 
 if TYPE_CHECKING:
     import sympy
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ class Formulas:
     @cached_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
-        return self._shown(self._total(lambda one: one.cycles))
+        return self._shown(self._total(lambda one: _while_it_runs(one, one.cycles)))
 
     @property
     def seconds(self) -> sympy.Expr:
@@ -57,7 +63,7 @@ class Formulas:
     @cached_property
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
-        return self._shown(self._total(lambda one: one.joules))
+        return self._shown(self._total(lambda one: _while_it_runs(one, one.joules)))
 
     @property
     def exact(self) -> bool:
@@ -70,7 +76,7 @@ class Formulas:
         return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
 
     def _bytes(self, name: str) -> sympy.Expr:
-        return self._shown(self._total(lambda one: real(one.bytes[name])))
+        return self._shown(self._total(lambda one: _while_it_runs(one, real(one.bytes[name]))))
 
     def _total(self, of: Callable[[Predicted], Expr]) -> Expr:
         """The sum over the pieces that run."""
@@ -89,9 +95,54 @@ class Formulas:
         return in_sympy(expr, self.users, self.prediction.values)
 
     def __str__(self) -> str:
-        lines = [f"flop    {self.flop}", f"cycles  {self.cycles}"]
-        lines += [f"bytes from {name}  {size}" for name, size in self.bytes.items()]
-        return "\n".join([*lines, f"energy  {self.energy}"])
+        lines = [f"flop = {self.flop}"]
+        for one in self.prediction.pieces:
+            lines.append(f"{self._title(one)}:")
+            shown = {"runs": one.counts.runs, "compute cycles": one.resources["compute"]}
+            shown |= {f"bytes from {name}": size for name, size in one.bytes.items()}
+            lines += [f"  {name} = {self._in_user_names(value)}" for name, value in shown.items()]
+        values = self.prediction.values.items()
+        return "\n".join([*lines, *(f"{name} = {self._in_user_names(v)}" for name, v in values)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _title(self, one: Predicted) -> str:
+        piece = one.piece
+        way = ""
+        if piece.way is not None:
+            number, option = piece.way
+            way = f"{self.prediction.choices[number][option].label}: "
+        tile = "×".join(self._in_user_names(extent) for _, extent in piece.tile)
+        parts = (piece.stage, tile, piece.microkernel or "loops")
+        return way + "  ".join(part for part in parts if part)
+
+    def _in_user_names(self, expr: Expr) -> str:
+        names = {name: Var(user) for name, user in self.users.items()}
+        return format_expr(substitute(expr, names))
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        size: str | None = None,
+        over: tuple[int, int] | None = None,
+        **others: int,
+    ) -> Figure:
+        """Draw predicted seconds over a size, each point in the colour of what binds; needs the extra ``plot``.
+
+        path    where to write the picture; None: nothing is written
+        size    that the curve runs along; None: the only one that `others` leaves
+        over    its first and its last value; None: the first 512 from 1 on
+        others  values of the other sizes
+
+        Raises TargetError without matplotlib, CallError for sizes that are missing, unknown, or out of range.
+        """
+        found, values = along(self.described.sizes, self.users, size, over, others)
+        own = {user: name for name, user in self.users.items()}
+        fixed = {own.get(user, user): value for user, value in others.items()}
+        made = curve(self.prediction, found.name, fixed, values, self.units.machine.hertz)
+        title = f"{self.described.name} on {self.units.machine.name}"
+        return draw(title, self.users.get(found.name, found.name), made, path)
 
 
 def formulas(
@@ -102,6 +153,33 @@ def formulas(
     users   what the user calls the sizes, by the program's names
     """
     return Formulas(described, predicted(program, units, {}), units, users)
+
+
+def _while_it_runs(one: Predicted, value: Expr) -> Expr:
+    """What is said of a piece, at sizes at which it runs: bytes may be noted with one that a condition leaves out."""
+    return chosen(_is_positive(one.counts.runs), value, real(0.0))
+
+
+def _is_positive(count: Expr) -> Expr:
+    """Where a count is not 0, by the conditions in it."""
+    match count:
+        case Const(value):
+            return Const(int(value > 0), "bool")
+        case Select(condition, then, other):
+            yes, no = _is_positive(then), _is_positive(other)
+            return decided(
+                Logic(
+                    "or",
+                    (
+                        Logic("and", (condition, yes)),
+                        Logic("and", (Logic("not", (condition,)), no)),
+                    ),
+                )
+            )
+        case Binary("*", Const(factor), part) if factor > 0:
+            return _is_positive(part)
+        case _:
+            return Compare(">", count, ix.const(0))
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

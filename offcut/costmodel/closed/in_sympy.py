@@ -19,6 +19,7 @@ from offcut.core.expr import (
     Unary,
     Var,
     dtype_of,
+    substitute,
 )
 from offcut.errors import InternalError
 
@@ -36,13 +37,10 @@ def in_sympy(
     users   these names, by the program's
     values  what other names stand for, each in terms of those before
     """
-    found = _formula(expr)
-    for name, value in reversed((values or {}).items()):
-        found = found.xreplace({_symbol(name): _formula(value)})
-    renamed: sympy.Expr = found.xreplace(
-        {_symbol(name): _symbol(user) for name, user in users.items()}
-    )
-    return renamed
+    for name, value in reversed(list((values or {}).items())):
+        expr = substitute(expr, {name: value})
+    made: sympy.Expr = _formula(substitute(expr, {name: Var(user) for name, user in users.items()}))
+    return made
 
 
 def _symbol(name: str) -> Any:

@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.expr import (
@@ -22,7 +25,6 @@ from offcut.core.expr import (
     Expr,
     Logic,
     Select,
-    Unary,
     Var,
     children,
     dtype_of,
@@ -30,6 +32,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
+from offcut.core.interpret.values import evaluate
 from offcut.core.ranges import Known
 
 WRITTEN_OUT = 64  # iterations, at most, that a sum without a closed form has a term for each of
@@ -58,6 +61,13 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
     count = trips(lo, hi, known)
     if name not in variables(term):
         return Sum(ix.mul(count, term))
+    form = ix.linear(term)
+    if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
+        each = [summed(name, lo, hi, atom, known) for atom, _ in form.terms]
+        pairs = zip(form.terms, each, strict=True)
+        scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
+        total = ix.add(ix.mul(count, form.const), *scaled)
+        return Sum(total, all(one.exact for one in each))
     broken = next(_breaks(term, name), None)
     if broken is not None:
         at, part, below, above = broken
@@ -68,15 +78,21 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
     powers = _powers(term, name)
     if powers is not None:
         end = ix.add(lo, count)
+        factors, divisor = powers
+        used = [k for k, factor in enumerate(factors) if factor != ix.const(0)]
+        common = lcm(*(_DIVISORS[k] for k in used))
         parts = (
-            ix.mul(factor, ix.sub(_power_sum(k, end), _power_sum(k, lo)))
-            for k, factor in enumerate(powers)
+            ix.mul(
+                ix.mul(factors[k], common // _DIVISORS[k]),
+                ix.sub(_power_sum(k, end), _power_sum(k, lo)),
+            )
+            for k in used
         )
-        return Sum(ix.add(*parts))
+        return Sum(ix.floordiv(ix.add(*parts), common * divisor))
     some = ix.literal(count)
     if some is not None and some <= WRITTEN_OUT:
-        each = (folded(substitute(term, {name: ix.add(lo, step)})) for step in range(some))
-        return Sum(ix.add(*each))
+        terms = (folded(substitute(term, {name: ix.add(lo, step)})) for step in range(some))
+        return Sum(ix.add(*terms))
     middle = ix.floordiv(ix.add(lo, hi), 2)
     return Sum(ix.mul(count, folded(substitute(term, {name: middle}))), exact=False)
 
@@ -194,48 +210,86 @@ def _with(term: Expr, part: Expr, value: Expr) -> Expr:
     return rebuild(term, tuple(_with(one, part, value) for one in inside)) if inside else term
 
 
-def _powers(term: Expr, name: str) -> tuple[Expr, ...] | None:
-    """Factors of the powers of `name` in `term`, the constant first; None where it is no polynomial of degree 3."""
+_DIVISORS = (1, 2, 6, 4)
+_DEGREE = len(_DIVISORS) - 1
+
+
+def _powers(term: Expr, name: str) -> tuple[tuple[Expr, ...], int] | None:
+    """Factors of the powers of `name` in `term`, the constant first, and what divides them all; None where it
+    is no polynomial that is summed here.
+    """
     if name not in variables(term):
-        return (term,)
+        return (term,), 1
     match term:
         case Var():
-            return ix.const(0), ix.const(1)
+            return (ix.const(0), ix.const(1)), 1
         case Binary("+" | "-" as op, a, b):
             x, y = _powers(a, name), _powers(b, name)
-            if x is None or y is None:
-                return None
-            join = ix.add if op == "+" else ix.sub
-            zero = ix.const(0)
-            longest = max(len(x), len(y))
-            x, y = (one + (zero,) * (longest - len(one)) for one in (x, y))
-            return tuple(join(p, q) for p, q in zip(x, y, strict=True))
+            return None if x is None or y is None else _added(x, y, 1 if op == "+" else -1)
         case Binary("*", a, b):
             x, y = _powers(a, name), _powers(b, name)
-            if x is None or y is None or len(x) + len(y) > 5:
+            if x is None or y is None or len(x[0]) + len(y[0]) - 2 > _DEGREE:
                 return None
-            total: list[Expr] = [ix.const(0)] * (len(x) + len(y) - 1)
-            for k, p in enumerate(x):
-                for m, q in enumerate(y):
+            total: list[Expr] = [ix.const(0)] * (len(x[0]) + len(y[0]) - 1)
+            for k, p in enumerate(x[0]):
+                for m, q in enumerate(y[0]):
                     total[k + m] = ix.add(total[k + m], ix.mul(p, q))
-            return tuple(total)
-        case Unary("neg", a):
+            return tuple(total), x[1] * y[1]
+        case Binary("//", a, Const(by)) if _divides(int(by), a):
             x = _powers(a, name)
-            return None if x is None else tuple(ix.mul(-1, p) for p in x)
+            return None if x is None else (x[0], x[1] * int(by))
         case _:
             return None
 
 
+def _added(
+    x: tuple[tuple[Expr, ...], int], y: tuple[tuple[Expr, ...], int], sign: int
+) -> tuple[tuple[Expr, ...], int]:
+    common = lcm(x[1], y[1])
+    longest = max(len(x[0]), len(y[0]))
+
+    def scaled(one: tuple[tuple[Expr, ...], int], by: int) -> list[Expr]:
+        zeros = (ix.const(0),) * (longest - len(one[0]))
+        return [ix.mul(by * common // one[1], factor) for factor in (*one[0], *zeros)]
+
+    pairs = zip(scaled(x, 1), scaled(y, sign), strict=True)
+    return tuple(ix.add(p, q) for p, q in pairs), common
+
+
+@lru_cache(maxsize=1 << 12)
+def _divides(divisor: int, expr: Expr) -> bool:
+    """Whether a polynomial is a multiple of a number at all integers: it is where it is one at as many values in a
+    row of each name as its degree, and one more.
+    """
+    names = sorted(variables(expr))
+    if len(names) > 3 or not _is_polynomial(expr):
+        return False
+    points = product(range(2 * _DEGREE + 1), repeat=len(names))
+    values = (evaluate(expr, dict(zip(names, point, strict=True))) for point in points)
+    return all(int(value) % divisor == 0 for value in values)
+
+
+def _is_polynomial(expr: Expr) -> bool:
+    match expr:
+        case Const() | Var():
+            return True
+        case Binary("+" | "-" | "*", a, b):
+            return _is_polynomial(a) and _is_polynomial(b)
+        case Binary("//", a, Const(by)):
+            return _divides(int(by), a)
+        case _:
+            return False
+
+
 def _power_sum(k: int, x: Expr) -> Expr:
-    """The sum of ``i**k`` over ``0 <= i < x``."""
+    """The sum of ``i**k`` over ``0 <= i < x``, times ``_DIVISORS[k]``."""
     pair = ix.mul(x, ix.sub(x, 1))
     match k:
         case 0:
             return x
         case 1:
-            return ix.floordiv(pair, 2)
+            return pair
         case 2:
-            return ix.floordiv(ix.mul(pair, ix.sub(ix.mul(2, x), 1)), 6)
+            return ix.mul(pair, ix.sub(ix.mul(2, x), 1))
         case _:
-            half = ix.floordiv(pair, 2)
-            return ix.mul(half, half)
+            return ix.mul(pair, pair)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
@@ -94,32 +95,71 @@ def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
     return total
 
 
-def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], line: int) -> Expr:
-    """Bytes that come along with a box: whole lines of memory.
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A memory that is filled from the one behind it.
+
+    bytes  capacity
+    line   bytes that come at once; 1: as many as are asked for
+    ways   places for a line; None: any
+    """
+
+    bytes: int
+    line: int
+    ways: int | None = None
+
+
+def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> Expr:
+    """Bytes that come along with a box into a level: whole lines.
+
+    A run of elements side by side takes ``run + line - item`` bytes on the average, where it may begin anywhere in
+    a line; where rows are whole lines it begins with one.
 
     shape  of what it lies in: the array, or its window
-    line   bytes of a line; a run of elements side by side that may begin anywhere in one takes, on the average,
-           ``run + line - item`` bytes
     """
     item = ITEM_BYTES[buffer.dtype]
     if buffer.layout is not None or not shape:
         return ix.mul(elements(touched, shape), item)
+    run, runs, step = _runs(touched, shape)
+    size, apart = ix.mul(run, item), ix.literal(ix.mul(step, item))
+    if apart is not None and apart % level.line == 0:
+        whole = ix.mul(level.line, ix.ceildiv(size, level.line))
+        size = whole if ix.literal(size) is not None else ix.add(size, (level.line - item) // 2)
+    elif level.line > 1:
+        size = ix.add(size, level.line - item)
+    return ix.mul(runs, size)
+
+
+def crowding(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> int:
+    """How many times a box takes its bytes' room in a level: runs that begin a multiple of lines apart
+    reach only some of its sets.
+    """
+    if buffer.layout is not None or not shape or level.ways is None:
+        return 1
+    run, runs, step = _runs(touched, shape)
+    item = ITEM_BYTES[buffer.dtype]
+    side, apart = ix.literal(ix.mul(run, item)), ix.literal(ix.mul(step, item))
+    if side is None or apart is None or apart % level.line or runs == ix.const(1):
+        return 1
+    sets = max(1, level.bytes // (level.line * level.ways))
+    starts = sets // gcd(sets, apart // level.line)
+    return max(1, sets // min(sets, starts * -(-side // level.line)))
+
+
+def _runs(touched: Box, shape: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+    """Elements of a box side by side, how many such runs there are, and from how far apart they begin."""
     run: Expr = ix.const(1)
     runs: Expr = ix.const(1)
-    beside = True  # whether what was seen so far, from the last axis on, is whole
+    apart: Expr = ix.const(1)
+    whole = True  # whether the axes so far, from the last one on, are touched from end to end
     for ends, extent in zip(reversed(touched.axes), reversed(shape), strict=True):
         length = _length(ends, extent)
-        if beside:
-            run = ix.mul(run, length)
+        if whole:
+            run, apart = ix.mul(run, length), ix.mul(apart, extent)
+            whole = length == extent
         else:
             runs = ix.mul(runs, length)
-        beside = beside and length == extent
-    size = ix.mul(run, item)
-    known, row = ix.literal(size), ix.literal(ix.mul(shape[-1], item))
-    aligned = known is not None and row is not None and known % line == 0 and row % line == 0
-    if not (aligned or runs == ix.const(1)):
-        size = ix.add(size, line - item)
-    return ix.mul(runs, size)
+    return run, runs, apart
 
 
 def _length(ends: Ends | None, extent: Expr) -> Expr:

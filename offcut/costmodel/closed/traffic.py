@@ -4,7 +4,7 @@ A level of C bytes is filled, while a statement S runs once, by
 
     M(S) = F(S)                                                where F(S) <= C: all that it touches stays
     M(loop) = sum over arrays of min(trips * F(body), F(loop))    where F(body) <= C: one iteration's stays to the next
-    M(loop) = sum over iterations of M(body)                      otherwise
+    M(loop) = trips * M(body), half way through the loop          otherwise
     M(block) = sum of M(part), less what a part finds of the one before it, where both fit
 
 with F, the bytes that are touched: boxes of whole lines (`touched`). What is stored moves twice: it is filled, and written back.
@@ -21,25 +21,13 @@ from dataclasses import dataclass, field
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Const, Expr
+from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import chosen, summed, trips
-from offcut.costmodel.closed.touched import Box, bytes_of
+from offcut.costmodel.closed.summation import chosen, folded, trips
+from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
 Piece = int  # which of the pieces of a program
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A memory that is filled from the one behind it.
-
-    bytes  capacity
-    line   bytes that come at once; 1: as many as are asked for
-    """
-
-    bytes: int
-    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +46,27 @@ class Touched:
     """What one run of a statement touches, and what moves for it.
 
     boxes   by array
-    first   the piece that touches an array first
+    first   by array, the piece that touches it first; of two sides of a condition, that of the first
     moved   into each level, by piece: bytes
-    exact   whether no bound was taken for a sum
     """
 
     boxes: Mapping[str, Box] = field(default_factory=dict)
     first: Mapping[str, Piece] = field(default_factory=dict)
     moved: tuple[Mapping[Piece, Expr], ...] = ()
-    exact: bool = True
 
 
 @dataclass(frozen=True)
 class Traffic:
     """The recursion, for arrays and levels of memory, nearest first.
 
-    sizes  what is known of them
+    sizes   what is known of them
+    middle  of each loop around what is looked at, outermost first: whether something fits is asked there
     """
 
     held: Mapping[str, Held]
     levels: tuple[Level, ...]
     sizes: Known
+    middle: dict[str, Expr] = field(default_factory=dict)
 
     @property
     def nothing(self) -> Touched:
@@ -102,9 +90,11 @@ class Traffic:
             each = [self._taken(part.boxes, level) for part in parts]
             apart = _plus(part.moved[number] for part in parts)
             for k in range(1, len(parts)):
-                if any(_never(_total((one,)), level, self.sizes) for one in each[k - 1 : k + 1]):
+                if any(
+                    self._never(_total((one,)), level, self.sizes) for one in each[k - 1 : k + 1]
+                ):
                     continue
-                fit = _fits(_total((each[k - 1], each[k])), level, self.sizes)
+                fit = self._fits(_total((each[k - 1], each[k])), level, self.sizes)
                 for name in each[k].keys() & each[k - 1].keys():
                     found = ix.minimum(each[k - 1][name], each[k][name])
                     piece = parts[k].first[name]
@@ -112,7 +102,7 @@ class Traffic:
                     left = ix.sub(apart.get(piece, ix.const(0)), kept)
                     apart = {**apart, piece: ix.maximum(left, 0)}
             moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
-        return Touched(boxes, first, tuple(moved), all(part.exact for part in parts))
+        return Touched(boxes, first, tuple(moved))
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
         """Of all iterations of a loop."""
@@ -121,9 +111,8 @@ class Traffic:
             return self.nothing
         ends = {name: (lo, ix.sub(ix.add(lo, count), 1))}
         boxes = {array: box.over(ends) for array, box in body.boxes.items()}
-        middle = {name: ix.floordiv(ix.add(lo, hi), 2)}
-        typical = {array: box.at(middle) for array, box in body.boxes.items()}
-        exact = body.exact
+        half_way = {name: middle_of(lo, hi)}
+        typical = {array: box.at(half_way) for array, box in body.boxes.items()}
         moved = []
         for number, level in enumerate(self.levels):
             whole, once = self._bytes(boxes, level), self._bytes(typical, level)
@@ -133,22 +122,21 @@ class Traffic:
                 else whole[array]
                 for array in boxes
             }
-            far = {}
-            for piece, term in body.moved[number].items():
-                total = summed(name, lo, hi, term, known)
-                far[piece] = total.value
-                exact = exact and total.exact
-            stays = _fits(self._size(typical, level), level, known)
+            far = {
+                piece: ix.mul(count, folded(substitute(term, half_way)))
+                for piece, term in body.moved[number].items()
+            }
+            stays = self._fits(self._size(typical, level), level, known)
             most = _either(stays, self._spread(near, body.first), far)
             moved.append(self._where_fits(boxes, body.first, level, most, known))
-        return Touched(boxes, body.first, tuple(moved), exact)
+        return Touched(boxes, body.first, tuple(moved))
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
-        boxes, first = self._joined([part for part in (then, other) if part.boxes])
+        boxes, first = self._joined((then, other))
         pairs = zip(then.moved, other.moved, strict=True)
         moved = tuple(_either(condition, one, two) for one, two in pairs)
-        return Touched(boxes, first, moved, then.exact and other.exact)
+        return Touched(boxes, first, moved)
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
         """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
@@ -158,7 +146,7 @@ class Traffic:
         _, *caches = self.levels
         first, *rest = whole.moved
         return first, *(
-            _either(_fits(total, level, self.sizes), {}, moved)
+            _either(self._fits(total, level, self.sizes), {}, moved)
             for level, moved in zip(caches, rest, strict=True)
         )
 
@@ -167,7 +155,12 @@ class Traffic:
         return _total((self._taken(boxes, level),))
 
     def _taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
-        return {name: self._lines(name, box, level) for name, box in boxes.items()}
+        found = {}
+        for name, box in boxes.items():
+            held = self.held[name]
+            times = crowding(box, held.buffer, held.shape, level)
+            found[name] = ix.mul(times, self._lines(name, box, level))
+        return found
 
     def _bytes(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
         """Bytes that move for each array: in, and out where it is stored; a cache is filled before that."""
@@ -179,7 +172,7 @@ class Traffic:
 
     def _lines(self, name: str, box: Box, level: Level) -> Expr:
         held = self.held[name]
-        return bytes_of(box, held.buffer, held.shape, level.line)
+        return bytes_of(box, held.buffer, held.shape, level)
 
     def _where_fits(
         self,
@@ -189,10 +182,11 @@ class Traffic:
         otherwise: Mapping[Piece, Expr],
         known: Known,
     ) -> Mapping[Piece, Expr]:
-        fits = _fits(self._size(boxes, level), level, known)
+        fits = self._fits(self._size(boxes, level), level, known)
         return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
 
     def _joined(self, parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
+        """The boxes of statements one after the other, and who touches each first."""
         boxes: dict[str, Box] = {}
         first: dict[str, Piece] = {}
         for part in parts:
@@ -201,9 +195,34 @@ class Traffic:
                 first.setdefault(name, part.first[name])
         return boxes, first
 
+    def _here(self, size: Expr) -> Expr:
+        """Bytes in the middle of the loops around."""
+        for name, middle in reversed(list(self.middle.items())):
+            if name in variables(size):
+                size = folded(substitute(size, {name: middle}))
+        return size
+
+    def _never(self, size: Expr, level: Level, known: Known) -> bool:
+        """Whether bytes are known not to fit a level, whatever the sizes."""
+        return known.at_least_zero(ix.sub(self._here(size), level.bytes + 1))
+
+    def _fits(self, size: Expr, level: Level, known: Known) -> Expr:
+        """Whether bytes fit a level: a literal where all sizes tell the same."""
+        size = self._here(size)
+        if known.at_least_zero(ix.sub(level.bytes, size)):
+            return Const(1, "bool")
+        if self._never(size, level, known):
+            return Const(0, "bool")
+        return ix.compare("<=", size, level.bytes)
+
     def _spread(self, each: Mapping[str, Expr], first: Mapping[str, Piece]) -> dict[Piece, Expr]:
         """Bytes of arrays, by the piece that touches them first."""
         return _plus({first[name]: size} for name, size in each.items())
+
+
+def middle_of(lo: Expr, hi: Expr) -> Expr:
+    """Of the iterations of a loop, the one half way."""
+    return ix.floordiv(ix.add(lo, hi), 2)
 
 
 def _elements(shape: Sequence[Expr]) -> Expr:
@@ -211,21 +230,6 @@ def _elements(shape: Sequence[Expr]) -> Expr:
     for extent in shape:
         total = ix.mul(total, extent)
     return total
-
-
-def _never(size: Expr, level: Level, known: Known) -> bool:
-    """Whether bytes are known not to fit a level, whatever the sizes."""
-    return known.at_least_zero(ix.sub(size, level.bytes + 1))
-
-
-def _fits(size: Expr, level: Level, known: Known) -> Expr:
-    """Whether bytes fit a level: a literal where all sizes tell the same."""
-    room = ix.sub(level.bytes, size)
-    if known.at_least_zero(room):
-        return Const(1, "bool")
-    if _never(size, level, known):
-        return Const(0, "bool")
-    return ix.compare("<=", size, level.bytes)
 
 
 def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
