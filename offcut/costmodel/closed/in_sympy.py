@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +49,28 @@ def _symbol(name: str) -> Any:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
+@cache
+def _where() -> Any:
+    """``where(condition, a, b)`` in a condition, where sympy tries to solve what a `Piecewise` says."""
+    import sympy
+
+    def evaluated(cls: Any, condition: Any, then: Any, other: Any) -> Any:
+        return then if condition == sympy.true else other if condition == sympy.false else None
+
+    def as_piecewise(self: Any, condition: Any, then: Any, other: Any, **_: Any) -> Any:
+        return sympy.Piecewise((then, condition), (other, True))
+
+    members = {
+        "eval": classmethod(evaluated),
+        "_eval_rewrite_as_Piecewise": as_piecewise,
+        "nargs": 3,
+    }
+    return type("where", (sympy.Function,), members)
+
+
 @lru_cache(maxsize=1 << 14)
-def _formula(expr: Expr) -> Any:
+def _formula(expr: Expr, asked: bool = False) -> Any:
+    """`asked`: it is a part of a condition."""
     import sympy
 
     match expr:
@@ -59,25 +79,35 @@ def _formula(expr: Expr) -> Any:
         case Var(name):
             return _symbol(name)
         case Binary(op, a, b):
-            return _binary(op, _formula(a), _formula(b), dtype_of(a))
+            return _binary(op, _formula(a, asked), _formula(b, asked), dtype_of(a))
         case Unary("neg", a):
-            return -_formula(a)
+            return -_formula(a, asked)
         case Cast(a, _):
-            return _formula(a)
+            return _formula(a, asked)
         case Select(condition, then, other):
-            yes = _formula(then), _formula(condition)
-            return sympy.Piecewise(yes, (_formula(other), True), evaluate=False)
+            parts = _formula(condition, True), _formula(then, asked), _formula(other, asked)
+            return _choice(*parts, asked)
         case Compare(op, a, b):
-            return sympy.Rel(_formula(a), _formula(b), op)
+            return sympy.Rel(_formula(a, True), _formula(b, True), op, evaluate=False)
         case Logic(op, args):
-            return {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}[op](*map(_formula, args))
+            join = {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}[op]
+            return join(*(_formula(arg, True) for arg in args), evaluate=False)
         case Lookup(values, index):
-            at = _formula(index)
-            *some, last = values
-            cases = ((sympy.Float(value), sympy.Eq(at, k)) for k, value in enumerate(some))
-            return sympy.Piecewise(*cases, (sympy.Float(last), True), evaluate=False)
+            at = _formula(index, asked)
+            made: Any = sympy.Float(values[-1])
+            for k, value in reversed(list(enumerate(values[:-1]))):
+                made = _choice(sympy.Eq(at, k), sympy.Float(value), made, asked)
+            return made
         case _:
             raise InternalError(f"no formula for {expr!r}")
+
+
+def _choice(condition: Any, then: Any, other: Any, asked: bool) -> Any:
+    import sympy
+
+    if asked:
+        return _where()(condition, then, other)
+    return sympy.Piecewise((then, condition), (other, True), evaluate=False)
 
 
 def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:
