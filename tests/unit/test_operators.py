@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import slow
 
+from offcut.backends.cpu.machine.isa import host
 from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import draw, make_problem, parse_contraction
 from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
