@@ -73,6 +73,7 @@ class Planned:
     applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
     notes     what became of its loops and tiles, and why
     through   programs on the way to it: a proof by small steps reaches further
+    by_hand   what primitives by hand made of what was asked for, each by a theorem of its own; None: there are none
     """
 
     program: Program
@@ -80,6 +81,7 @@ class Planned:
     applied: Applied | None = None
     notes: tuple[str, ...] = ()
     through: tuple[Program, ...] = ()
+    by_hand: Program | None = None
 
 
 class Target(ABC):
@@ -260,7 +262,8 @@ class Target(ABC):
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
-        check_compiled((request.program, *found.through, found.program), options.reassociate)
+        source = request.program if found.by_hand is None else found.by_hand
+        check_compiled((source, *found.through, found.program), options.reassociate)
         return found
 
     def plan_of(
