@@ -108,6 +108,9 @@ class _File:
     def checked(self, made: D) -> D:
         """What holds of every machine, or a refusal."""
         for position, unit in enumerate(made.unit):
+            if not unit.of:
+                at = ("unit", str(position), "of")
+                raise self.refused(at, "a unit multiplies elements of some type")
             for number, dtype in enumerate(unit.of):
                 if dtype not in DTYPES:
                     at = ("unit", str(position), "of", str(number))
