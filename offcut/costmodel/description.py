@@ -108,10 +108,13 @@ class _File:
     def checked(self, made: D) -> D:
         """What holds of every machine, or a refusal."""
         for position, unit in enumerate(made.unit):
+            at = ("unit", str(position), "of")
+            if not unit.of:
+                raise self.refused(at, "a unit multiplies elements of some type")
             for number, dtype in enumerate(unit.of):
                 if dtype not in DTYPES:
-                    at = ("unit", str(position), "of", str(number))
-                    raise self.refused(at, f"element types are {', '.join(DTYPES)}, got {dtype!r}")
+                    known = f"element types are {', '.join(DTYPES)}, got {dtype!r}"
+                    raise self.refused((*at, str(number)), known)
         capacities = [one.bytes for one in made.energy.sram] if made.energy else []
         if capacities != sorted(capacities):
             raise self.refused(("energy", "sram"), "the smallest memory comes first")

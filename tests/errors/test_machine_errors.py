@@ -82,6 +82,11 @@ REFUSED = {
         ":5  unit.0.of.1",
         "element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, got 'float8'",
     ),
+    "a unit of nothing": (
+        LIKE + '[[unit]]\nname = "fma float32"\nof = []\n',
+        ":5  unit.0.of",
+        "a unit multiplies elements of some type",
+    ),
     "a table that is like none": (
         LIKE + '[energy]\nlike = "zen9"\n',
         ":4  energy.like",
