@@ -2,6 +2,6 @@
 
 from offcut.search.record import Outcome, Record, place_of
 from offcut.search.records import Records
-from offcut.search.trials import Trial, ranked
+from offcut.search.trials import Trial, by_place, ranked
 
-__all__ = ["Outcome", "Record", "Records", "Trial", "place_of", "ranked"]
+__all__ = ["Outcome", "Record", "Records", "Trial", "by_place", "place_of", "ranked"]
