@@ -46,6 +46,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
+from offcut.core.walking import taken
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
@@ -53,6 +54,7 @@ from offcut.costmodel.closed.touched import Box, Level, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.statements import StatementPrices
+from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
 ZERO = ix.const(0)
@@ -197,6 +199,8 @@ class _Counter:
         self.pieces: list[Piece] = []
         self.choices: list[tuple[Way, ...]] = []
         self.values: dict[str, Expr] = {}
+        lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
+        self.names = Names(taken(program) - lets)
         self.exact = True
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
@@ -287,7 +291,7 @@ class _Counter:
             return self.block(substituted(let.body, {let.name: value}), scope)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
-            name = f"{let.name}{len(self.values) or ''}"
+            name = self.names.fresh(let.name)
             self.values[name] = value
         known = scope.known.within(Range(name, (range_[0],), (range_[1],)))
         return self.block(substituted(let.body, {let.name: Var(name)}), replace(scope, known=known))

@@ -125,6 +125,7 @@ def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
             return Select(condition, then, other)
 
 
+@lru_cache(maxsize=1 << 15)
 def decided(expr: Expr) -> Expr:
     """An expression without the conditions that are decided where they stand."""
     parts = tuple(map(decided, children(expr)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import gcd
 
 from offcut.core import index as ix
@@ -109,7 +110,8 @@ class Level:
     ways: int | None = None
 
 
-def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> Expr:
+@lru_cache(maxsize=1 << 14)
+def bytes_of(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level) -> Expr:
     """Bytes that come along with a box into a level: whole lines.
 
     A run of elements side by side takes ``run + line - item`` bytes on the average, where it may begin anywhere in
@@ -130,7 +132,8 @@ def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) 
     return ix.mul(runs, size)
 
 
-def crowding(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> int:
+@lru_cache(maxsize=1 << 14)
+def crowding(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level) -> int:
     """How many times a box takes its bytes' room in a level: runs that begin a multiple of lines apart
     reach only some of its sets.
     """
