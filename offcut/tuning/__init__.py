@@ -1,0 +1,1 @@
+"""Tuning: schedules proposed, measured, recorded, and the best one for a distribution of sizes."""
