@@ -65,6 +65,9 @@ if TYPE_CHECKING:
     from offcut.proof import Certificate as Certificate
     from offcut.schedule import Schedule as Schedule
     from offcut.schedule import create_schedule as create_schedule
+    from offcut.search import Outcome as Outcome
+    from offcut.search import Record as Record
+    from offcut.search import Records as Records
 
 _HOME = {
     "offcut.describe.external": ("external_microkernel",),
@@ -92,6 +95,7 @@ _HOME = {
     "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),
     "offcut.proof": ("Certificate",),
     "offcut.schedule": ("Schedule", "create_schedule"),
+    "offcut.search": ("Outcome", "Record", "Records"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

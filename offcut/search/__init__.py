@@ -1,6 +1,20 @@
-"""Search: the space of schedules of a program, what explores it, and what is predicted of its points."""
+"""What search is made of that no target is named in: spaces, explorers, records, and processes to measure in."""
 
 from offcut.search.prices import Expected, Price, Sizes
+from offcut.search.record import Outcome, Record, place_of
+from offcut.search.records import Records
 from offcut.search.space import Space
+from offcut.search.trials import Trial, ranked
 
-__all__ = ["Expected", "Price", "Sizes", "Space"]
+__all__ = [
+    "Expected",
+    "Outcome",
+    "Price",
+    "Record",
+    "Records",
+    "Sizes",
+    "Space",
+    "Trial",
+    "place_of",
+    "ranked",
+]

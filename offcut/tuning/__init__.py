@@ -1,1 +1,1 @@
-"""Tuning: schedules proposed, measured, recorded, and the best one for a distribution of sizes."""
+"""Tuning: candidates compiled, checked and timed in processes of their own, and what is made of that."""

@@ -1,0 +1,246 @@
+"""Functions that run in a process of their own, which may crash, hang, or ask for all memory.
+
+A child is a fresh interpreter in a session of its own, so that a signal of the terminal does not reach
+it and all that it starts is killed with it. It takes one job after the other, since imports last a
+second; after a failure there is another child. Only what is said crosses: the name of a function,
+a pickled argument, a pickled result.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import IO, Any, BinaryIO
+
+from offcut.errors import OffcutError
+from offcut.search.child import receive, send
+
+_SERVE = (
+    "import sys; from offcut.search.child import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
+)
+_LAST_WORDS = 4096
+_STARTING = 60.0  # seconds until a job has imported what it needs, at most
+_SOON = 5.0
+_NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
+_UNASKED = "; the system sends it where memory is short"
+
+
+class How(Enum):
+    """How a job ended."""
+
+    RETURNED = "returned"
+    RAISED = "raised"  # an exception; the child lives on
+    CRASHED = "crashed"  # by a signal, or by leaving
+    HUNG = "hung"  # silent for longer than it may be, and killed
+    OUT_OF_MEMORY = "out_of_memory"  # it asked for more than it may have
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a job.
+
+    value    what the function returned
+    because  why it did not, in a line
+    told     all that is known of it: a traceback, the last words on standard error
+    said     the last that it said; None where it said nothing
+    """
+
+    how: How
+    value: Any = None
+    because: str = ""
+    told: str = field(default="", repr=False)
+    said: Any = None
+
+
+@dataclass(slots=True)
+class _Child:
+    """A process with the pipes to it."""
+
+    process: subprocess.Popen[bytes]
+    jobs: BinaryIO
+    answers: int
+    errors: IO[bytes]
+
+    def answer(self, until: float) -> tuple[str, Any]:
+        """The next message: its kind and its value.
+
+        Raises TimeoutError where it is not there in time, EOFError where the child has gone.
+        """
+
+        def read(count: int) -> bytes:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+                raise TimeoutError
+            return os.read(self.answers, count)
+
+        kind, value = receive(read)
+        return kind, value
+
+    def written(self) -> int:
+        """Bytes of what it wrote to standard error."""
+        return os.fstat(self.errors.fileno()).st_size
+
+    def last_words(self, since: int) -> str:
+        """The end of what it wrote to standard error, behind the first `since` bytes."""
+        start = max(since, self.written() - _LAST_WORDS)
+        return os.pread(self.errors.fileno(), _LAST_WORDS, start).decode(errors="replace")
+
+    def end(self) -> int:
+        """Kill it and all that it started; how it ended, if it had, else by SIGKILL."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        status = self.process.wait()
+        with suppress(OSError):
+            self.jobs.close()
+        self.errors.close()
+        os.close(self.answers)
+        return status
+
+    def leave(self) -> None:
+        """Wait for the end of a child that has closed its pipe, which is soon, and leave its status."""
+        until = time.monotonic() + _SOON
+        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        while os.waitid(os.P_PID, self.process.pid, how) is None and time.monotonic() < until:
+            time.sleep(0.005)
+
+
+class Children:
+    """Runs jobs in a child, one at a time; a context manager that leaves no process behind.
+
+    memory  bytes of address space that a job may take beside what the interpreter has
+    """
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._child: _Child | None = None
+        self._end: Callable[[], int | None] = lambda: None
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> int:
+        """End the child, and how it ended; the next job has another."""
+        ended, self._child = self._end(), None
+        return ended or 0
+
+    def run(
+        self,
+        function: str,
+        argument: Any,
+        seconds: float,
+        said: Callable[[Any], None] = lambda value: None,
+    ) -> Ended:
+        """What becomes of ``function(argument, say)`` in the child.
+
+        function  ``module:name``, importable from this process's `sys.path`
+        seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
+        said      called here with each value
+
+        Raises OffcutError for an argument that cannot be pickled.
+        """
+        job = (function, _pickled(argument), seconds, self.memory)
+        last: Any = None
+        with self._interrupted():
+            child = self._child or self._start()
+            before, until = child.written(), time.monotonic() + _STARTING + seconds
+            try:
+                with suppress(BrokenPipeError):  # it is dead: there will be no answer
+                    send(child.jobs, job)
+                while True:
+                    kind, value = child.answer(until)
+                    if kind not in ("started", "said"):
+                        break
+                    if kind == "said":
+                        last = value
+                        said(value)
+                    until = time.monotonic() + seconds
+            except TimeoutError:
+                told = child.last_words(before)
+                self.close()
+                return Ended(How.HUNG, None, f"silent for {seconds:g} s", told, last)
+            except (EOFError, pickle.UnpicklingError):
+                child.leave()
+                told = child.last_words(before)
+                short = any(sign in told for sign in _NO_MEMORY)
+                how = How.OUT_OF_MEMORY if short else How.CRASHED
+                return Ended(how, None, _status(self.close()), told, last)
+        if kind == How.RETURNED.value:
+            return Ended(How.RETURNED, value, said=last)
+        if kind == How.OUT_OF_MEMORY.value:
+            self.close()
+        because, told = value
+        return Ended(How(kind), None, because, told, last)
+
+    @contextmanager
+    def _interrupted(self) -> Iterator[None]:
+        """A child whose job is left is ended."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> _Child:
+        theirs_in, jobs = os.pipe()
+        answers, theirs_out = os.pipe()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the child
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(theirs_in), str(theirs_out)],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(theirs_in, theirs_out),
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except BaseException:
+            for number in (jobs, answers):
+                os.close(number)
+            errors.close()
+            raise
+        finally:
+            for number in (theirs_in, theirs_out):
+                os.close(number)
+        child = _Child(process, os.fdopen(jobs, "wb"), answers, errors)
+        self._child, self._end = child, weakref.finalize(self, child.end)
+        with suppress(BrokenPipeError):
+            send(child.jobs, sys.path)
+        return child
+
+
+def _status(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"it left with status {status}"
+    name = signal.Signals(-status).name
+    return f"ended by {name}{_UNASKED if -status == signal.SIGKILL else ''}"
+
+
+def _pickled(argument: Any) -> bytes:
+    try:
+        return pickle.dumps(argument)
+    except Exception as error:
+        raise OffcutError(
+            "run",
+            f"cannot send a {type(argument).__name__} to another process",
+            because=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            help=("functions and classes of an importable module can be sent",),
+        ) from error
+
+
+__all__ = ["Children", "Ended", "How"]

@@ -1,0 +1,163 @@
+"""Records as text: a line of JSON each, or CSV; what is written is read back exactly.
+
+A field's name is its name in `Record`. In CSV, sizes are a JSON object and an empty cell is None.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import IO, Any
+
+from offcut.errors import OffcutError
+from offcut.search.record import Outcome, Record
+
+NAMES = tuple(one.name for one in fields(Record))
+_NUMBERS: dict[str, type[int] | type[float]] = {
+    "seed": int,
+    **dict.fromkeys(("seconds", "spread", "predicted", "created"), float),
+}
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """The fields of a record as JSON has them."""
+    found = {name: getattr(record, name) for name in NAMES}
+    return {**found, "sizes": dict(record.sizes), "outcome": record.outcome.value}
+
+
+def record_of(found: Mapping[str, Any]) -> Record:
+    """The record whose fields are these.
+
+    Raises ValueError, in words, where they are none.
+    """
+    if set(found) != set(NAMES):
+        missing, odd = sorted(set(NAMES) - set(found)), sorted(set(found) - set(NAMES))
+        raise ValueError(
+            f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(map(str, odd))}"
+        )
+    known = {outcome.value: outcome for outcome in Outcome}
+    outcome = found["outcome"]
+    if not isinstance(outcome, str) or outcome not in known:
+        raise ValueError(f"its outcome is {outcome!r}, none of {', '.join(known)}")
+    try:
+        return Record(**{**found, "outcome": known[outcome]})
+    except OffcutError as refused:
+        raise ValueError(refused.because) from None
+
+
+def write(records: Iterable[Record], file: Path) -> int:
+    """Records into a file by its suffix, ``.jsonl`` or ``.csv``; how many."""
+    form = _form(file, "export")
+    kept = tuple(records)
+    with file.open("w", encoding="utf-8", newline="") as out:
+        if form is _from_csv:
+            writer = csv.writer(out)
+            writer.writerow(NAMES)
+            writer.writerows(map(_cells, kept))
+        else:
+            out.writelines(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in kept)
+    return len(kept)
+
+
+def read(file: Path) -> list[Record]:
+    """The records in a file that `write` wrote.
+
+    Raises OffcutError, with the number of the first bad line, where one is no record.
+    """
+    form, data = _form(file, "import"), file.read_bytes()
+    try:
+        lines = io.StringIO(data.decode(), newline="")
+        return [_taken(number, found) for number, found in form(lines)]
+    except UnicodeDecodeError as bad:
+        number, because = data.count(b"\n", 0, bad.start) + 1, f"it is not UTF-8: {bad.reason}"
+    except _BadLine as bad:
+        number, because = bad.number, str(bad)
+    raise OffcutError(
+        "import",
+        f"cannot read {file.name}",
+        at=f"line {number}",
+        because=because,
+        help=("nothing of the file was taken: without this line, or with it mended, it is",),
+    )
+
+
+def _taken(number: int, found: Mapping[str, Any]) -> Record:
+    try:
+        return record_of(found)
+    except ValueError as error:
+        raise _BadLine(number, str(error)) from None
+
+
+class _BadLine(Exception):
+    """A line that cannot be taken apart."""
+
+    def __init__(self, number: int, because: str) -> None:
+        super().__init__(because)
+        self.number = number
+
+
+def _from_json(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _BadLine(number, f"it is no JSON: {error}") from None
+        if not isinstance(found, dict):
+            raise _BadLine(number, "it is no JSON object")
+        yield number, found
+
+
+def _from_csv(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.reader(lines, strict=True)
+    names = next(reader, None)
+    if names is None:
+        return
+    if set(names) != set(NAMES) or len(names) != len(NAMES):
+        raise _BadLine(1, f"the columns are not {', '.join(NAMES)}")
+    while True:
+        first = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if len(cells) != len(names):
+                raise ValueError(f"it has {len(cells)} cells of {len(names)}")
+            found = dict(zip(names, cells, strict=True))
+            yield first, {name: _value(name, cell) for name, cell in found.items()}
+        except (ValueError, RecursionError, csv.Error) as error:
+            raise _BadLine(first, str(error)) from None
+
+
+def _cells(record: Record) -> list[str]:
+    found = plain(record) | {"sizes": json.dumps(dict(record.sizes))}
+    return ["" if value is None else str(value) for value in (found[name] for name in NAMES)]
+
+
+def _value(name: str, cell: str) -> Any:
+    if name == "sizes":
+        return json.loads(cell)
+    if name not in _NUMBERS:
+        return cell
+    return _NUMBERS[name](cell) if cell else None
+
+
+_FORMS: dict[str, Callable[[IO[str]], Iterator[tuple[int, Mapping[str, Any]]]]] = {
+    ".jsonl": _from_json,
+    ".csv": _from_csv,
+}
+
+
+def _form(file: Path, op: str) -> Callable[[IO[str]], Iterator[tuple[int, Mapping[str, Any]]]]:
+    if file.suffix not in _FORMS:
+        raise OffcutError(
+            op,
+            f"cannot {op} {file.name}",
+            because=f"its suffix is {file.suffix or 'missing'}, none of {', '.join(_FORMS)}",
+        )
+    return _FORMS[file.suffix]

@@ -1,0 +1,118 @@
+"""Arrays that candidates are called with: drawn by a seed, the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from offcut.backends.requested import Request
+from offcut.backends.signature import crossing, signature_of
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import Expr, Load, walk
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Buffer, For, If, Let, Program, Store, expressions
+from offcut.core.program import walk as statements
+from offcut.describe.request import Array
+
+_INTEGERS = {"int8": (-100, 101), "uint8": (0, 201)}
+_OTHER_INTEGERS = (-1000, 1001)
+
+
+class Draw(Enum):
+    """From which values; the later ones for programs that have no meaning on the earlier."""
+
+    SIGNED = "signed"  # floats of -1…1, indices of 0…3
+    POSITIVE = "positive"  # floats of 0.5…1.5: for roots and logarithms
+    FIRST = "first"  # likewise, and every index is 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The arrays of one call.
+
+    given    inputs, in call order
+    results  shape and element type of each result
+    sizes    those that no shape determines, by the user's names
+    """
+
+    given: tuple[Array, ...]
+    results: tuple[tuple[tuple[int, ...], str], ...]
+    sizes: Mapping[str, int]
+
+
+def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) -> Operands:
+    """What a call at these sizes, by the user's names, takes and gives."""
+    known = inner_sizes(request, sizes)
+    taken, made = crossing(request.program.buffers)
+    shapes = signature_of(*request.named).inputs
+    solved = {name for one in shapes for extent in one.shape for name, _ in extent.terms}
+    return Operands(
+        tuple(_array(request.program, buffer, known, seed, draw) for buffer in taken),
+        tuple((_shape(buffer, known), buffer.dtype) for buffer in made),
+        {name: value for name, value in sizes.items() if name not in solved},
+    )
+
+
+def inner_sizes(request: Request, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Sizes by the program's names."""
+    names = dict(request.users.sizes)
+    return {names[user]: value for user, value in sizes.items()}
+
+
+def with_constants(request: Request, seed: int, draw: Draw) -> Request:
+    """The request with values for those constants that are zero everywhere."""
+    drawn = {
+        name: array if array.any() else _values(request.program, name, array.shape, seed, draw)
+        for name, array in request.arrays.items()
+    }
+    return replace(request, arrays=drawn)
+
+
+def _array(
+    program: Program, buffer: Buffer, sizes: Mapping[str, int], seed: int, draw: Draw
+) -> Array:
+    return _values(program, buffer.name, _shape(buffer, sizes), seed, draw)
+
+
+def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(max(0, int(evaluate(extent, sizes))) for extent in buffer.shape)
+
+
+def _values(program: Program, name: str, shape: tuple[int, ...], seed: int, draw: Draw) -> Array:
+    """Values of a buffer, of its own stream: the same whatever else is drawn."""
+    dtype = program.buffer(name).dtype
+    rng = np.random.default_rng([seed & (2**63 - 1), *name.encode()])
+    if dtype in FLOATS:
+        low, high = (-1.0, 1.0) if draw is Draw.SIGNED else (0.5, 1.5)
+        return rng.uniform(low, high, shape).astype(numpy_dtype(dtype))
+    if name in asked_for_places(program):
+        return rng.integers(0, 1 if draw is Draw.FIRST else 4, shape).astype(numpy_dtype(dtype))
+    low_high = _INTEGERS.get(dtype, _OTHER_INTEGERS)
+    return rng.integers(*low_high, shape).astype(numpy_dtype(dtype))
+
+
+def asked_for_places(program: Program) -> frozenset[str]:
+    """The buffers whose elements say where something lies: in an index, a bound, or a condition."""
+    return frozenset(
+        node.buffer for expr in _places(program) for node in walk(expr) if isinstance(node, Load)
+    )
+
+
+def _places(program: Program) -> Iterator[Expr]:
+    for stmt in statements(program.body):
+        match stmt:
+            case For(_, lo, hi):
+                yield from (lo, hi)
+            case If(condition):
+                yield condition
+            case Let(_, _, _, value):
+                yield value
+            case Store(_, index):
+                yield from index
+        for expr in expressions(stmt):
+            for node in walk(expr):
+                if isinstance(node, Load):
+                    yield from node.index

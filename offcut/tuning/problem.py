@@ -1,0 +1,142 @@
+"""What is tuned, within which limits, and what is known of a candidate once it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import fsum
+from time import time
+
+import offcut
+from offcut.backends.requested import Request
+from offcut.backends.target import Options, Target
+from offcut.schedule import Schedule
+from offcut.search import Outcome, Record, place_of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A program to be tuned for a distribution of sizes; it can be pickled where its options can.
+
+    request, options, target  as a kernel is made of; a constant that is zero everywhere stands for any
+    sizes                     vectors of sizes, by the user's names, each with how much a call there counts
+    seed                      of the arrays that candidates are called with
+    """
+
+    request: Request
+    options: Options
+    target: Target
+    sizes: tuple[tuple[Mapping[str, int], float], ...]
+    seed: int = 0
+
+    @property
+    def program(self) -> str:
+        """What records call the program."""
+        return self.request.program.digest
+
+    @property
+    def machine(self) -> str:
+        """What records call the place: the target, its machine, and what calls may use."""
+        return place_of(
+            self.target.name,
+            self.target.machine,
+            self.options.threads,
+            self.options.reassociate,
+            [kernel.name for kernel in self.options.microkernels],
+        )
+
+    def scheduled(self, schedule: Schedule | None) -> Options:
+        """The options of a candidate; of the default policy where there is no schedule."""
+        return replace(self.options, schedule=schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What measuring may take.
+
+    patience    seconds that a candidate may be silent, on the wall: to be compiled, to run once
+    memory      bytes that one may take beside what an interpreter has
+    budget      seconds that each is timed at one vector of sizes, at most
+    resolution  the half width of the 95 % interval of a median over that median, which is enough to rank
+    noise       the distance of the quartiles over the median of one and the same kernel: beyond, nothing is ranked
+    reference   seconds that what results must be may take to compute, for all sizes
+    """
+
+    patience: float = 60.0
+    memory: int = 4 << 30
+    budget: float = 0.3
+    resolution: float = 0.02
+    noise: float = 0.5
+    reference: float = 300.0
+
+
+DEFAULT = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """How long a call takes at one vector of sizes.
+
+    seconds  median of a call
+    spread   distance of the quartiles over the median
+    """
+
+    sizes: Mapping[str, int] = field(hash=False)
+    seconds: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What became of a candidate.
+
+    times    in the order of the problem's sizes; none where the outcome is not ok
+    because  why it is not ok
+    at       the sizes where it ended; empty where that was before any call
+    """
+
+    schedule: Schedule
+    outcome: Outcome
+    times: tuple[Time, ...] = ()
+    because: str = ""
+    at: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def seconds(self, problem: Problem) -> float:
+        """Sum of weight * seconds over the problem's sizes; infinite where the outcome is not ok."""
+        if self.outcome is not Outcome.OK:
+            return float("inf")
+        pairs = zip(problem.sizes, self.times, strict=True)
+        return fsum(weight * one.seconds for (_, weight), one in pairs)
+
+    def records(
+        self, problem: Problem, explorer: str = "", predicted: Sequence[float | None] = ()
+    ) -> tuple[Record, ...]:
+        """What is to be kept: a record for each vector of sizes; one where the outcome is not ok.
+
+        predicted  seconds, in the order of the problem's sizes
+        """
+        kept = partial(
+            Record,
+            program=problem.program,
+            schedule=str(self.schedule),
+            machine=problem.machine,
+            version=offcut.__version__,
+            seed=problem.seed,
+            explorer=explorer,
+            created=time(),
+        )
+        if self.outcome is not Outcome.OK:
+            because = self.because.encode(errors="replace").decode()
+            return (kept(sizes=dict(self.at), outcome=self.outcome, because=because),)
+        guesses = (*predicted, *[None] * len(self.times))
+        return tuple(
+            kept(
+                sizes=dict(one.sizes),
+                outcome=self.outcome,
+                seconds=one.seconds,
+                spread=one.spread,
+                predicted=guess,
+            )
+            for one, guess in zip(self.times, guesses, strict=False)
+        )
