@@ -179,7 +179,9 @@ def _runs(program: Program) -> Iterator[_Run]:
     rng = np.random.default_rng(0)
     fixed: dict[str, Array] = {}
     for value in _VALUES:
-        sizes = {size.name: _allowed(size, value + k) for k, size in enumerate(program.sizes)}
+        sizes = {
+            size.name: nearest_allowed(size, value + k) for k, size in enumerate(program.sizes)
+        }
         if not all(evaluate(fact, sizes) for fact in program.assumptions):
             continue
         given: dict[str, Array] = {}
@@ -202,7 +204,7 @@ def _runs(program: Program) -> Iterator[_Run]:
             return
 
 
-def _allowed(size: Size, value: int) -> int:
+def nearest_allowed(size: Size, value: int) -> int:
     """The value of `size` that is nearest to `value`, from above where one is."""
     value = max(size.min, min(value, size.max))
     up = -(-value // size.multiple_of) * size.multiple_of

@@ -129,12 +129,14 @@ def measure(
     budget: float = 0.3,
     rounds: int = ROUNDS,
     clock: Clock = time.process_time,
+    turn: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
     """Measure the candidates in turns: every round takes one sample of each.
 
     budget   seconds per candidate, spent in `rounds` samples; a candidate whose single call is
              longer than a sample takes part in fewer rounds, one at least
     rounds   samples per candidate
+    turn     told whose turn it is, whenever that changes, before the clock is read
 
     Every candidate is called once, untimed, before anything is timed. Each round has an order of
     its own, shuffled by a fixed seed: nobody is always measured behind the same neighbour, whose
@@ -146,9 +148,11 @@ def measure(
     calls: dict[str, int] = {}
     left = dict.fromkeys(candidates, budget)
     with _collector_off():
-        for run in candidates.values():
+        for name, run in candidates.items():
+            turn(name)
             run()
         for name, run in candidates.items():
+            turn(name)
             calls[name], single = _calibrate(run, budget / rounds, clock)
             if single >= budget:
                 taken[name].append(single)
@@ -158,6 +162,7 @@ def measure(
                 if left[name] <= 0:
                     continue
                 run = candidates[name]
+                turn(name)
                 if calls[name] > 1:
                     run()  # bring its operands back into the caches
                 elapsed = _elapsed(run, calls[name], clock)

@@ -17,7 +17,7 @@ from offcut.core.program import Buffer, For, If, Let, Program, Store, expression
 from offcut.core.program import walk as statements
 from offcut.describe.request import Array
 
-_INTEGERS = {"int8": (-100, 101), "uint8": (0, 201)}
+_INTEGERS = {"int8": (-100, 101), "uint8": (0, 201)}  # of data, both ends half open
 _OTHER_INTEGERS = (-1000, 1001)
 
 
@@ -47,11 +47,12 @@ def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) 
     """What a call at these sizes, by the user's names, takes and gives."""
     known = inner_sizes(request, sizes)
     taken, made = crossing(request.program.buffers)
-    shapes = signature_of(*request.named).inputs
-    solved = {name for one in shapes for extent in one.shape for name, _ in extent.terms}
+    arrays = drawn(request.program, known, seed, draw)
+    shapes = (extent for one in signature_of(*request.named).inputs for extent in one.shape)
+    solved = {name for extent in shapes for name, _ in extent.terms}
     return Operands(
-        tuple(_array(request.program, buffer, known, seed, draw) for buffer in taken),
-        tuple((_shape(buffer, known), buffer.dtype) for buffer in made),
+        tuple(arrays[buffer.name] for buffer in taken),
+        tuple((shape_of(buffer, known), buffer.dtype) for buffer in made),
         {name: value for name, value in sizes.items() if name not in solved},
     )
 
@@ -64,34 +65,39 @@ def inner_sizes(request: Request, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def with_constants(request: Request, seed: int, draw: Draw) -> Request:
     """The request with values for those constants that are zero everywhere."""
-    drawn = {
-        name: array if array.any() else _values(request.program, name, array.shape, seed, draw)
+    program = request.program
+    arrays = {
+        name: array if array.any() else _values(program, name, array.shape, seed, draw)
         for name, array in request.arrays.items()
     }
-    return replace(request, arrays=drawn)
+    return replace(request, arrays=arrays)
 
 
-def _array(
-    program: Program, buffer: Buffer, sizes: Mapping[str, int], seed: int, draw: Draw
-) -> Array:
-    return _values(program, buffer.name, _shape(buffer, sizes), seed, draw)
+def drawn(program: Program, sizes: Mapping[str, int], seed: int, draw: Draw) -> dict[str, Array]:
+    """An array for each input and each array that is updated, by name."""
+    taken, _ = crossing(program.buffers)
+    return {
+        buffer.name: _values(program, buffer.name, shape_of(buffer, sizes), seed, draw)
+        for buffer in taken
+    }
 
 
-def _shape(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def shape_of(buffer: Buffer, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Extents of a buffer, in elements."""
     return tuple(max(0, int(evaluate(extent, sizes))) for extent in buffer.shape)
 
 
 def _values(program: Program, name: str, shape: tuple[int, ...], seed: int, draw: Draw) -> Array:
-    """Values of a buffer, of its own stream: the same whatever else is drawn."""
+    """Values of a buffer, of a stream of its own: the same whatever else is drawn."""
     dtype = program.buffer(name).dtype
     rng = np.random.default_rng([seed & (2**63 - 1), *name.encode()])
     if dtype in FLOATS:
         low, high = (-1.0, 1.0) if draw is Draw.SIGNED else (0.5, 1.5)
         return rng.uniform(low, high, shape).astype(numpy_dtype(dtype))
+    ends = _INTEGERS.get(dtype, _OTHER_INTEGERS)
     if name in asked_for_places(program):
-        return rng.integers(0, 1 if draw is Draw.FIRST else 4, shape).astype(numpy_dtype(dtype))
-    low_high = _INTEGERS.get(dtype, _OTHER_INTEGERS)
-    return rng.integers(*low_high, shape).astype(numpy_dtype(dtype))
+        ends = (0, 1 if draw is Draw.FIRST else 4)
+    return rng.integers(*ends, shape).astype(numpy_dtype(dtype))
 
 
 def asked_for_places(program: Program) -> frozenset[str]:

@@ -59,6 +59,7 @@ class Limits:
     memory      bytes that one may take beside what an interpreter has
     budget      seconds that each is timed at one vector of sizes, at most
     resolution  the half width of the 95 % interval of a median over that median, which is enough to rank
+    hopeless    times the least median: a candidate beyond is not timed again
     noise       the distance of the quartiles over the median of one and the same kernel: beyond, nothing is ranked
     reference   seconds that what results must be may take to compute, for all sizes
     """
@@ -67,6 +68,7 @@ class Limits:
     memory: int = 4 << 30
     budget: float = 0.3
     resolution: float = 0.02
+    hopeless: float = 4.0
     noise: float = 0.5
     reference: float = 300.0
 
