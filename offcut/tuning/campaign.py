@@ -10,16 +10,16 @@ beaten by more than the noise.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import hypot, inf, isfinite
 from random import Random
-from typing import Protocol
+from typing import TypeAlias
 
 import offcut
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Outcome, Price, Record, Records, Space
+from offcut.search import Expected, Outcome, Record, Records, Space
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.tuning.alternatives import composed
 from offcut.tuning.predicting import key_of
@@ -35,12 +35,8 @@ CONFIRM = "confirm"
 """What records call the explorer of the last run."""
 
 
-class Measure(Protocol):
-    """What becomes of schedules, in their order; `progress` is told of each as soon as it is known."""
-
-    def __call__(
-        self, schedules: Sequence[Schedule], progress: Callable[[Measured], None]
-    ) -> Sequence[Measured]: ...
+# What becomes of schedules, in their order; the second argument is told of each as soon as it is known.
+Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,7 @@ class Progress:
 class Campaign:
     """A search of the schedule of a problem.
 
+    space    its schedules, `expected` their price
     named    what records call the explorer
     measure  of schedules
     trials   at most, the default among them; None: as many as `seconds` allow
@@ -74,7 +71,7 @@ class Campaign:
 
     problem: Problem
     space: Space
-    price: Price
+    expected: Expected
     explorer: Explorer
     named: str
     records: Records
@@ -217,7 +214,7 @@ class Campaign:
 
     def _record(self, one: Measured, explorer: str) -> None:
         try:
-            guesses: Mapping[object, float] = dict(self.price(one.schedule))
+            guesses = self.expected.price(one.schedule)
         except PartitionError:
             guesses = {}
         predicted = [guesses.get(key_of(sizes)) or None for sizes, _ in self.problem.sizes]
@@ -227,8 +224,7 @@ class Campaign:
         seconds = {one.schedule: self._time(one) for one in tried}
         best = min(seconds.values())
         seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
-        judge = Judge(self.space, seen)
-        least = judge.scale * judge.least
+        least = Judge(self.space, seen).scale * self.expected.least
         regret = max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
         default = seconds.get(self.space.first, inf)
         return Progress(len(tried), tried[-1], best, default, regret)

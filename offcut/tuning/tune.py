@@ -91,7 +91,7 @@ def tune(
     most = TRIALS if trials is None and seconds is None else trials
     with Bench(problem, limits) as bench, shown(progress, space.first.name, most) as tell:
         return Campaign(
-            problem, space, foreseen, made, named, kept, bench.measured, most, seconds, tell
+            problem, space, expected, made, named, kept, bench.measured, most, seconds, tell
         ).best()
 
 

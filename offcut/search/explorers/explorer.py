@@ -80,11 +80,6 @@ class Judge:
             return self.measured[schedule]
         return self.scale * self.space.expected(schedule)
 
-    @property
-    def least(self) -> float:
-        """The least predicted seconds of all points that a price was asked for; infinite where none was."""
-        return getattr(self.space.expected, "least", inf)
-
     def best(self, count: int) -> list[Schedule]:
         """The best of what was measured, and `space.first` before it where that was not."""
         fine = [one for one, seconds in self.measured.items() if isfinite(seconds)]
