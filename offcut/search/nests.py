@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations
@@ -15,7 +15,7 @@ from offcut.search.ways import Form, label_of
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The ways of a nest, and how the constant lies that their columns read; None: as the array does."""
+    """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
     ways: tuple[Way, ...]
     lay: Lay | None
@@ -25,25 +25,27 @@ class Chosen:
 class NestSpace:
     """Which ways a nest may run in.
 
-    first  what the space begins with
-    forms  whose ways there are; those of `first` among them
-    most   ways that may compete
+    first   what the space begins with
+    forms   whose ways there are; those of `first` among them
+    most    ways that may compete
+    labels  of ways that have one already
     """
 
     stage: str
     first: Chosen
     forms: tuple[Form, ...]
     most: int
+    labels: Mapping[Way, str]
 
     @staticmethod
     def of(nest: Nest, forms: tuple[Form, ...], most: int) -> NestSpace:
         """The space of a nest that begins with its ways, as far as they are of these forms."""
+        labels = {replace(way, label=""): way.label for way in nest.ways}
         keys = {(form.cover, form.pack): form.lay for form in reversed(forms)}
-        lay = next(
-            (keys[way.cover, way.pack] for way in nest.ways if (way.cover, way.pack) in keys), None
-        )
-        made = NestSpace(nest.stage, Chosen(nest.ways, lay), forms, max(most, len(nest.ways)))
-        return replace(made, first=made.nearest(made.first))
+        lays = (keys[key] for way in nest.ways if (key := (way.cover, way.pack)) in keys)
+        first = Chosen(tuple(labels), next(lays, None))
+        made = NestSpace(nest.stage, first, forms, max(most, len(labels)), labels)
+        return replace(made, first=made.nearest(first))
 
     @property
     def laid(self) -> frozenset[str]:
@@ -67,13 +69,13 @@ class NestSpace:
         for count in range(1, self.most + 1):
             for plain, packs in self.bundles:
                 lay = next(chain(plain, *packs)).lay
-                alone = [self.known(way) for form in plain for way in form.ways]
-                yield from (self.chosen(ways, lay) for ways in combinations(alone, count))
+                alone = [way for form in plain for way in form.ways]
+                yield from (Chosen(ways, lay) for ways in combinations(alone, count))
                 for forms in packs:
-                    packing = [self.known(way) for form in forms for way in form.ways]
+                    packing = [way for form in forms for way in form.ways]
                     for ways in combinations((*packing, *alone), count):
                         if any(way.pack is not None for way in ways):
-                            yield self.chosen(ways, lay)
+                            yield Chosen(ways, lay)
 
     @cached_property
     def bundles(self) -> tuple[tuple[tuple[Form, ...], tuple[tuple[Form, ...], ...]], ...]:
@@ -102,21 +104,21 @@ class NestSpace:
                     yield from self.legal((*ways, now), chosen.lay)
         for form in self.forms:
             if form.lay != chosen.lay:
-                yield self.chosen(tuple(form.nearest(way) for way in ways), form.lay)
+                yield Chosen(tuple(dict.fromkeys(map(form.nearest, ways))), form.lay)
 
     def moves(self, way: Way, lay: Lay | None) -> Iterator[Way]:
         """The ways that differ from `way` in one choice, or in their form."""
         own = self.form(way, lay)
         if own is not None:
-            yield from map(self.known, own.near(way))
+            yield from own.near(way)
         for form in self.forms:
             if form is not own and form.lay == lay:
-                yield self.known(form.nearest(way))
+                yield form.nearest(way)
 
     def drawn(self, rng: Random) -> Chosen:
         """A set of ways: how many of them, a form, and what it leaves to choose, each drawn alike."""
         count, form = rng.randint(1, self.most), rng.choice(self.forms)
-        chosen = self.chosen((form.drawn(rng),), form.lay)
+        chosen = Chosen((form.drawn(rng),), form.lay)
         for _ in range(count - 1):
             other = rng.choice([one for one in self.forms if one.lay == form.lay])
             for more in self.legal((*chosen.ways, other.drawn(rng)), form.lay):
@@ -134,28 +136,26 @@ class NestSpace:
     def legal(self, ways: Sequence[Way], lay: Lay | None) -> Iterator[Chosen]:
         """`ways` as they compete, if they can: not where their packed copies differ, or two are one."""
         packs = {way.pack for way in ways if way.pack is not None}
-        if len(packs) <= 1 and len({_content(way) for way in ways}) == len(ways):
-            yield self.chosen(ways, lay)
+        if len(packs) <= 1 and len(set(ways)) == len(ways):
+            yield Chosen(tuple(ways), lay)
 
-    def chosen(self, ways: Sequence[Way], lay: Lay | None) -> Chosen:
-        """Ways in one order, with a label each."""
-        distinct = {_content(way): self.known(way) for way in ways}.values()
-        own = [_content(way) for way in self.first.ways]
-
-        def place(way: Way) -> tuple[int, str]:
-            content = _content(way)
-            return own.index(content) if content in own else len(own), repr(content)
-
+    def written(self, chosen: Chosen) -> tuple[Way, ...]:
+        """The ways in an order that depends on them alone, those of `first` as they stand there, each with a label
+        of its own.
+        """
+        own = {way: place for place, way in enumerate(self.first.ways)}
         found: list[Way] = []
-        for way in sorted(distinct, key=place):
-            alike = sum(one.label.split("/")[0] == way.label for one in found)
-            found.append(replace(way, label=f"{way.label}/{alike + 1}") if alike else way)
-        return Chosen(tuple(found), lay)
+        for way in sorted(chosen.ways, key=lambda way: (own.get(way, len(own)), repr(way))):
+            label = self.labels.get(way) or label_of(way)
+            alike = sum(one.label.split("/")[0] == label for one in found)
+            named = f"{label}/{alike + 1}" if alike and way not in own else label
+            found.append(replace(way, label=named))
+        return tuple(found)
 
-    def known(self, way: Way) -> Way:
-        """`way` as the space calls it, or as `first` does where it is of that."""
-        content = _content(way)
-        return self._names.get(content, replace(way, label=label_of(way)))
+    @staticmethod
+    def read(ways: Sequence[Way], lay: Lay | None) -> Chosen:
+        """What `written` has made `ways` of."""
+        return Chosen(tuple(replace(way, label="") for way in ways), lay)
 
     def form(self, way: Way, lay: Lay | None) -> Form | None:
         """The form that a way is of; None where it is of none."""
@@ -168,16 +168,7 @@ class NestSpace:
         if all(form is not None for form in found):
             return chosen
         first = self.forms[0]
-        return self.chosen([first.nearest(way) for way in chosen.ways], first.lay)
-
-    @cached_property
-    def _names(self) -> dict[Way, Way]:
-        return {_content(way): way for way in self.first.ways}
-
-
-def _content(way: Way) -> Way:
-    """A way without its name."""
-    return replace(way, label="")
+        return Chosen(tuple(dict.fromkeys(map(first.nearest, chosen.ways))), first.lay)
 
 
 def _is_of(way: Way, form: Form) -> bool:

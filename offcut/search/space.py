@@ -186,7 +186,8 @@ class Space:
         """The schedule that says so, its decisions in the order of `first`."""
         variant = self._variants[point.dropped]
         lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
-        ways = {s: one.ways for s, one in zip(variant.stages, point.nests, strict=True)}
+        pairs = zip(variant.nests, point.nests, strict=True)
+        ways = {nest.stage: nest.written(one) for nest, one in pairs}
         said: list[Step] = [step for step in point.steps if step is not None]
         steps: list[Step] = []
         for place, step in enumerate(self.first.steps):
@@ -218,7 +219,7 @@ class Space:
             lays = [step for step in schedule.steps if isinstance(step, Lay)]
             if set(ways) == set(variant.stages):
                 chosen = (
-                    Chosen(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
+                    n.read(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
                     for n in variant.nests
                 )
                 point = Point(dropped, steps, kept, tuple(chosen))

@@ -89,8 +89,7 @@ class Form:
         return self._way(splits, rng.choice(self.orders))
 
     def _way(self, splits: Sequence[AxisCut], order: Order) -> Way:
-        made = Way("", None, self.cover, self.pack, tuple(splits), *order)
-        return replace(made, label=label_of(made))
+        return Way("", None, self.cover, self.pack, tuple(splits), *order)
 
 
 def label_of(way: Way) -> str:

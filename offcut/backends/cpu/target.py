@@ -17,7 +17,7 @@ from offcut.backends.cpu.microkernels.external import checked, measured
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in
-from offcut.backends.cpu.planning.policy import pricing
+from offcut.backends.cpu.planning.policy import remembered
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
@@ -105,9 +105,9 @@ class Cpu(Target):
 
     def predicted(self, computation: Computation, schedule: Schedule, options: Options) -> Expr:
         """By the model that prices the ways which compete; a call on one thread."""
-        lent = families(self.host(options))
-        kernels = [family.microkernel for family in lent]
-        return predicted(computation, schedule, kernels, pricing(lent, self.machine))
+        host = self.host(options)
+        kernels = [family.microkernel for family in families(host)]
+        return predicted(computation, schedule, kernels, remembered(host))
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""
