@@ -7,10 +7,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from offcut.costmodel import Machine
 from offcut.errors import OffcutError
+
+if TYPE_CHECKING:
+    from offcut.costmodel import Machine
 
 
 class Outcome(Enum):

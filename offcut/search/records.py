@@ -145,6 +145,7 @@ class Records:
         The file appears whole or not at all.
         """
         file = Path(path)
+        transfer.check_form(file, "export")
         with _said(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:

@@ -51,10 +51,9 @@ def record_of(found: Mapping[str, Any]) -> Record:
 
 def write(records: Iterable[Record], file: Path) -> int:
     """Records into a file by its suffix, ``.jsonl`` or ``.csv``; how many."""
-    form = _form(file, "export")
     kept = tuple(records)
     with file.open("w", encoding="utf-8", newline="") as out:
-        if form is _from_csv:
+        if file.suffix == ".csv":
             writer = csv.writer(out)
             writer.writerow(NAMES)
             writer.writerows(map(_cells, kept))
@@ -68,10 +67,11 @@ def read(file: Path) -> list[Record]:
 
     Raises OffcutError, with the number of the first bad line, where one is no record.
     """
-    form, data = _form(file, "import"), file.read_bytes()
+    check_form(file, "import")
+    data = file.read_bytes()
     try:
         lines = io.StringIO(data.decode(), newline="")
-        return [_taken(number, found) for number, found in form(lines)]
+        return [_taken(number, found) for number, found in _FORMS[file.suffix](lines)]
     except UnicodeDecodeError as bad:
         number, because = data.count(b"\n", 0, bad.start) + 1, f"it is not UTF-8: {bad.reason}"
     except _BadLine as bad:
@@ -153,11 +153,11 @@ _FORMS: dict[str, Callable[[IO[str]], Iterator[tuple[int, Mapping[str, Any]]]]] 
 }
 
 
-def _form(file: Path, op: str) -> Callable[[IO[str]], Iterator[tuple[int, Mapping[str, Any]]]]:
+def check_form(file: Path, op: str) -> None:
+    """Refuse a file whose suffix names no form, for `op`."""
     if file.suffix not in _FORMS:
         raise OffcutError(
             op,
             f"cannot {op} {file.name}",
             because=f"its suffix is {file.suffix or 'missing'}, none of {', '.join(_FORMS)}",
         )
-    return _FORMS[file.suffix]

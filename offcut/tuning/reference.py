@@ -7,7 +7,7 @@ loops are compiled as they stand, once what they give is what the interpreter gi
 How far rounding may go is found by a second run on operands each of which is off by one part in 2^20,
 up or down:
 
-    allowed = change * 2^20 * ((terms + 16) * u + 4 * v) + 4 * w * |value|
+    allowed = change * 2^20 * ((terms + 16) * u + 4 * v) + (16 * u + 2 * w) * |value|
 
     change  the largest difference of an element of the result between the two runs
     terms   instances that one element may pass through, at these sizes
@@ -158,7 +158,8 @@ def _allowed(
         return np.full(value.shape, float(_rounds_to_integers(program)))
     size, moved = np.abs(np.nan_to_num(value)), np.abs(np.nan_to_num(changed - value))
     most = float(moved.max(initial=0.0)) / _OFF
-    allowed: NDArray[np.float64] = most * factor + 16 * HALF_ULP[buffer.dtype] * size
+    last = 16 * _summing(program) + 2 * HALF_ULP[buffer.dtype]
+    allowed: NDArray[np.float64] = most * factor + last * size
     return allowed
 
 

@@ -1,0 +1,80 @@
+"""The CPU with candidates that crash, hang, take all memory, or give wrong values."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from offcut.backends.base import Signature
+from offcut.backends.cpu.target import Cpu
+from offcut.backends.target import Loaded, Options
+from offcut.describe.request import Array
+
+LATE = 20  # calls: the check makes one at each of the sizes
+
+
+class Planted(Cpu):
+    """A kernel whose schedule has a digest among `faults` does that at each call."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__(None)
+        self.faults = faults
+
+    def __reduce__(self) -> Any:
+        return Planted, (self.faults,)
+
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        loaded = super().load(lowered, signature, options)
+        fault = self.faults.get(options.schedule.digest if options.schedule else "")
+        if fault is None:
+            return loaded
+        return lambda constants: Faulty(loaded(constants), fault)
+
+
+class Faulty:
+    """A kernel's call, with a fault."""
+
+    def __init__(self, call: Callable[..., Any], fault: str) -> None:
+        self.call, self.fault, self.calls = call, fault, 0
+
+    def __call__(self, *given: Array, out: Array, **sizes: int) -> Any:
+        self.calls += 1
+        result = self.call(*given, out=out, **sizes)
+        getattr(self, self.fault)(given, out)
+        return result
+
+    def crash(self, given: Any, out: Array) -> None:
+        os.abort()
+
+    def crash_late(self, given: Any, out: Array) -> None:
+        if self.calls > LATE:
+            os.abort()
+
+    def hang(self, given: Any, out: Array) -> None:
+        time.sleep(1000)
+
+    def take_all_memory(self, given: Any, out: Array) -> None:
+        bytearray(64 << 30)
+
+    def fail(self, given: Any, out: Array) -> None:
+        raise RuntimeError("planted")
+
+    def miss_an_element(self, given: Any, out: Array) -> None:
+        out.flat[-1] = out.flat[0]
+
+    def leave_poison(self, given: Any, out: Array) -> None:
+        out.flat[-1] = float("nan")
+
+    def write_behind(self, given: Any, out: Array) -> None:
+        ctypes.memset(out.ctypes.data + out.nbytes, 0, 1)
+
+    def write_an_input(self, given: Any, out: Array) -> None:
+        given[0].flat[0] += 1
+
+    def be_slow(self, given: Any, out: Array) -> None:
+        until = time.process_time() + 2e-3
+        while time.process_time() < until:
+            pass

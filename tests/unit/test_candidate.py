@@ -1,0 +1,255 @@
+"""Candidates of which some crash, hang, or are wrong: each is found out, and the others are measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_target import Planted
+
+import offcut as oc
+from offcut.backends.requested import requested, stand_ins
+from offcut.errors import OffcutError, TargetError
+from offcut.kernel import kernel_of
+from offcut.schedule import Schedule
+from offcut.search import Outcome, Records
+from offcut.tuning.candidate import Bench, Limits, Measured, Problem, Time, measured
+from offcut.tuning.interleaved import rankable
+from offcut.tuning.reference import expected
+
+QUICK = Limits(patience=5.0, memory=1 << 30, budget=0.02, noise=math.inf)
+SIZES = (({"n": 7}, 2.0), ({"n": 33}, 1.0))
+FAULTS = {
+    "crash": (Outcome.CRASHED, "ended by SIGABRT"),
+    "hang": (Outcome.HUNG, "silent for 5 s"),
+    "take_all_memory": (Outcome.OUT_OF_MEMORY, "MemoryError"),
+    "crash_late": (Outcome.CRASHED, "ended by SIGABRT"),
+    "fail": (Outcome.CRASHED, "RuntimeError: planted"),
+    "miss_an_element": (Outcome.WRONG, "C: 1 of 112 elements are off; [6, 15] is "),
+    "leave_poison": (Outcome.WRONG, "C: 1 of 112 elements are off; [6, 15] is nan, expected "),
+    "write_behind": (Outcome.WRONG, "it writes outside of C"),
+    "write_an_input": (Outcome.WRONG, "it writes its input A"),
+    "be_slow": (Outcome.OK, ""),
+    "nothing": (Outcome.OK, ""),
+}
+STRATEGIES = ("balance", "cut", "guard", "mask", "even", "residue", "pad", "shift", "mix", "ladder")
+
+
+def dense() -> tuple[Any, Any, Any]:
+    n = oc.dim("n", min=1, max=64)
+    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
+    k = oc.reduce_axis(24, name="k")
+    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
+
+
+def problem(faults: Mapping[str, str], sizes: Any = SIZES) -> Problem:
+    result, a, w = dense()
+    target = Planted(faults)
+    constants = stand_ins(["W"], result, [a, w], "tune")
+    request = requested(result, [a, w], constants, "tune")
+    return Problem(request, target.options("tune", threads=1), target, sizes)
+
+
+@pytest.fixture(scope="module")
+def schedules() -> dict[str, Schedule]:
+    """By the fault that they have: legal ones, each different, whose kernels are in the cache."""
+    result, a, w = dense()
+    constants = stand_ins(["W"], result, [a, w], "tune")
+    made = [
+        oc.compile(result, [a, w], constants, strategy={"i": name}, threads=1).schedule
+        for name in (*STRATEGIES, ("ladder", (4, 1)))
+    ]
+    assert len(set(made)) == len(FAULTS)
+    asked = problem({})
+    for schedule in (None, *made):
+        kernel_of(asked.request, asked.scheduled(schedule), asked.target)
+    return dict(zip(FAULTS, made, strict=True))
+
+
+@pytest.fixture(scope="module")
+def bench(schedules: dict[str, Schedule]) -> Iterator[Bench]:
+    faults = {s.digest: fault for fault, s in schedules.items() if fault != "nothing"}
+    with Bench(problem(faults), QUICK) as found:
+        yield found
+
+
+def test_every_candidate_is_accounted_for(bench: Bench, schedules: dict[str, Schedule]) -> None:
+    good = schedules["nothing"]
+    nonsense = Schedule("C", (*good.steps, *good.steps))
+    told: list[Measured] = []
+
+    found = bench.measured([*schedules.values(), nonsense, good], told.append)
+
+    assert [one.schedule for one in found] == [*schedules.values(), nonsense, good]
+    assert {one.schedule for one in told} == set(schedules.values()) | {nonsense}
+    assert len(told) == len(schedules) + 1, "each is told once"
+    for one, (outcome, because) in zip(found, FAULTS.values(), strict=False):
+        assert one.outcome is outcome
+        assert one.because.startswith(because)
+        assert len(one.times) == (2 if outcome is Outcome.OK else 0)
+        assert one.at == ({} if outcome is Outcome.OK else {"n": 7})
+    assert found[-2].outcome is Outcome.REFUSED
+    assert found[-2].because.startswith("schedule: ")
+    assert found[-1] == found[-3]
+
+
+def test_a_slow_candidate_is_measured_as_slow(
+    bench: Bench, schedules: dict[str, Schedule], tmp_path: Path
+) -> None:
+    asked = bench.problem
+    slow, fast = bench.measured([schedules["be_slow"], schedules["nothing"]])
+    (wrong,) = bench.measured([schedules["miss_an_element"]])
+
+    assert slow.seconds(asked) > 3 * 2e-3 > fast.seconds(asked)
+    assert wrong.seconds(asked) == math.inf
+    records = Records(tmp_path / "records")
+    records.add([*slow.records(asked, "hand", (1e-3,)), *fast.records(asked, "hand")])
+    records.add(wrong.records(asked, "hand"))
+    best = records.best(asked.program, asked.machine, oc.__version__, SIZES)
+    assert best is not None
+    assert Schedule.parse(best.schedule) == schedules["nothing"]
+    assert [(r.sizes, r.predicted) for r in records] == [
+        *[({"n": 7}, 1e-3), ({"n": 33}, None), ({"n": 7}, None), ({"n": 33}, None)],
+        ({"n": 7}, None),
+    ]
+
+
+def test_nothing_is_measured_of_nothing(bench: Bench) -> None:
+    assert bench.measured([]) == ()
+
+
+def test_a_candidate_that_the_policy_would_crash_beside_is_measured(
+    schedules: dict[str, Schedule],
+) -> None:
+    (found,) = measured(problem({"": "crash"}), [schedules["nothing"]], QUICK)
+
+    assert found.outcome is Outcome.OK
+
+
+def test_a_machine_too_loaded_to_rank_is_refused(
+    bench: Bench, schedules: dict[str, Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "limits", replace(QUICK, noise=0.0))
+    with pytest.raises(TargetError) as refused:
+        bench.measured([schedules["nothing"]])
+
+    assert refused.value.because.startswith("the quartiles of one and the same kernel are ")
+    refused.value.because = "…"
+    refused.value.at = "…"
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot rank candidates while this machine does other work
+  at       …
+  because  …
+  help     run it when nothing else runs
+  help     Limits(noise=…) takes less exact times"""
+    )
+
+
+def test_sizes_at_which_nothing_can_be_checked_are_refused() -> None:
+    with pytest.raises(TargetError) as refused:
+        expected(problem({}, (({"n": 0}, 1.0),)))
+
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot check what C computes
+  because  it has no meaning on the arrays that are drawn: run: cannot run at n = 0
+  help     constants={…}: arrays that fit each other"""
+    )
+
+
+def test_a_reference_that_takes_too_long_is_refused(schedules: dict[str, Schedule]) -> None:
+    with pytest.raises(TargetError) as refused:
+        measured(problem({}), [*schedules.values()], replace(QUICK, reference=1e-9))
+
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot check what C computes
+  because  its reference: silent for 1e-09 s
+  help     smaller sizes
+  help     Limits(reference=…, memory=…)"""
+    )
+
+
+def test_what_cannot_be_sent_to_a_child_is_refused(schedules: dict[str, Schedule]) -> None:
+    planted = problem({})
+    planted.target.faults = {"": lambda: None}  # type: ignore[attr-defined]
+
+    with pytest.raises(OffcutError, match="cannot send a tuple to another process"):
+        measured(planted, [*schedules.values()], QUICK)
+
+
+def test_an_interrupt_leaves_nothing(schedules: dict[str, Schedule]) -> None:
+    def interrupt(one: Measured) -> None:
+        raise KeyboardInterrupt
+
+    bench = Bench(problem({}), QUICK)
+    with pytest.raises(KeyboardInterrupt), bench:
+        bench.measured([Schedule("C", schedules["nothing"].steps * 2)], interrupt)
+
+    assert not Path(bench._folder.name).exists()
+
+
+def test_places_differ_by_threads_and_machine() -> None:
+    asked = problem({})
+    threads = replace(asked, options=replace(asked.options, threads=2))
+    there = replace(asked, target=oc.target("cpu", machine="zen4"))
+
+    assert len({asked.machine, threads.machine, there.machine}) == 3
+    assert asked.machine == problem({"x": "crash"}).machine
+
+
+def test_a_weighted_sum_is_what_counts() -> None:
+    schedule = Schedule("C", ())
+    times = (Time({"n": 7}, 1e-3, 0.0), Time({"n": 33}, 5e-3, 0.0))
+
+    assert Measured(schedule, Outcome.OK, times).seconds(problem({})) == 7e-3
+
+
+class World:
+    """A clock, and candidates whose calls move it by known amounts."""
+
+    def __init__(self) -> None:
+        self.now, self.calls = 0.0, dict[str, int]()
+
+    def clock(self) -> float:
+        return self.now
+
+    def candidate(self, name: str, *seconds: float) -> Any:
+        def run() -> None:
+            self.calls[name] = self.calls.get(name, 0) + 1
+            self.now += seconds[self.calls[name] % len(seconds)]
+
+        return run
+
+
+def test_timing_ends_when_all_can_be_ranked() -> None:
+    limits, steady, shaky = Limits(budget=1.0, resolution=0.02), World(), World()
+    rankable(
+        {"a": steady.candidate("a", 1e-2), "b": steady.candidate("b", 2e-2)}, limits, steady.clock
+    )
+    rankable({"a": shaky.candidate("a", 1e-2, 2e-2, 4e-2, 9e-2, 1e-2)}, limits, shaky.clock)
+
+    assert steady.now < 1.0
+    assert shaky.now > 1.0
+
+
+def test_what_is_hopeless_takes_no_further_turns() -> None:
+    world, turns = World(), list[str]()
+    runs = {
+        "shaky": world.candidate("shaky", 0.03, 0.05, 0.04),
+        "slow": world.candidate("slow", 0.2),
+    }
+    found = rankable(runs, Limits(budget=1.0, resolution=1e-9), world.clock, turns.append)
+
+    assert len(found["shaky"].samples) > 3 * len(found["slow"].samples)
+    assert world.calls["slow"] < 6
+    assert turns[-1] == "shaky"
+    assert found["slow"].seconds == pytest.approx(0.2)

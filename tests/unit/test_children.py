@@ -1,0 +1,218 @@
+"""Jobs in processes that crash, hang, and ask for all memory: each is told apart, and none is left."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offcut.errors import OffcutError
+from offcut.search.children import Children, Ended, How
+
+PATIENCE = 60.0
+MEMORY = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Children]:
+    with Children(MEMORY) as found:
+        yield found
+
+
+def run(children: Children, job: str, given: object = None, seconds: float = PATIENCE) -> Ended:
+    return children.run(f"planted_jobs:{job}", given, seconds)
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def gone(process: int) -> bool:
+    """Whether a process ends within some seconds."""
+    until = time.monotonic() + 20
+    while is_there(process) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_there(process)
+
+
+def test_a_value_comes_back_and_what_was_said_on_the_way(children: Children) -> None:
+    heard: list[object] = []
+    ended = children.run("planted_jobs:double", "ab", PATIENCE, heard.append)
+
+    assert (ended.how, ended.value, ended.said) == (How.RETURNED, "abab", "ab")
+    assert heard == ["ab"]
+
+
+def test_one_child_does_many_jobs(children: Children) -> None:
+    first = run(children, "process").value
+
+    assert run(children, "fail").how is How.RAISED
+    assert run(children, "process").value == first
+    assert first != os.getpid()
+
+
+def test_values_larger_than_a_pipe_cross_both_ways(children: Children) -> None:
+    given = os.urandom(3_000_000)
+
+    ended = run(children, "double", given)
+
+    assert ended.value == given * 2
+    assert ended.said == given
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "how", "because"),
+    [
+        ("abort", None, How.CRASHED, "ended by SIGABRT"),
+        ("read_nowhere", None, How.CRASHED, "ended by SIGSEGV"),
+        ("leave", None, How.CRASHED, "it left with status 3"),
+        ("fail", None, How.RAISED, "ValueError: no"),
+        ("not_there", None, How.RAISED, "module 'planted_jobs' has no attribute 'not_there'"),
+        ("give_what_cannot_be_sent", None, How.RAISED, "Can't pickle local object"),
+        ("take", 8 << 30, How.OUT_OF_MEMORY, "MemoryError"),
+        ("take_as_c", None, How.OUT_OF_MEMORY, "ended by SIGABRT"),
+    ],
+)
+def test_how_a_job_ends_is_said_and_the_next_one_runs(
+    children: Children, job: str, given: object, how: How, because: str
+) -> None:
+    ended = run(children, job, given)
+
+    assert ended.how is how
+    assert because in ended.because
+    assert run(children, "double", 4).value == 8
+
+
+def test_a_crash_tells_where_it_was_and_what_it_had_said(children: Children) -> None:
+    ended = run(children, "abort")
+
+    assert ended.said == "about to"
+    assert "planted_jobs.py" in ended.told, "the stack at the signal"
+
+
+def test_a_signal_from_outside_is_a_crash(children: Children) -> None:
+    started = run(children, "process").value
+    os.kill(started, 9)
+
+    ended = run(children, "double", 4)
+
+    assert ended.how is How.CRASHED
+    assert ended.because == "ended by SIGKILL; the system sends it where memory is short"
+    assert run(children, "double", 4).value == 8
+
+
+@pytest.mark.parametrize("job", ["hang", "spin"])
+def test_a_silent_job_is_ended(children: Children, job: str) -> None:
+    started = run(children, "process").value
+
+    ended = run(children, job, seconds=0.5)
+
+    assert ended.how is How.HUNG
+    assert ended.because == "silent for 0.5 s"
+    assert gone(started)
+    assert run(children, "double", 4).value == 8
+
+
+def test_a_job_that_talks_is_not_silent(children: Children) -> None:
+    assert run(children, "talk", 8, seconds=5.0).value == "done"
+
+
+def test_what_a_job_prints_is_no_answer(children: Children) -> None:
+    assert run(children, "shout").value == "heard"
+
+
+def test_a_job_may_take_what_it_is_allowed(children: Children) -> None:
+    assert run(children, "take", MEMORY // 4).how is How.RETURNED
+
+
+def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
+    session, group = run(children, "session").value
+
+    assert session == group == run(children, "process").value
+    assert session != os.getsid(0)
+
+
+def test_what_a_job_started_ends_with_it(children: Children) -> None:
+    started: list[int] = []
+    ended = children.run("planted_jobs:hang_with_a_child", None, 1.0, started.append)
+
+    assert ended.how is How.HUNG
+    assert gone(started[0])
+
+
+def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
+    def interrupt(said: object) -> None:
+        raise KeyboardInterrupt
+
+    with Children(MEMORY) as children:
+        started = run(children, "process").value
+        with pytest.raises(KeyboardInterrupt):
+            children.run("planted_jobs:hang", None, PATIENCE, interrupt)
+
+        assert gone(started)
+        assert run(children, "double", 4).value == 8
+
+
+def test_children_that_are_forgotten_end() -> None:
+    children = Children(MEMORY)
+    started = run(children, "process").value
+    del children
+    gc.collect()
+
+    assert gone(started)
+
+
+def test_no_pipe_and_no_process_is_left() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        with Children(MEMORY) as children:
+            run(children, "abort")
+            run(children, "double", 4)
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+ORPHAN = """
+import os, sys
+from offcut.search.children import Children
+children = Children(1 << 30)
+print(children.run("planted_jobs:process", None, 60.0).value, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_child_whose_parent_is_killed_ends() -> None:
+    path = os.pathsep.join(filter(None, sys.path))
+    parent = subprocess.run(
+        [sys.executable, "-c", ORPHAN],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+
+    assert parent.returncode == -9
+    assert gone(int(parent.stdout))
+
+
+def test_what_cannot_be_sent_is_refused(children: Children) -> None:
+    with pytest.raises(OffcutError) as refused:
+        run(children, "double", lambda: None)
+
+    assert str(refused.value).startswith(
+        "run: cannot send a function to another process\n  because  "
+    )
+    assert refused.value.help == ("functions and classes of an importable module can be sent",)
+    assert run(children, "double", 4).value == 8
