@@ -35,6 +35,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
 from offcut.schedule import Applied, Schedule
+from offcut.search import place_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -179,6 +180,11 @@ class Target(ABC):
             state = uuid4().hex
         name = f"{type(self).__module__}.{type(self).__qualname__}"
         return name, state, *texts, repr(self.machine), repr(options)
+
+    def place(self, options: Options) -> str:
+        """What records call where kernels of these options run: all that times depend on and no schedule says."""
+        lent = [kernel.name for kernel in options.microkernels]
+        return place_of(self.name, self.machine, options.threads, options.reassociate, lent)
 
     def __repr__(self) -> str:
         return f"<target {self.name} for {self.machine.name}>"

@@ -1,6 +1,7 @@
 """The command `offcut`: parses, calls, prints; a file for each kind of command."""
 
 from offcut.cli import programs as programs
+from offcut.cli import records as records
 from offcut.cli import sweep as sweep
 from offcut.cli.app import app, main
 from offcut.cli.sweep import take_extents

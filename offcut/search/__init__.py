@@ -4,7 +4,7 @@ from offcut.search.prices import Expected, Price, Sizes
 from offcut.search.record import Outcome, Record, place_of
 from offcut.search.records import Records
 from offcut.search.space import Space
-from offcut.search.trials import Trial, ranked
+from offcut.search.trials import Trial, by_place, ranked
 
 __all__ = [
     "Expected",
@@ -15,6 +15,7 @@ __all__ = [
     "Sizes",
     "Space",
     "Trial",
+    "by_place",
     "place_of",
     "ranked",
 ]

@@ -109,10 +109,13 @@ def _told(error: BaseException) -> tuple[str, str]:
 
 
 def _limit(memory: int, most: int) -> None:
-    """Allow this process `memory` bytes of address space beside what it has."""
-    with open("/proc/self/statm", encoding="ascii") as held:
-        has = int(held.read().split()[0]) * resource.getpagesize()
+    """Allow this process `memory` bytes of address space beside what it has, where the system says what that is."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as held:
+            has = int(held.read().split()[0]) * resource.getpagesize()
+    except FileNotFoundError:
+        return
     wanted = has + memory
-    resource.setrlimit(
-        resource.RLIMIT_AS, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
-    )
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import platformdirs
 from offcut.errors import OffcutError
 from offcut.search import transfer
 from offcut.search.record import Outcome, Record
-from offcut.search.trials import Trial, Weighted, ranked, trials_of
+from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -127,15 +126,19 @@ class Records:
         if not self._exists():
             return 0
         with self._open(writes=True) as connection:
-            groups: dict[tuple[str, ...], list[tuple[int, Record]]] = defaultdict(list)
-            for row in connection.execute(f"SELECT id, {_FIELDS} FROM record ORDER BY id"):
-                one = _record(row[1:])
-                groups[one.program, one.machine, one.version].append((row[0], one))
-            gone: list[tuple[int]] = []
-            for (_, _, of), found in groups.items():
-                fastest = ranked(trials_of(record for _, record in found))[:keep]
-                stay = {trial.schedule for trial in fastest if version in (None, of)}
-                gone += [(number,) for number, record in found if record.schedule not in stay]
+            rows = connection.execute(f"SELECT id, {_FIELDS} FROM record ORDER BY id").fetchall()
+            here = [(row[0], _record(row[1:])) for row in rows]
+            stay = {
+                (*place, trial.schedule)
+                for place, trials in by_place(one for _, one in here).items()
+                if version in (None, place[-1])
+                for trial in ranked(trials)[:keep]
+            }
+            gone = [
+                (number,)
+                for number, one in here
+                if (one.program, one.machine, one.version, one.schedule) not in stay
+            ]
             connection.executemany("DELETE FROM record WHERE id = ?", gone)
         return len(gone)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.schedule import Nest, Together, Way
+from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]
 
@@ -36,7 +36,7 @@ class Tree:
     @property
     def nests(self) -> tuple[Nest, ...]:
         """The nests, in order."""
-        return tuple(_nests(self.parts))
+        return tuple(nests_of(self.parts))
 
     def around(self, stage: str) -> tuple[str, ...]:
         """The axes of all loops that may be shared around a nest."""
@@ -81,10 +81,12 @@ class Tree:
 
 def leaves(part: Nest | Together) -> Leaves:
     """The stages of the nests in it, in order."""
-    return tuple(nest.stage for nest in _nests((part,)))
+    return tuple(nest.stage for nest in nests_of((part,)))
 
 
-def _nests(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
+def nests_of(steps: Sequence[Step]) -> Iterator[Nest]:
+    """The nests among decisions, in order."""
+    parts = [step for step in steps if isinstance(step, Nest | Together)]
     return (nest for nest, _ in _with_axes(parts, ()))
 
 

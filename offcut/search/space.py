@@ -42,7 +42,7 @@ from offcut.schedule import (
 )
 from offcut.search.cuts import plain_cuts
 from offcut.search.nests import Chosen, NestSpace
-from offcut.search.shared import Leaves, Tree
+from offcut.search.shared import Leaves, Tree, nests_of
 from offcut.search.ways import forms_of
 
 Options = tuple[Step | None, ...]
@@ -155,7 +155,7 @@ class Space:
             keeps = [c for n in range(len(loops), -1, -1) for c in combinations(loops, n)]
             for steps in product(*self._choices):
                 for kept in keeps:
-                    for nests in product(*(nest.every for nest in variant.nests)):
+                    for nests in _each(variant.nests):
                         made = self._written(Point(dropped, steps, frozenset(kept), nests))
                         if made != self.first:
                             yield made
@@ -212,19 +212,19 @@ class Space:
             for options in self._choices
         )
         dropped = next(missing, None)
-        if dropped in self._variants:
+        stages = [n.stage for n in nests_of(schedule.steps)]
+        if dropped in self._variants and stages == list(self._variants[dropped].stages):
             variant = self._variants[dropped]
             parts = [step for step in schedule.steps if isinstance(step, Nest | Together)]
             kept, ways = variant.tree.read(parts)
             lays = [step for step in schedule.steps if isinstance(step, Lay)]
-            if set(ways) == set(variant.stages):
-                chosen = (
-                    n.read(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
-                    for n in variant.nests
-                )
-                point = Point(dropped, steps, kept, tuple(chosen))
-                if self._written(point) == schedule:
-                    return point
+            chosen = (
+                n.read(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
+                for n in variant.nests
+            )
+            point = Point(dropped, steps, kept, tuple(chosen))
+            if self._written(point) == schedule:
+                return point
         raise DescribeError(
             "tune",
             f"cannot search around a schedule of {schedule.name}",
@@ -309,6 +309,15 @@ class Space:
         options = plain_cuts(cut, self.machine.policy.copies).options
         fits = (one for one in options if not outer or outer[-1] % one.tile == 0)
         return [Cut(one.axis, (*outer, one.tile), one.strategy) for one in fits]
+
+
+def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
+    """Every choice of ways of all nests, one by one: there may be more than memory holds."""
+    if not nests:
+        yield ()
+        return
+    for chosen in nests[0].every:
+        yield from ((chosen, *rest) for rest in _each(nests[1:]))
 
 
 @dataclass(frozen=True, slots=True)

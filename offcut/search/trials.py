@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from math import exp, fsum, log
 
 from offcut.search.record import Outcome, Record
@@ -30,6 +31,11 @@ class Trial:
     records: tuple[Record, ...]
 
     @property
+    def digest(self) -> str:
+        """64 bits of SHA-256 of the schedule's text, in hexadecimal: what tables call it."""
+        return sha256(self.schedule.encode()).hexdigest()[:16]
+
+    @property
     def ok(self) -> bool:
         """Whether it was timed, and never ended otherwise."""
         return all(record.outcome is Outcome.OK for record in self.records)
@@ -52,6 +58,23 @@ def trials_of(records: Iterable[Record]) -> tuple[Trial, ...]:
     return tuple(Trial(*named, tuple(found)) for named, found in grouped.items())
 
 
+def by_place(records: Iterable[Record]) -> dict[tuple[str, str, str], tuple[Trial, ...]]:
+    """Trials by program, machine and version, all in the order of their first records."""
+    grouped: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        grouped[record.program, record.machine, record.version].append(record)
+    return {place: trials_of(found) for place, found in grouped.items()}
+
+
+def least_times(trials: Iterable[Trial]) -> dict[Point, float]:
+    """The least seconds, by sizes, of the trials that are ok."""
+    least: dict[Point, float] = {}
+    for trial in trials:
+        for at, seconds in trial.times.items() if trial.ok else ():
+            least[at] = min(seconds, least.get(at, seconds))
+    return least
+
+
 def ranked(trials: Sequence[Trial], sizes: Weighted = ()) -> list[Trial]:
     """The trials that are ok, the fastest first; of equal ones the last.
 
@@ -65,10 +88,7 @@ def ranked(trials: Sequence[Trial], sizes: Weighted = ()) -> list[Trial]:
         wanted = [(point(at), weight) for at, weight in sizes]
         whole = [t for t in sound if all(at in t.times for at, _ in wanted)]
         return sorted(whole, key=lambda t: fsum(weight * t.times[at] for at, weight in wanted))
-    least: dict[Point, float] = {}
-    for trial in sound:
-        for at, seconds in trial.times.items():
-            least[at] = min(seconds, least.get(at, seconds))
+    least = least_times(sound)
     return sorted(sound, key=lambda t: (-len(t.times), slowdown(t.times, least)))
 
 

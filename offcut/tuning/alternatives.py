@@ -12,14 +12,15 @@ measured: straight lines between the sizes, past the last in proportion to the s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Nest, Schedule, Step, Together, Way
+from offcut.schedule import Nest, Schedule, Together, Way
+from offcut.search.shared import nests_of
 from offcut.tuning.problem import Measured, Problem
 
 
@@ -115,15 +116,6 @@ def lines(name: str, seconds: Mapping[int, float]) -> Expr:
         made = Select(Compare("<", size, ix.const(high)), line, made)
     first, at_first = points[0]
     return Select(Compare("<", size, ix.const(first)), real(at_first), made)
-
-
-def nests_of(steps: Sequence[Step]) -> Iterator[Nest]:
-    """The nests of a schedule, in order."""
-    for step in steps:
-        if isinstance(step, Nest):
-            yield step
-        elif isinstance(step, Together):
-            yield from nests_of(step.parts)
 
 
 def with_ways(

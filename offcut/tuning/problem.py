@@ -12,7 +12,7 @@ import offcut
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
 from offcut.schedule import Schedule
-from offcut.search import Outcome, Record, place_of
+from offcut.search import Outcome, Record
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,8 @@ class Problem:
 
     @property
     def machine(self) -> str:
-        """What records call the place: the target, its machine, and what calls may use."""
-        return place_of(
-            self.target.name,
-            self.target.machine,
-            self.options.threads,
-            self.options.reassociate,
-            [kernel.name for kernel in self.options.microkernels],
-        )
+        """What records call the place."""
+        return self.target.place(self.options)
 
     def scheduled(self, schedule: Schedule | None) -> Options:
         """The options of a candidate; of the default policy where there is no schedule."""

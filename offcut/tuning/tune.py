@@ -83,7 +83,7 @@ def tune(
     request = requested(output, inputs, known, "tune")
     weights = distribution(request.program, request.users, sizes)
     problem = Problem(request, options, chosen, weights, seed)
-    space = _space(request, options, chosen, alternatives)
+    space = space_of(request, options, chosen, alternatives)
     foreseen = price_of(problem, space.computation, price)
     expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND)
     space = replace(space, expected=expected)
@@ -95,7 +95,7 @@ def tune(
         ).best()
 
 
-def _space(request: Request, options: Options, target: Target, alternatives: int) -> Space:
+def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
     """What can be decided of a program, from what the target's policy decides."""
     first = target.policy(request, options).schedule
     if first is None:

@@ -57,6 +57,19 @@ def test_every_round_measures_every_candidate_once_in_an_order_of_its_own() -> N
     assert set(rounds) == {"abc", "acb", "bac", "bca", "cab", "cba"}
 
 
+def test_whose_turn_it_is_is_told_before_it_runs() -> None:
+    world, told = World(), list[str]()
+    runs = {name: world.candidate(name, 1.0) for name in "abc"}
+
+    def turn(name: str) -> None:
+        told.append(name)
+        assert len(told) == len(world.log) + 1
+
+    measure(runs, budget=5.0, rounds=5, clock=world.clock, turn=turn)
+
+    assert told == world.log
+
+
 def test_a_candidate_keeps_near_its_budget() -> None:
     world = World()
     timings = measure({"x": world.candidate("x", 1e-4)}, budget=0.3, clock=world.clock)
