@@ -26,8 +26,10 @@ from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas, Level, Units, cost, formulas, processor
+from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
@@ -114,6 +116,22 @@ class Target(ABC):
 
         Raises PartitionError where an option is not legal for it.
         """
+
+    def computation(self, request: Request, options: Options) -> Computation | None:
+        """What the nests of a schedule are of; None where the target cuts no computation of it."""
+        return None
+
+    def predicted(self, computation: Computation, schedule: Schedule, options: Options) -> Expr:
+        """Seconds of a call as a schedule with nests says, over the sizes; nothing is cut.
+
+        Raises PartitionError for a decision that names what is not there, TargetError where the target
+        has no cost model.
+        """
+        raise TargetError(
+            "tune",
+            f"cannot price schedules for target={self.name!r}",
+            because="it has no cost model",
+        )
 
     @abstractmethod
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:

@@ -1,6 +1,6 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.apply import Applied, Choice, Price, apply
+from offcut.schedule.apply import Applied, Choice, Price, apply, predicted
 from offcut.schedule.by_hand.axes import Axis
 from offcut.schedule.by_hand.tensorize import intrinsic_named
 from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
@@ -34,6 +34,7 @@ from offcut.schedule.decisions import (
     Way,
     schedule_of,
 )
+from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_line
 from offcut.schedule.restaging import position_of, restaged
@@ -76,10 +77,13 @@ __all__ = [
     "Way",
     "apply",
     "at_line",
+    "beside",
     "check_once",
     "create_schedule",
     "intrinsic_named",
+    "pack_of",
     "position_of",
+    "predicted",
     "priced",
     "replayed",
     "restaged",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from offcut.core import index as ix
 from offcut.core.dtypes import neutral
-from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
+from offcut.core.expr import Binary, Const, Expr, Load, Select, Var, rewrite, variables, walk
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
@@ -126,6 +126,25 @@ def apply(
     return _Applying(computation, schedule, microkernels, price, quote).applied()
 
 
+def predicted(
+    computation: Computation,
+    schedule: Schedule,
+    microkernels: Sequence[Microkernel],
+    price: Price,
+) -> Expr:
+    """Seconds of a call of `computation` as `schedule` says, over the sizes: nothing is cut or proved.
+
+    The sum over the nests of the least of their ways; arguments are those of `apply`.
+
+    Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse,
+    `apply` does.
+    """
+    made = _Applying(computation, schedule, microkernels, price, quote=True)
+    made.resolved()
+    nests = (reduce(_least, (way.cost for way in ways)) for ways in made.ways.values())
+    return reduce(_plus, nests)
+
+
 @dataclass(frozen=True, slots=True)
 class _Way:
     """A way with its loops resolved: those of a packed copy first."""
@@ -172,6 +191,11 @@ class _Applying:
         return at_line(self.schedule, decision) if self.quote else nullcontext()
 
     def applied(self) -> Applied:
+        shared, staged = self.resolved()
+        return self.emitted(self.planned(), shared, staged)
+
+    def resolved(self) -> tuple[Shared, Program]:
+        """The ways of all nests with their costs; the loops that nests share, and the stages in plain loops."""
         nests: list[Nest | Together] = []
         for step in self.schedule.steps:
             with self.line(step):
@@ -191,8 +215,7 @@ class _Applying:
         self.given = with_shared(self.given, shared)
         for nest in nests:
             self.resolve(nest, ())
-        planned = self.planned()
-        return self.emitted(planned, shared, staged)
+        return shared, staged
 
     def tree(self, nest: Nest | Together, around: int) -> int | Shared:
         """The groups of a nest, by position, and the loops that they share."""
@@ -473,6 +496,14 @@ class _Applying:
             except PartitionError as refused:
                 refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
                 raise
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    return Binary("+", a, b)
+
+
+def _least(a: Expr, b: Expr) -> Expr:
+    return Binary("min", a, b)
 
 
 def _read(stage: Stage) -> set[str]:

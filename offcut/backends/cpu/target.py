@@ -17,16 +17,20 @@ from offcut.backends.cpu.microkernels.external import checked, measured
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in
+from offcut.backends.cpu.planning.policy import remembered
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
+from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.costmodel import Device, Machine, processor
+from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
-from offcut.schedule import Schedule
+from offcut.schedule import Schedule, predicted
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,6 +98,16 @@ class Cpu(Target):
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """The cut of a computation by its microkernels, or the loops of a program as vectors."""
         yield planner.plan(program, users, self.host(options), options)
+
+    def computation(self, request: Request, options: Options) -> Computation | None:
+        """The program raised to whole arrays, each from those before."""
+        return planner.computation_of(request.program, request.users, options.reassociate)[0]
+
+    def predicted(self, computation: Computation, schedule: Schedule, options: Options) -> Expr:
+        """By the model that prices the ways which compete; a call on one thread."""
+        host = self.host(options)
+        kernels = [family.microkernel for family in families(host)]
+        return predicted(computation, schedule, kernels, remembered(host))
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""

@@ -23,7 +23,7 @@ from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, all_matches, conversions, is_read_once, reading, with_copy
-from offcut.polyhedral import coefficient
+from offcut.schedule import beside
 
 ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
 
@@ -296,12 +296,6 @@ class Operands:
             return None
         rows, cols = load.index.index(depth), load.index.index(columns)
         return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
-
-
-def beside(load: Load, axis: str) -> bool:
-    """Whether the elements that `load` reads along `axis` lie next to each other."""
-    steps = [coefficient(part, axis) for part in load.index]
-    return steps[-1:] == [1] and not any(steps[:-1])
 
 
 def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:

@@ -169,7 +169,7 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
     debug.passed("describe", program)
     if asked.schedule is not None:
         return _scheduled(program, users, host, asked, asked.schedule)
-    computation, why = _raised(program, users, asked.reassociate)
+    computation, why = computation_of(program, users, asked.reassociate)
     if asked.strategy != "auto" and computation is None:
         raise PartitionError(
             "compile",
@@ -224,7 +224,7 @@ def _scheduled(
         check_loops(schedule)
         cut = cut_loops(program, users, host, schedule)
         return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
-    computation, why = _raised(program, users, asked.reassociate)
+    computation, why = computation_of(program, users, asked.reassociate)
     if computation is None:
         raise PartitionError(
             "compile",
@@ -272,7 +272,9 @@ def _separations(program: Program, machine: Machine) -> tuple[Step, ...]:
     return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
 
 
-def _raised(program: Program, users: Users, reassociate: bool) -> tuple[Computation | None, str]:
+def computation_of(
+    program: Program, users: Users, reassociate: bool
+) -> tuple[Computation | None, str]:
     """`program` as a computation, in the user's names; else None, and in words why it is none."""
     try:
         with debug.timed("raise"), in_pass():

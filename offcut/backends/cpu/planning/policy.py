@@ -9,18 +9,19 @@ a call takes the cheapest. A cut that is predicted to gain next to nothing in an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
-from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.operands import Operand, Operands, beside
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.expr import Expr, loads, variables
-from offcut.core.program import Panels
 from offcut.core.text.printer import format_expr
 from offcut.costmodel import Machine, lanes_seconds, shortened, worth
 from offcut.describe.computation import Computation, Stage, StageAxis
@@ -46,7 +47,6 @@ from offcut.schedule import (
     Cover,
     Lay,
     Nest,
-    Pack,
     Price,
     Schedule,
     Scratch,
@@ -54,6 +54,8 @@ from offcut.schedule import (
     Together,
     Turn,
     Way,
+    beside,
+    pack_of,
     position_of,
     restaged,
 )
@@ -101,6 +103,27 @@ def pricing(families: Sequence[Family], machine: Machine) -> Price:
         operand = Operand(found, "packed" if way.pack is not None else how)
         tiles = Tiles(computation, by_name, machine, 1)
         return shortened(tiles.seconds(group[0], operand, _along_rows(found, way)))
+
+    return price
+
+
+@lru_cache(maxsize=4)
+def remembered(host: Host) -> Price:
+    """The same of the microkernels that a host has; what a way costs is computed once."""
+    priced = pricing(families(host), host.machine)
+    known: dict[Hashable, Expr] = {}
+
+    def price(
+        computation: Computation,
+        group: Sequence[Stage],
+        found: Match | None,
+        way: Way,
+        laid: frozenset[str],
+    ) -> Expr:
+        key = (computation.buffers, *group, replace(way, label=""), laid)
+        if key not in known:
+            known[key] = priced(computation, group, found, way, laid)
+        return known[key]
 
     return price
 
@@ -317,7 +340,8 @@ class _Planner:
             assert panels is not None
             self.laid.append(Lay(found.by_columns.buffer, panels))
         elif operand.how == "packed":
-            pack = self.packed(lead, found, shared)
+            name = self.names.fresh(f"{found.by_columns.buffer}_panels")
+            pack = pack_of(lead, found, name, shared)
         cut = {found.rows, found.columns}
         asked = {
             a.name: self.by_axis[position, a.name]
@@ -371,19 +395,3 @@ class _Planner:
             return (self.tiles.columns(lead, found),)
         steps = (2 * lanes, lanes) if strategy == LADDER else None
         return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)
-
-    def packed(self, lead: Stage, found: Match, shared: tuple[str, ...]) -> Pack:
-        """A copy of the columns' operand in panels, and the loops that make it."""
-        load, kernel = found.by_columns, found.microkernel
-        used = set().union(*(variables(part) for part in load.index))
-        around = [a.name for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
-        assert found.columns is not None
-        axes = [n for n in around if n not in (found.depth, found.columns)]
-        axes += [found.depth, found.columns]
-        rank = len(axes)
-        panels = Panels(rank - 2, rank - 1, kernel.panel, kernel.interleave, kernel.multiple)
-        name = self.names.fresh(f"{load.buffer}_panels")
-        # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
-        along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
-        loops = tuple(axis for axis in axes[:-along] if axis not in shared)
-        return Pack(name, panels, (AxisCut(found.columns, MASK, kernel.panel),), loops)

@@ -1,0 +1,56 @@
+"""Predicted seconds of schedules over sizes in, one number a schedule out: what a search goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import TypeAlias
+
+from offcut.errors import PartitionError
+from offcut.schedule import Schedule
+
+# (the user's name of a size, its value), in order of names
+Sizes: TypeAlias = tuple[tuple[str, int], ...]
+# A schedule -> predicted seconds of a call, by its sizes. Raises PartitionError for one that is not legal.
+Price: TypeAlias = Callable[[Schedule], Mapping[Sizes, float]]
+
+
+@dataclass
+class Expected:
+    """Predicted seconds of a call drawn from a distribution of sizes::
+
+        expected(s) = sum of weight(n) * price(s)(n) over the sizes n
+
+    `inf` for a schedule that is refused, and for one beyond `factor` times the least that was asked before.
+    What was asked once is remembered.
+
+    price    by sizes
+    weights  of the sizes, at least one above 0
+    factor   at least 1
+    """
+
+    price: Price
+    weights: Mapping[Sizes, float]
+    factor: float = inf
+    least: float = field(default=inf, init=False)
+    known: dict[Schedule, float] = field(default_factory=dict, init=False)
+
+    def __call__(self, schedule: Schedule) -> float:
+        """Seconds, or `inf`."""
+        if schedule not in self.known:
+            self.known[schedule] = self._asked(schedule)
+        seconds = self.known[schedule]
+        return seconds if seconds <= self.factor * self.least else inf
+
+    def _asked(self, schedule: Schedule) -> float:
+        try:
+            by_sizes = self.price(schedule)
+        except PartitionError:
+            return inf
+        total = sum(self.weights.values())
+        seconds = sum(weight * by_sizes[sizes] for sizes, weight in self.weights.items()) / total
+        if not isfinite(seconds) or seconds < 0:
+            return inf
+        self.least = min(self.least, seconds)
+        return seconds

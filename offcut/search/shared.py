@@ -1,0 +1,133 @@
+"""Which loops nests share: the tree of nests of a schedule, each of its shared loops kept or taken apart.
+
+    together b h          taken apart      nest scores      way …  loops b h
+      nest scores                          nest result      way …  loops b h
+      nest result
+
+Loops that are taken apart become plain loops of each nest that was in them, by the names that its own axes have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.schedule import Nest, Step, Together, Way
+
+Leaves = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The nests of a schedule, as shared as they may be.
+
+    parts  with all loops shared
+    axes   of each stage, the names of its own axes, outermost first
+    """
+
+    parts: tuple[Nest | Together, ...]
+    axes: Mapping[str, tuple[str, ...]]
+
+    @property
+    def loops(self) -> tuple[Leaves, ...]:
+        """The shared loops, outermost first, each by the stages in it."""
+        return tuple(leaves(part) for part in _togethers(self.parts))
+
+    @property
+    def nests(self) -> tuple[Nest, ...]:
+        """The nests, in order."""
+        return tuple(nests_of(self.parts))
+
+    def around(self, stage: str) -> tuple[str, ...]:
+        """The axes of all loops that may be shared around a nest."""
+        return next(axes for nest, axes in _with_axes(self.parts, ()) if nest.stage == stage)
+
+    def written(
+        self, kept: frozenset[Leaves], ways: Mapping[str, tuple[Way, ...]]
+    ) -> tuple[Nest | Together, ...]:
+        """The nests in these ways; of the shared loops, those in `kept` stay."""
+
+        def parts(
+            given: Sequence[Nest | Together], outer: tuple[str, ...], shared: int
+        ) -> Iterator[Nest | Together]:
+            for part in given:
+                if isinstance(part, Nest):
+                    loops = self.axes[part.stage][shared : len(outer)]
+                    yield replace(part, ways=tuple(_inside(w, loops) for w in ways[part.stage]))
+                    continue
+                axes = (*outer, *part.axes)
+                if leaves(part) in kept:
+                    yield Together(axes[shared:], tuple(parts(part.parts, axes, len(axes))))
+                else:
+                    yield from parts(part.parts, axes, shared)
+
+        return tuple(parts(self.parts, (), 0))
+
+    def read(
+        self, parts: Sequence[Nest | Together]
+    ) -> tuple[frozenset[Leaves], dict[str, tuple[Way, ...]]]:
+        """What `written` has made `parts` of."""
+        kept = frozenset(leaves(part) for part in _togethers(parts)) & frozenset(self.loops)
+        ways = {}
+        for nest, axes in _with_axes(parts, ()):
+            apart = len(self.around(nest.stage)) - len(axes)
+            ways[nest.stage] = tuple(_without(way, apart) for way in nest.ways)
+        return kept, ways
+
+    def only(self, stages: frozenset[str]) -> Tree:
+        """The same, of these stages alone."""
+        return replace(self, parts=tuple(_only(self.parts, stages)))
+
+
+def leaves(part: Nest | Together) -> Leaves:
+    """The stages of the nests in it, in order."""
+    return tuple(nest.stage for nest in nests_of((part,)))
+
+
+def nests_of(steps: Sequence[Step]) -> Iterator[Nest]:
+    """The nests among decisions, in order."""
+    parts = [step for step in steps if isinstance(step, Nest | Together)]
+    return (nest for nest, _ in _with_axes(parts, ()))
+
+
+def _with_axes(
+    parts: Sequence[Nest | Together], around: tuple[str, ...]
+) -> Iterator[tuple[Nest, tuple[str, ...]]]:
+    for part in parts:
+        if isinstance(part, Nest):
+            yield part, around
+        else:
+            yield from _with_axes(part.parts, (*around, *part.axes))
+
+
+def _togethers(parts: Sequence[Nest | Together]) -> Iterator[Together]:
+    for part in parts:
+        if isinstance(part, Together):
+            yield part
+            yield from _togethers(part.parts)
+
+
+def _only(parts: Sequence[Nest | Together], stages: frozenset[str]) -> Iterator[Nest | Together]:
+    for part in parts:
+        if isinstance(part, Nest):
+            if part.stage in stages:
+                yield part
+        else:
+            inside = tuple(_only(part.parts, stages))
+            if inside:
+                yield replace(part, parts=inside)
+
+
+def _inside(way: Way, loops: tuple[str, ...]) -> Way:
+    """`way` in further plain loops, which run around what it packs, too."""
+    if not loops:
+        return way
+    pack = way.pack and replace(way.pack, loops=(*loops, *way.pack.loops))
+    return replace(way, loops=(*loops, *way.loops), pack=pack)
+
+
+def _without(way: Way, loops: int) -> Way:
+    if not loops:
+        return way
+    pack = way.pack and replace(way.pack, loops=way.pack.loops[loops:])
+    return replace(way, loops=way.loops[loops:], pack=pack)

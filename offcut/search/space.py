@@ -1,0 +1,337 @@
+"""The space of schedules of a program: a default schedule in, everything that may be decided otherwise out.
+
+A point is a `Schedule`. What may be decided follows from the schedule that a target's policy made, from the
+computation that it is of, from the microkernels and from the machine: the ways of each nest (`ways`), how many of
+them compete (`nests`), which loops are shared (`shared`), which decision about stages is taken back, which loops
+of a program that stands as it is are cut, how far conditions are separated, and which loops are marked::
+
+    space  =  stages  x  steps  x  shared loops  x  nest 1  x  nest 2  x …
+
+Every point looks legal; `offcut.schedule.apply` decides whether it is, and a price whether it is worth a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations, islice, product
+from math import prod
+from random import Random
+
+from offcut.core.program import For, Program, walk
+from offcut.costmodel import Machine
+from offcut.describe.computation import Computation
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import DescribeError, PartitionError
+from offcut.partition import MASK, AxisCut
+from offcut.schedule import (
+    Convert,
+    Copy,
+    Cut,
+    Lay,
+    Mark,
+    Nest,
+    Schedule,
+    Scratch,
+    Separate,
+    Step,
+    Together,
+    Turn,
+    restaged,
+)
+from offcut.search.cuts import plain_cuts
+from offcut.search.nests import Chosen, NestSpace
+from offcut.search.shared import Leaves, Tree, nests_of
+from offcut.search.ways import forms_of
+
+Options = tuple[Step | None, ...]
+_STAGES = Scratch | Copy | Turn | Convert
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a schedule of a space decides, choice by choice.
+
+    dropped  the decision about stages that is taken back, by its place; None: none is
+    steps    what is said of each other choice; None: nothing
+    kept     the shared loops that stay, by the nests in them
+    nests    the ways of each nest, in order
+    """
+
+    dropped: int | None
+    steps: Options
+    kept: frozenset[Leaves]
+    nests: tuple[Chosen, ...]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The schedules that there are of a program.
+
+    first         the schedule that all others are derived from, the first of them
+    program       that it is of
+    computation   what its nests are of; None where it has none
+    microkernels  that may cover tiles
+    machine       that it is for
+    expected      predicted seconds of a call drawn from the distribution of sizes; infinite for what is refused,
+                  or not worth a trial
+    most          ways of a nest that may compete
+    """
+
+    first: Schedule
+    program: Program
+    computation: Computation | None
+    microkernels: tuple[Microkernel, ...]
+    machine: Machine
+    expected: Callable[[Schedule], float] = lambda _: 0.0
+    most: int = 3
+
+    @property
+    def size(self) -> int:
+        """How many points there are."""
+        steps = prod(len(options) for options in self._choices)
+        nests: Iterator[int] = (
+            2 ** len(variant.tree.loops) * prod(nest.size for nest in variant.nests)
+            for variant in self._variants.values()
+        )
+        return steps * sum(nests)
+
+    def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
+        """The points, `first` before all others; at most `limit` of them."""
+        return islice(chain((self.first,), self._others()), limit)
+
+    def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
+        """The points that differ from `point` in one choice, in an order that depends on it alone.
+
+        Raises DescribeError where it is no point of this space.
+        """
+        found = dict.fromkeys(map(self._written, self._near(self._read(point))))
+        return tuple(other for other in found if other != point)
+
+    def step(self, point: Schedule, rng: Random) -> Schedule:
+        """One of the neighbours of `point`; itself where it has none.
+
+        Raises DescribeError where it is no point of this space.
+        """
+        near = list(self._near(self._read(point)))
+        return self._written(rng.choice(near)) if near else point
+
+    def sample(self, rng: Random) -> Schedule:
+        """A point whose choices are drawn one by one, each option as likely as any other."""
+        dropped = rng.choice(tuple(self._variants))
+        variant = self._variants[dropped]
+        kept = frozenset(loops for loops in variant.tree.loops if rng.random() < 0.5)
+        steps = tuple(rng.choice(options) for options in self._choices)
+        nests = tuple(nest.drawn(rng) for nest in variant.nests)
+        return self._written(Point(dropped, steps, kept, nests))
+
+    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
+        """A point each choice of which is that of `a` or that of `b`.
+
+        Raises DescribeError where one of them is no point of this space.
+        """
+        one, other = self._read(a), self._read(b)
+        steps = tuple(rng.choice(pair) for pair in zip(one.steps, other.steps, strict=True))
+        base = rng.choice((one, other))
+        kept, nests = base.kept, base.nests
+        if one.dropped == other.dropped:
+            spaces = self._variants[one.dropped].nests
+            trios = zip(spaces, one.nests, other.nests, strict=True)
+            nests = tuple(space.crossed(mine, theirs, rng) for space, mine, theirs in trios)
+            kept = rng.choice((one.kept, other.kept))
+        return self._written(Point(base.dropped, steps, kept, nests))
+
+    def __contains__(self, point: object) -> bool:
+        """Whether a schedule is a point of it."""
+        try:
+            return isinstance(point, Schedule) and bool(self._read(point))
+        except DescribeError:
+            return False
+
+    def _others(self) -> Iterator[Schedule]:
+        for dropped, variant in self._variants.items():
+            loops = variant.tree.loops
+            keeps = [c for n in range(len(loops), -1, -1) for c in combinations(loops, n)]
+            for steps in product(*self._choices):
+                for kept in keeps:
+                    for nests in _each(variant.nests):
+                        made = self._written(Point(dropped, steps, frozenset(kept), nests))
+                        if made != self.first:
+                            yield made
+
+    def _near(self, point: Point) -> Iterator[Point]:
+        variant = self._variants[point.dropped]
+        for place, nest in enumerate(variant.nests):
+            for chosen in nest.near(point.nests[place]):
+                nests = (*point.nests[:place], chosen, *point.nests[place + 1 :])
+                yield replace(point, nests=nests)
+        for loops in variant.tree.loops:
+            yield replace(point, kept=point.kept ^ {loops})
+        for place, options in enumerate(self._choices):
+            for option in (one for one in options if one != point.steps[place]):
+                steps = (*point.steps[:place], option, *point.steps[place + 1 :])
+                yield replace(point, steps=steps)
+        for dropped, other in self._variants.items():
+            if dropped != point.dropped and None in (dropped, point.dropped):
+                own = dict(zip(variant.stages, point.nests, strict=True))
+                nests = tuple(
+                    nest.nearest(own[nest.stage]) if nest.stage in own else nest.first
+                    for nest in other.nests
+                )
+                kept = frozenset(loops for loops in other.tree.loops)
+                yield Point(dropped, point.steps, kept, nests)
+
+    def _written(self, point: Point) -> Schedule:
+        """The schedule that says so, its decisions in the order of `first`."""
+        variant = self._variants[point.dropped]
+        lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
+        pairs = zip(variant.nests, point.nests, strict=True)
+        ways = {nest.stage: nest.written(one) for nest, one in pairs}
+        said: list[Step] = [step for step in point.steps if step is not None]
+        steps: list[Step] = []
+        for place, step in enumerate(self.first.steps):
+            match step:
+                case Scratch() | Copy() | Turn() | Convert():
+                    steps += [step] if place != point.dropped else []
+                case Lay(buffer):
+                    steps += [lays[buffer]] if buffer in lays else []
+                    steps += [step] if buffer in variant.fixed else []
+                case Nest() | Together():
+                    steps += variant.tree.written(point.kept, ways) if ways else ()
+                    ways = {}
+                case _:
+                    pass
+        return Schedule(self.first.name, (*steps, *said))
+
+    def _read(self, schedule: Schedule) -> Point:
+        """What `_written` has made `schedule` of."""
+        missing = (p for p in self._stage_steps if self.first.steps[p] not in schedule.steps)
+        steps: Options = tuple(
+            next((option for option in options if option in schedule.steps), None)
+            for options in self._choices
+        )
+        dropped = next(missing, None)
+        stages = [n.stage for n in nests_of(schedule.steps)]
+        if dropped in self._variants and stages == list(self._variants[dropped].stages):
+            variant = self._variants[dropped]
+            parts = [step for step in schedule.steps if isinstance(step, Nest | Together)]
+            kept, ways = variant.tree.read(parts)
+            lays = [step for step in schedule.steps if isinstance(step, Lay)]
+            chosen = (
+                n.read(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
+                for n in variant.nests
+            )
+            point = Point(dropped, steps, kept, tuple(chosen))
+            if self._written(point) == schedule:
+                return point
+        raise DescribeError(
+            "tune",
+            f"cannot search around a schedule of {schedule.name}",
+            because="it is no point of the space",
+            help=("space.first", "space.sample(rng)", "space.neighbours(point)"),
+        )
+
+    @property
+    def _stage_steps(self) -> list[int]:
+        return [p for p, step in enumerate(self.first.steps) if isinstance(step, _STAGES)]
+
+    @cached_property
+    def _variants(self) -> dict[int | None, Variant]:
+        """The space of the nests, by the decision about stages that is taken back."""
+        found = {}
+        for dropped in (None, *self._stage_steps):
+            made = self._variant(dropped)
+            if made is not None:
+                found[dropped] = made
+        return found
+
+    def _variant(self, dropped: int | None) -> Variant | None:
+        nests = tuple(step for step in self.first.steps if isinstance(step, Nest | Together))
+        computation = self.computation
+        if computation is None:
+            return Variant(Tree((), {}), (), frozenset())
+        for place in self._stage_steps:
+            if place == dropped:
+                continue
+            try:
+                computation = restaged(computation, self.first.steps[place])
+            except PartitionError:
+                return None  # it needs the one that is taken back
+        axes = {g[0].buffer: tuple(axis.name for axis in g[0].axes) for g in computation.groups}
+        tree = Tree(nests, axes).only(frozenset(axes))
+        if {nest.stage for nest in tree.nests} != set(axes):
+            return None
+        lays = [step for step in self.first.steps if isinstance(step, Lay)]
+        groups = {group[0].buffer: group for group in computation.groups}
+        spaces = []
+        for nest in tree.nests:
+            shared = axes[nest.stage][: len(tree.around(nest.stage))]
+            given = (computation, groups[nest.stage], nest, lays, shared)
+            forms = forms_of(*given, self.microkernels, self.machine)
+            spaces.append(NestSpace.of(nest, forms, self.most))
+        used = {buffer for space in spaces for buffer in space.laid}
+        fixed = frozenset(step.buffer for step in lays) - used
+        return Variant(tree, tuple(spaces), fixed)
+
+    @cached_property
+    def _choices(self) -> tuple[Options, ...]:
+        """What may be said beside stages and nests, in order; what `first` says first."""
+        found: list[Options] = []
+        marks: list[Options] = []
+        for step in self.first.steps:
+            match step:
+                case Scratch() | Copy() | Turn() | Convert() | Lay() | Nest() | Together():
+                    pass
+                case Mark():
+                    marks.append((step, None))
+                case Separate(copies):
+                    every = (2**k for k in range((2 * copies).bit_length()))
+                    found.append(tuple(dict.fromkeys((step, *map(Separate, every)))))
+                case Cut(axis, tiles, strategy):
+                    cuts = self._cuts(AxisCut(axis, strategy, tiles[-1]), tiles[:-1])
+                    found.append(tuple(dict.fromkeys((step, *cuts))))
+                case _:
+                    found.append((step,))
+        if not any(isinstance(step, Nest | Together) for step in self.first.steps):
+            cut = {step.axis for step in self.first.steps if isinstance(step, Cut)}
+            loops = dict.fromkeys(s.iter for s in walk(self.program.body) if isinstance(s, For))
+            tile = self.machine.policy.axis_tile
+            found += [
+                (None, *self._cuts(AxisCut(loop, MASK, tile), ()))
+                for loop in loops
+                if loop not in cut
+            ]
+        return (*found, *marks)
+
+    def _cuts(self, cut: AxisCut, outer: Sequence[int]) -> list[Step | None]:
+        """The cuts of a loop like `cut`, in tiles that nest in those of the `outer` levels."""
+        options = plain_cuts(cut, self.machine.policy.copies).options
+        fits = (one for one in options if not outer or outer[-1] % one.tile == 0)
+        return [Cut(one.axis, (*outer, one.tile), one.strategy) for one in fits]
+
+
+def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
+    """Every choice of ways of all nests, one by one: there may be more than memory holds."""
+    if not nests:
+        yield ()
+        return
+    for chosen in nests[0].every:
+        yield from ((chosen, *rest) for rest in _each(nests[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The nests of a computation with or without a decision about its stages.
+
+    fixed  constants whose panels no nest chooses
+    """
+
+    tree: Tree
+    nests: tuple[NestSpace, ...]
+    fixed: frozenset[str]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What the nests compute, in order."""
+        return tuple(nest.stage for nest in self.nests)

@@ -1,0 +1,234 @@
+"""The forms of a nest: by which microkernel, on which operands, in which loops; each is a product of choices.
+
+A *form* is what covers a nest and how the columns' operand lies: as it is, packed at each call, or, where
+it is a constant, laid in panels. Within a form a way is one split for each axis that is cut, and one order of
+the plain loops. What the schedule that a space begins with says of a nest is among its ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from math import prod
+from random import Random
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import variables
+from offcut.core.program import Panels
+from offcut.costmodel import Machine
+from offcut.describe.computation import Computation, Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.partition import AxisCut, Match, all_matches
+from offcut.schedule import Cover, Lay, Nest, Pack, Way, beside, pack_of
+from offcut.search.cuts import Cuts, column_cuts, plain_cuts, row_cuts
+
+Order = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What covers a nest, how its columns' operand lies, and the choices that are left.
+
+    cuts    the splits to choose from, an entry for each axis that is cut, in loop order
+    orders  the plain loops: around the cache groups, and inside them
+    """
+
+    cover: Cover | None
+    pack: Pack | None
+    lay: Lay | None
+    cuts: tuple[Cuts, ...]
+    orders: tuple[Order, ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Those that are cut, in loop order."""
+        return tuple(cuts.options[0].axis for cuts in self.cuts)
+
+    def joined(self, other: Form) -> Form:
+        """The choices of both, which cut the same axes."""
+        cuts = tuple(
+            mine.joined(theirs) for mine, theirs in zip(self.cuts, other.cuts, strict=True)
+        )
+        return replace(self, cuts=cuts, orders=tuple(dict.fromkeys((*self.orders, *other.orders))))
+
+    @property
+    def size(self) -> int:
+        """How many ways it has."""
+        return prod(len(cuts.options) for cuts in self.cuts) * len(self.orders)
+
+    @property
+    def ways(self) -> Iterator[Way]:
+        """All of them."""
+        for splits in product(*(cuts.options for cuts in self.cuts)):
+            yield from (self._way(splits, order) for order in self.orders)
+
+    def near(self, way: Way) -> Iterator[Way]:
+        """The ways of this form that differ from one of it in one choice."""
+        own = (way.loops, way.inner)
+        for place, cuts in enumerate(self.cuts):
+            for cut in cuts.near(way.splits[place]):
+                splits = (*way.splits[:place], cut, *way.splits[place + 1 :])
+                yield self._way(splits, own)
+        yield from (self._way(way.splits, order) for order in self.orders if order != own)
+
+    def nearest(self, way: Way) -> Way:
+        """The way of this form that is most like one of another."""
+        known = {cut.axis: cut for cut in way.splits}
+        splits = tuple(
+            cuts.nearest(known[axis]) if axis in known else cuts.options[0]
+            for axis, cuts in zip(self.axes, self.cuts, strict=True)
+        )
+        own = (way.loops, way.inner)
+        return self._way(splits, own if own in self.orders else self.orders[0])
+
+    def drawn(self, rng: Random) -> Way:
+        """One of its ways, each as likely as any other."""
+        splits = tuple(rng.choice(cuts.options) for cuts in self.cuts)
+        return self._way(splits, rng.choice(self.orders))
+
+    def _way(self, splits: Sequence[AxisCut], order: Order) -> Way:
+        return Way("", None, self.cover, self.pack, tuple(splits), *order)
+
+
+def label_of(way: Way) -> str:
+    """What a way is called: how its rows are cut, or that it is loops."""
+    if way.cover is None:
+        return "loops"
+    rows = next((cut for cut in way.splits if cut.axis == way.cover.rows), None)
+    label = "whole" if rows is None else f"{rows.strategy.name}_{rows.tile}"
+    return label if way.pack is None else f"{label}_packed"
+
+
+def forms_of(
+    computation: Computation,
+    group: Sequence[Stage],
+    nest: Nest,
+    laid: Sequence[Lay],
+    shared: Sequence[str],
+    microkernels: Sequence[Microkernel],
+    machine: Machine,
+) -> tuple[Form, ...]:
+    """The forms of a nest, that of its first way first where that still is one.
+
+    nest    what the space begins with, of this group or of one that has become it
+    laid    how constants lie there
+    shared  axes of loops around it, by the names of the group
+    """
+    made = _Forms(computation, group[0], nest, tuple(laid), tuple(shared), microkernels, machine)
+    found: dict[object, Form] = {}
+    for form in (*made.own(), *made.others()):
+        key = form.cover, form.pack, form.lay, form.axes
+        found[key] = form.joined(found[key]) if key in found else form
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    computation: Computation
+    lead: Stage
+    nest: Nest
+    laid: tuple[Lay, ...]
+    shared: tuple[str, ...]
+    microkernels: Sequence[Microkernel]
+    machine: Machine
+
+    def own(self) -> Iterator[Form]:
+        """The forms of the ways of the nest; their splits are among the choices."""
+        for way in self.nest.ways:
+            found = None if way.cover is None else self.matched(way.cover)
+            if found is None:
+                yield self.plain(way)
+            else:
+                laid = None if way.pack is not None else self.lay(found)
+                yield self.covered(way, found, way.pack, laid)
+
+    def others(self) -> Iterator[Form]:
+        """Other microkernels along the same axes, and other ways for the columns' operand to lie."""
+        first = next((way for way in self.nest.ways if way.cover is not None), None)
+        if first is None or first.cover is None:
+            return
+        same = [replace(first.cover, microkernel=kernel.name) for kernel in self.microkernels]
+        matches = [found for cover in same if (found := self.matched(cover)) is not None]
+        for found in matches or list(all_matches(self.lead, self.microkernels))[:1]:
+            cover = self.cover(found)
+            known = next((way for way in self.nest.ways if way.cover == cover), None)
+            way = replace(first, cover=cover, splits=()) if known is None else known
+            for pack, laid in self.operands(found):
+                yield self.covered(way, found, pack, laid)
+
+    def operands(self, found: Match) -> Iterator[tuple[Pack | None, Lay | None]]:
+        """How the columns' operand of a match may lie."""
+        load, kernel = found.by_columns, found.microkernel
+        lay = self.lay(found)
+        if lay is not None and kernel.packed:
+            yield None, replace(lay, panels=_panels(lay.panels, kernel))
+        if found.columns is None or (kernel.interleave == 1 and beside(load, found.columns)):
+            yield None, None
+        used = set().union(*(variables(part) for part in load.index))
+        axes = [a for a in (*self.lead.axes, *self.lead.reduce_axes) if a.name in used]
+        if kernel.packed and found.columns is not None and len(axes) <= len(load.index):
+            own = (way.pack.name for way in self.nest.ways if way.pack is not None)
+            name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
+            yield pack_of(self.lead, found, name, self.shared), None
+
+    def matched(self, cover: Cover) -> Match | None:
+        """The microkernel laid over the nest's sum as `cover` says."""
+        kernels = [kernel for kernel in self.microkernels if kernel.name == cover.microkernel]
+        found = all_matches(self.lead, kernels)
+        return next((match for match in found if self.cover(match) == cover), None)
+
+    @staticmethod
+    def cover(found: Match) -> Cover:
+        return Cover(found.microkernel.name, found.rows, found.columns, found.depth)
+
+    def lay(self, found: Match) -> Lay | None:
+        """How the constant lies that the columns of a match read."""
+        return next((step for step in self.laid if step.buffer == found.by_columns.buffer), None)
+
+    def plain(self, way: Way) -> Form:
+        """The form of loops without a microkernel: those of `way`, as far as the nest has them."""
+        own = [axis.name for axis in self.lead.axes if axis.name not in self.shared]
+        summed = [axis.name for axis in self.lead.reduce_axes]
+        splits = [cut for cut in way.splits if cut.axis in (*own, *summed)]
+        if way.cover is not None:
+            way, splits = replace(way, loops=tuple(own[:-1]), inner=()), []
+        cut = {one.axis for one in splits}
+        loops, inner = (
+            tuple(name for name in names if name in own and name not in cut)
+            for names in (way.loops, way.inner)
+        )
+        copies = self.machine.policy.copies
+        cuts = tuple(plain_cuts(one, copies) for one in splits)
+        return Form(None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner)))
+
+    def covered(self, way: Way, found: Match, pack: Pack | None, laid: Lay | None) -> Form:
+        """The form of a microkernel; the splits of `way` are among the choices."""
+        own = {cut.axis: cut for cut in way.splits}
+        kernel, made = found.microkernel, list[Cuts]()
+        extents = {a.name: a.extent for a in (*self.lead.axes, *self.lead.reduce_axes)}
+        for axis in own or [name for name in (found.rows, found.columns) if name is not None]:
+            if axis == found.rows:
+                made.append(row_cuts(axis, kernel, own.get(axis)))
+            elif axis == found.columns:
+                depth = ix.literal(extents[found.depth]) or self.machine.policy.group_terms
+                bytes = depth * ITEM_BYTES[found.by_columns.dtype]
+                has_rows = found.rows is not None
+                given = (has_rows, extents[axis], bytes, self.machine, own.get(axis))
+                made.append(column_cuts(axis, kernel, *given))
+            else:
+                made.append(Cuts((own[axis],)))
+        return Form(self.cover(found), pack, laid, tuple(made), self.orders(way))
+
+    @staticmethod
+    def orders(way: Way) -> tuple[Order, ...]:
+        """The orders of plain loops, its own first."""
+        every = [(loops, way.inner) for loops in permutations(way.loops)]
+        every += [(way.loops, inner) for inner in permutations(way.inner)]
+        return tuple(dict.fromkeys(every))
+
+
+def _panels(given: Panels, kernel: Microkernel) -> Panels:
+    """The panels that a microkernel reads, of the same rows and columns."""
+    return Panels(given.rows, given.columns, kernel.panel, kernel.interleave, kernel.multiple)

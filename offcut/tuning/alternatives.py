@@ -1,0 +1,141 @@
+"""Which ways of a nest are to compete, by what was measured of schedules that differ in that nest alone.
+
+Of schedules that are alike but for the one way of one nest, each was measured at each size. Of these ways those
+stay that cover the distribution of sizes::
+
+    seconds(ways) = sum of weight(n) * min over the ways of seconds(way)(n)
+
+A way joins while it saves more than the noise of what it saves. What a way costs at run time is then what was
+measured: straight lines between the sizes, past the last in proportion to the size.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import hypot
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
+from offcut.schedule import Nest, Schedule, Together, Way
+from offcut.search.shared import nests_of
+from offcut.tuning.problem import Measured, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A schedule of several ways that nobody has measured yet.
+
+    seconds  of a call of the distribution, as its ways were measured alone
+    """
+
+    schedule: Schedule
+    seconds: float
+
+
+def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Composed | None:
+    """The schedule whose ways cover the distribution best; None where no several ways do better than the best one.
+
+    measured   those that are ok
+    most       ways that may compete
+    """
+    names = problem.request.program.sizes
+    if len(names) != 1 or len(problem.sizes) < 2 or most < 2:
+        return None  # only along one size is it known what lies between what was measured
+    alike: dict[tuple[Schedule, str], dict[Way, Measured]] = defaultdict(dict)
+    for one in measured:
+        for nest in nests_of(one.schedule.steps):
+            if len(nest.ways) == 1:
+                rest = with_ways(one.schedule, nest.stage, lambda _: ())
+                alike[rest, nest.stage].setdefault(nest.ways[0], one)
+    found: Composed | None = None
+    for (rest, stage), by_way in alike.items():
+        made = _covering(problem, rest, stage, by_way, most)
+        if made is not None and (found is None or made.seconds < found.seconds):
+            found = made
+    best = min((one.seconds(problem) for one in measured), default=0.0)
+    return found if found is not None and found.seconds < best else None
+
+
+def _covering(
+    problem: Problem, rest: Schedule, stage: str, by_way: Mapping[Way, Measured], most: int
+) -> Composed | None:
+    """The ways of one nest that cover the distribution; None where one is as good."""
+    weights = [weight for _, weight in problem.sizes]
+    seconds = {way: [time.seconds for time in one.times] for way, one in by_way.items()}
+    noise = {way: [t.seconds * t.spread / 2 for t in one.times] for way, one in by_way.items()}
+    chosen = [min(seconds, key=lambda way: _weighted(weights, seconds[way]))]
+    least = list(zip(seconds[chosen[0]], noise[chosen[0]], strict=True))
+    while len(chosen) < most:
+        best, saved = None, 0.0
+        for way in (way for way in seconds if way not in chosen):
+            here = zip(seconds[way], noise[way], strict=True)
+            won = [
+                (weight * (old - new), weight * hypot(before, after))
+                for weight, (old, before), (new, after) in zip(weights, least, here, strict=True)
+                if new < old
+            ]
+            gain = sum(part for part, _ in won) - hypot(*(doubt for _, doubt in won))
+            if gain > saved:
+                best, saved = way, gain
+        if best is None:
+            break
+        chosen.append(best)
+        now = zip(seconds[best], noise[best], strict=True)
+        least = [min(pair) for pair in zip(least, now, strict=True)]
+    if len(chosen) == 1:
+        return None
+    name = problem.request.program.sizes[0].name
+    points = [next(iter(sizes.values())) for sizes, _ in problem.sizes]
+    ways = tuple(
+        replace(
+            way,
+            cost=lines(name, dict(zip(points, seconds[way], strict=True))),
+            label=_label(way, chosen[:place]),
+        )
+        for place, way in enumerate(chosen)
+    )
+    covered = _weighted(weights, [one for one, _ in least])
+    return Composed(with_ways(rest, stage, lambda _: ways), covered)
+
+
+def lines(name: str, seconds: Mapping[int, float]) -> Expr:
+    """Straight lines between what was measured, over a size; before the first as it is, past the last in
+    proportion to the size.
+    """
+    size = Var(name)
+    points = sorted(seconds.items())
+    last, at_last = points[-1]
+    made: Expr = Binary("*", real(size), real(at_last / max(last, 1)))
+    for (low, at_low), (high, at_high) in reversed(list(pairwise(points))):
+        slope = (at_high - at_low) / (high - low)
+        rise = Binary("*", real(ix.sub(size, ix.const(low))), real(slope))
+        line = Binary("+", real(at_low), rise)
+        made = Select(Compare("<", size, ix.const(high)), line, made)
+    first, at_first = points[0]
+    return Select(Compare("<", size, ix.const(first)), real(at_first), made)
+
+
+def with_ways(
+    schedule: Schedule, stage: str, ways: Callable[[tuple[Way, ...]], tuple[Way, ...]]
+) -> Schedule:
+    """A schedule with other ways of one nest."""
+
+    def part(one: Nest | Together) -> Nest | Together:
+        if isinstance(one, Together):
+            return replace(one, parts=tuple(map(part, one.parts)))
+        return replace(one, ways=ways(one.ways)) if one.stage == stage else one
+
+    steps = (part(s) if isinstance(s, Nest | Together) else s for s in schedule.steps)
+    return replace(schedule, steps=tuple(steps))
+
+
+def _label(way: Way, others: Sequence[Way]) -> str:
+    alike = sum(one.label == way.label for one in others)
+    return f"{way.label}/{alike + 1}" if alike else way.label
+
+
+def _weighted(weights: Sequence[float], seconds: Sequence[float]) -> float:
+    return sum(weight * one for weight, one in zip(weights, seconds, strict=True))

@@ -1,0 +1,246 @@
+"""Trials of one problem, from the default schedule to the one that is confirmed: proposed, measured, recorded.
+
+Rounds of a batch: the explorer proposes, what is recorded already is taken from there, the rest is measured in
+turns and recorded as soon as it is known. A round depends on the seed, its number, and what was measured before,
+so that a campaign that was killed and is begun again proposes the same, and measures what is missing. At last the best of
+them, what their ways make together, and the default run against each other; the default stays if it is not
+beaten by more than the noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import hypot, inf, isfinite
+from random import Random
+from typing import TypeAlias
+
+import offcut
+from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.schedule import Schedule
+from offcut.search import Expected, Outcome, Record, Records, Space
+from offcut.search.explorers import Explorer, Judge, Seen
+from offcut.tuning.alternatives import composed
+from offcut.tuning.predicting import key_of
+from offcut.tuning.problem import Measured, Problem, Time
+
+BATCH = 8
+"""Candidates that are timed in turns."""
+
+FINALISTS = 3
+"""The best trials that run against the default at last."""
+
+CONFIRM = "confirm"
+"""What records call the explorer of the last run."""
+
+
+# What becomes of schedules, in their order; the second argument is told of each as soon as it is known.
+Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign is, after a trial.
+
+    trial    its number, from 1 on
+    latest   what became of it
+    best     seconds of a call of the distribution, of the best trial so far; infinite where none was ok
+    default  likewise of the default schedule
+    regret   by which share of its time the best so far is predicted to miss the best there is; None: not known
+    """
+
+    trial: int
+    latest: Measured
+    best: float
+    default: float
+    regret: float | None
+
+
+@dataclass
+class Campaign:
+    """A search of the schedule of a problem.
+
+    space    its schedules, `expected` their price
+    named    what records call the explorer
+    measure  of schedules
+    trials   at most, the default among them; None: as many as `seconds` allow
+    seconds  after which no round begins; None: as many as `trials` need
+    tell     of each trial
+    """
+
+    problem: Problem
+    space: Space
+    expected: Expected
+    explorer: Explorer
+    named: str
+    records: Records
+    measure: Measure
+    trials: int | None = None
+    seconds: float | None = None
+    tell: Callable[[Progress], None] = lambda progress: None
+    tried: list[Measured] = field(default_factory=list, init=False)
+
+    def best(self) -> Schedule:
+        """The schedule that is confirmed to be the best.
+
+        Raises TargetError where none could be measured.
+        """
+        started, rounds = time.monotonic(), 0
+        while True:
+            count = self._count(time.monotonic() - started)
+            batch = self._proposed(rounds, count) if count else ()
+            if not batch:
+                break
+            self._try(batch)
+            rounds += 1
+        return self._confirmed()
+
+    def _count(self, elapsed: float) -> int:
+        """How many schedules the next round tries."""
+        count = BATCH
+        if self.trials is not None:
+            count = min(count, self.trials - len(self.tried))
+        if self.seconds is not None and self.tried:
+            each = elapsed / len(self.tried)
+            left = self.seconds - elapsed
+            count = min(count, max(1, int(left / each)) if left > 0 and each > 0 else 0)
+        return count
+
+    def _proposed(self, number: int, count: int) -> Sequence[Schedule]:
+        """The schedules of a round: the default before all others."""
+        first = () if number else (self.space.first,)
+        seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
+        known = {*(one.schedule for one in seen), *first}
+        rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
+        found = self.explorer.propose(self.space, seen, rng, wanted) if wanted else ()
+        for one in found:
+            if not isinstance(one, Schedule):
+                raise DescribeError(
+                    "tune",
+                    f"cannot try {one!r}",
+                    at=f"explorer {self.named}",
+                    because="it is no schedule",
+                    help=("space.sample(rng)", "space.neighbours(point)"),
+                )
+        new = [one for one in dict.fromkeys(found) if one not in known]
+        return (*first, *new[:wanted])
+
+    def _try(self, batch: Sequence[Schedule]) -> None:
+        """Measure what is not recorded, and take the rest from the records."""
+        known = self._recorded(lambda record: record.explorer != CONFIRM)
+        told: dict[Schedule, Measured] = {}
+
+        def done(one: Measured) -> None:
+            told[one.schedule] = one
+            self.tell(self._progress([*self.tried, *told.values()]))
+
+        def keep(one: Measured) -> None:
+            self._record(one, self.named)
+            done(one)
+
+        for schedule in batch:
+            if str(schedule) in known:
+                done(known[str(schedule)])
+        new = [schedule for schedule in batch if schedule not in told]
+        if new:
+            self.measure(new, keep)
+        self.tried += [told[schedule] for schedule in batch]
+
+    def _confirmed(self) -> Schedule:
+        """The best of the last run; the default where it is not beaten."""
+        sound = sorted((one for one in self.tried if one.outcome is Outcome.OK), key=self._time)
+        first = self.space.first
+        if not sound:
+            last = self.tried[-1]
+            raise TargetError(
+                "tune",
+                f"cannot measure a schedule of {first.name}",
+                because=f"the last of {len(self.tried)} is {last.outcome.value}: {last.because}",
+            )
+        finalists = [one.schedule for one in sound[:FINALISTS]]
+        made = composed(self.problem, sound, self.space.most)
+        finalists += [] if made is None else [made.schedule]
+        if any(one.schedule == first for one in sound) and first not in finalists:
+            finalists.append(first)
+        if len(finalists) == 1:
+            return finalists[0]
+        last_run = self._recorded(lambda record: record.explorer == CONFIRM)
+        if not all(str(schedule) in last_run for schedule in finalists):
+            last_run = {}
+
+            def keep(one: Measured) -> None:
+                last_run[str(one.schedule)] = one
+                self._record(one, CONFIRM)
+
+            self.measure(finalists, keep)
+        ended = {schedule: last_run[str(schedule)] for schedule in finalists}
+        fine = [one for one in ended.values() if one.outcome is Outcome.OK]
+        if not fine:
+            return sound[0].schedule
+        winner = min(fine, key=self._time)
+        default = ended.get(first)
+        if default is None or default.outcome is not Outcome.OK:
+            return winner.schedule
+        gain, doubt = self._time(default) - self._time(winner), self._doubt(default, winner)
+        return winner.schedule if gain > doubt else first
+
+    def _recorded(self, counts: Callable[[Record], bool]) -> dict[str, Measured]:
+        """What is known of schedules, by their texts: of this program, machine, version and seed, at all sizes."""
+        found: dict[str, Measured] = {}
+        address = (self.problem.program, self.problem.machine, offcut.__version__)
+        for trial in self.records.trials(*address):
+            kept = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
+            made = self._measured(trial.schedule, kept)
+            if made is not None:
+                found[trial.schedule] = made
+        return found
+
+    def _measured(self, text: str, records: Sequence[Record]) -> Measured | None:
+        """What records say of a schedule; None where they do not say all."""
+        failed = next((one for one in records if one.outcome is not Outcome.OK), None)
+        schedule = Schedule.parse(text)
+        if failed is not None:
+            return Measured(schedule, failed.outcome, (), failed.because, dict(failed.sizes))
+        times: dict[object, Time] = {}
+        for one in records:
+            if one.seconds is not None and one.spread is not None:
+                at = dict(one.sizes)
+                times.setdefault(key_of(at), Time(at, one.seconds, one.spread))
+        wanted = [key_of(sizes) for sizes, _ in self.problem.sizes]
+        if not all(key in times for key in wanted):
+            return None
+        return Measured(schedule, Outcome.OK, tuple(times[key] for key in wanted))
+
+    def _record(self, one: Measured, explorer: str) -> None:
+        try:
+            guesses = self.expected.price(one.schedule)
+        except PartitionError:
+            guesses = {}
+        predicted = [guesses.get(key_of(sizes)) or None for sizes, _ in self.problem.sizes]
+        self.records.add(one.records(self.problem, explorer, predicted))
+
+    def _progress(self, tried: Sequence[Measured]) -> Progress:
+        seconds = {one.schedule: self._time(one) for one in tried}
+        best = min(seconds.values())
+        seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
+        least = Judge(self.space, seen).scale * self.expected.least
+        regret = max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
+        default = seconds.get(self.space.first, inf)
+        return Progress(len(tried), tried[-1], best, default, regret)
+
+    def _time(self, one: Measured) -> float:
+        return one.seconds(self.problem)
+
+    def _seconds(self, one: Measured) -> float | None:
+        return self._time(one) if one.outcome is Outcome.OK else None
+
+    def _doubt(self, *measured: Measured) -> float:
+        """How far a difference of expected seconds may be noise: half the quartiles' distances, as errors add up."""
+        return hypot(
+            *(
+                weight * time.seconds * time.spread / 2
+                for one in measured
+                for (_, weight), time in zip(self.problem.sizes, one.times, strict=True)
+            )
+        )

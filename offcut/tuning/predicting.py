@@ -1,0 +1,75 @@
+"""The price of schedules that search goes by: the target's model, or a function of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from offcut.core.interpret.values import evaluate_all
+from offcut.describe.computation import Computation
+from offcut.errors import DescribeError, OffcutError
+from offcut.schedule import Nest, Schedule, Together
+from offcut.search import Price, Sizes
+from offcut.tuning.problem import Problem
+
+OwnPrice = Callable[..., Any]
+"""A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
+
+
+def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | None) -> Price:
+    """Predicted seconds of schedules at the sizes of a problem.
+
+    computation   what nests are of; None, and no price of the user's: all schedules are alike
+    own           instead of the target's model
+    """
+    vectors = [dict(sizes) for sizes, _ in problem.sizes]
+    keys = [key_of(sizes) for sizes in vectors]
+    names = dict(problem.request.users.sizes)
+    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
+
+    def alike(schedule: Schedule) -> dict[Sizes, float]:
+        return dict.fromkeys(keys, 0.0)
+
+    def told(schedule: Schedule) -> dict[Sizes, float]:
+        return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
+
+    def modelled(schedule: Schedule) -> dict[Sizes, float]:
+        if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+            return alike(schedule)
+        assert computation is not None
+        seconds = problem.target.predicted(computation, schedule, problem.options)
+        found = evaluate_all(seconds, columns, len(vectors))
+        return {key: float(one) for key, one in zip(keys, found, strict=True)}
+
+    if own is not None:
+        if not callable(own):
+            raise _no_price(own, "it is no function")
+        return told
+    return alike if computation is None else modelled
+
+
+def key_of(sizes: Any) -> Sizes:
+    """Sizes by name as a key."""
+    return tuple(sorted(sizes.items()))
+
+
+def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
+    try:
+        found = own(schedule, **sizes)
+    except OffcutError:
+        raise
+    except Exception as why:
+        raise _no_price(own, f"it raised {type(why).__name__}: {why}") from why
+    number = isinstance(found, int | float | np.floating) and not isinstance(found, bool)
+    if not number or not isfinite(found) or found < 0:
+        raise _no_price(own, f"it gave {found!r}, and a price is seconds, at least 0")
+    return float(found)
+
+
+def _no_price(own: object, because: str) -> DescribeError:
+    shown = getattr(own, "__name__", repr(own))
+    help = ("lambda schedule, n: 2e-9 * n",)
+    return DescribeError("tune", f"cannot take price={shown}", because=because, help=help)

@@ -1,0 +1,131 @@
+"""`oc.tune`: a computation and a distribution of sizes in, the schedule that is measured to be the best out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any
+
+from offcut.backends.requested import Request, requested, stand_ins
+from offcut.backends.target import Options, Target
+from offcut.core.program import Program
+from offcut.costmodel import processor
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError, TargetError
+from offcut.pipeline import target as target_named
+from offcut.schedule import Nest, Schedule, Together
+from offcut.search import Expected, Records, Space
+from offcut.search.explorers import explorer_named
+from offcut.tuning.campaign import Campaign, Progress
+from offcut.tuning.candidate import Bench
+from offcut.tuning.distribution import distribution
+from offcut.tuning.predicting import OwnPrice, key_of, price_of
+from offcut.tuning.problem import DEFAULT, Limits, Problem
+from offcut.tuning.progress import shown
+
+TRIALS = 64
+BEYOND = 4.0
+"""Times the least predicted seconds, past which a schedule is not worth a trial."""
+
+
+def tune(
+    output: Tensor | Sequence[Tensor] | Program,
+    inputs: Sequence[Tensor] | None = None,
+    constants: Sequence[str] | Mapping[str, Any] = (),
+    sizes: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    seconds: float | None = None,
+    explorer: Any = "anneal",
+    seed: int = 0,
+    records: str | os.PathLike[str] | Records | None = None,
+    target: str | Target = "cpu",
+    price: OwnPrice | None = None,
+    threads: int | None = None,
+    reassociate: bool = True,
+    microkernels: Sequence[Microkernel] = (),
+    alternatives: int = 3,
+    limits: Limits = DEFAULT,
+    progress: bool | Callable[[Progress], None] | None = None,
+) -> Schedule:
+    """The schedule of `output` that is the fastest for calls whose sizes are distributed as `sizes` says.
+
+    ``oc.compile(output, …, schedule=tuned)`` makes the kernel, with the same inputs, constants, threads and
+    microkernels. Trial 0 is the target's default; it is what comes back where nothing beats it by more than the
+    noise of a last run in turns. Begun again, tuning takes from `records` what they know.
+
+    constants     names of inputs that are known before any call, or arrays by name
+    sizes         by name: a list, a ``range``, both ends ``(low, high)``, or weights by value; with several names
+                  every combination
+    trials        at most; None: 64, or as many as `seconds` allow
+    seconds       after which no trial begins; the last run comes on top
+    explorer      anneal, beam, evolution, exhaustive, random, an entry point of the group
+                  ``offcut.explorers``; or a function ``(space, seen, rng, count) -> schedules``
+    seed          of what is drawn: explorers and arrays
+    records       where measurements are kept; None: the default file
+    price         ``price(schedule, **sizes)`` -> predicted seconds, in place of the target's model
+    alternatives  ways of a nest that may compete at run time, at most
+    limits        of each candidate
+    progress      told of each trial; or whether a bar is shown; None: on a terminal
+
+    Raises DescribeError for an argument that means nothing, TargetError where nothing can be measured.
+    """
+    _check(trials, seconds, seed, alternatives)
+    named, made = explorer_named(explorer)
+    chosen = target if isinstance(target, Target) else target_named(target)
+    options = chosen.options(
+        "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
+    )
+    known = constants
+    if not isinstance(constants, Mapping):
+        known = stand_ins(constants, output, inputs, "tune")
+    request = requested(output, inputs, known, "tune")
+    weights = distribution(request.program, request.users, sizes)
+    problem = Problem(request, options, chosen, weights, seed)
+    space = space_of(request, options, chosen, alternatives)
+    foreseen = price_of(problem, space.computation, price)
+    expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND)
+    space = replace(space, expected=expected)
+    kept = records if isinstance(records, Records) else Records(records)
+    most = TRIALS if trials is None and seconds is None else trials
+    with Bench(problem, limits) as bench, shown(progress, space.first.name, most) as tell:
+        return Campaign(
+            problem, space, expected, made, named, kept, bench.measured, most, seconds, tell
+        ).best()
+
+
+def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
+    """What can be decided of a program, from what the target's policy decides."""
+    first = target.policy(request, options).schedule
+    if first is None:
+        raise TargetError(
+            "tune",
+            f"cannot tune {request.program.name} for target={target.name!r}",
+            because="it decides nothing that a schedule says",
+        )
+    nests = any(isinstance(step, Nest | Together) for step in first.steps)
+    computation = target.computation(request, options) if nests else None
+    kernels = target.microkernels(options)
+    machine = processor(target.machine)
+    return Space(first, request.program, computation, kernels, machine, most=alternatives)
+
+
+def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:
+    for name, given in (("trials", trials), ("alternatives", alternatives)):
+        if given is not None and not (_is_int(given) and given >= 1):  # type: ignore[operator]
+            raise _refused(name, given, "an int, at least 1")
+    if not _is_int(seed):
+        raise _refused("seed", seed, "an int")
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (number and isfinite(seconds) and seconds > 0):  # type: ignore[arg-type,operator]
+        raise _refused("seconds", seconds, "a number above 0")
+
+
+def _is_int(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
+def _refused(name: str, given: object, wanted: str) -> DescribeError:
+    return DescribeError("tune", f"cannot take {name}={given!r}", because=f"{name} is {wanted}")

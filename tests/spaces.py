@@ -1,0 +1,74 @@
+"""Programs whose spaces are searched in tests, for a machine that is named: the same on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+
+import offcut as oc
+from offcut.backends.requested import Request, requested, stand_ins
+from offcut.backends.target import Options, Target
+from offcut.schedule import Schedule
+from offcut.search import Space
+from offcut.tuning.tune import space_of
+
+n = oc.dim("n", min=1, max=4096)
+A = oc.placeholder((n, 96), name="A")
+W = oc.placeholder((96, 80), name="W")
+B = oc.placeholder((n, 96), "bfloat16", name="B")
+k = oc.reduce_axis(96, name="k")
+DENSE = oc.compute((n, 80), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
+MIXED = oc.compute(
+    (n, 80), lambda i, j: oc.sum(B[i, k].astype("float32") * W[k, j], axis=k), name="D"
+)
+TURNED = oc.compute((80, n), lambda i, j: oc.sum(A[j, k] * W[k, i], axis=k), name="T")
+DOUBLED = oc.compute((n, 96), lambda i, j: A[i, j] * 2.0, name="E")
+SCAN = oc.parse("""\
+program scan
+size n in 0:4097
+input A: float32[n]
+inout B: float32[n]
+for i in 1:n
+  B[i] = A[i] * 2.0 + B[i - 1]
+""")
+
+PROGRAMS: Mapping[str, tuple[object, tuple[str, ...], int]] = {
+    "dense": (DENSE, ("W",), 1),
+    "unpacked": (DENSE, (), 1),
+    "mixed": (MIXED, ("W",), 1),
+    "turned": (TURNED, (), 2),
+    "softmax": (oc.ops.softmax(A), (), 2),
+    "elementwise": (DOUBLED, (), 1),
+    "loops": (SCAN, (), 1),
+}
+
+
+@cache
+def problem(name: str, machine: str = "cascade-lake") -> tuple[Request, Options, Target]:
+    """What is tuned, for a machine that is described."""
+    output, constants, threads = PROGRAMS[name]
+    target = oc.target("cpu", machine=machine)
+    options = target.options("tune", threads=threads)
+    return (
+        requested(output, None, stand_ins(constants, output, None, "tune"), "tune"),
+        options,
+        target,
+    )
+
+
+@cache
+def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> Space:
+    """The space of a program, without a price."""
+    return space_of(*problem(name, machine), alternatives)
+
+
+def planted(space: Space, best: Schedule) -> Callable[[Schedule], float]:
+    """A price whose least point is `best`: 1, and 1 more for each line that a schedule does not share with it."""
+    wanted = set(str(best).splitlines())
+    return lambda schedule: 1.0 + len(wanted ^ set(str(schedule).splitlines()))
+
+
+def with_planted(space: Space, best: Schedule) -> Space:
+    """The space with that price."""
+    return replace(space, expected=planted(space, best))

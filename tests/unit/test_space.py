@@ -1,0 +1,203 @@
+"""The space of schedules: what its points are, how they neighbour, how many there are."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from random import Random
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.errors import DescribeError, PartitionError
+from offcut.schedule import Mark, Nest, Schedule, Together
+from offcut.search import Space
+from tests import spaces
+from tests.spaces import PROGRAMS, space
+
+NAMES = list(PROGRAMS)
+
+
+def walked(space: Space, steps: int, seed: int) -> list[Schedule]:
+    """Points on a random walk from the first."""
+    rng, found = Random(seed), [space.first]
+    for _ in range(steps):
+        found.append(space.step(found[-1], rng))
+    return found
+
+
+def reachable(space: Space) -> set[Schedule]:
+    """All points, by their neighbours, from the first on."""
+    found, queue = {space.first}, deque([space.first])
+    while queue:
+        for other in space.neighbours(queue.popleft()):
+            if other not in found:
+                found.add(other)
+                queue.append(other)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_schedule_of_the_policy_is_the_first_point(name: str) -> None:
+    request, options, target = spaces.problem(name)
+    made = space(name)
+    assert made.first == target.policy(request, options).schedule
+    assert next(iter(made.enumerate())) == made.first
+    assert made.first in made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_points_parse_back_and_their_moves_stay_in_the_space(name: str) -> None:
+    made = space(name)
+    rng = Random(1)
+    points = [*walked(made, 12, 0), *(made.sample(rng) for _ in range(6))]
+    for point in points:
+        assert Schedule.parse(str(point)) == point
+        assert point in made
+        near = made.neighbours(point)
+        assert point not in near
+        assert len(set(near)) == len(near)
+        assert rng.choice(near) in made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
+    made, rng = space(name), Random(2)
+    for _ in range(8):
+        a, b = made.sample(rng), made.sample(rng)
+        child = made.crossed(a, b, rng)
+        assert child in made
+        marks = {step for step in child.steps if isinstance(step, Mark)}
+        assert marks <= {*a.steps, *b.steps}
+        lines = {line for one in (a, b) for line in _unnamed(one)}
+        if a.steps[0] == b.steps[0]:  # else what was said of stages decides of all nests
+            assert set(_unnamed(child)) <= lines
+
+
+def _unnamed(schedule: Schedule) -> list[str]:
+    """The lines of a schedule, but for the labels of ways, which depend on what else competes."""
+    return [line for line in str(schedule).splitlines() if not line.strip().startswith("way ")]
+
+
+@pytest.mark.parametrize("name", ["elementwise", "loops"])
+def test_a_small_space_is_what_its_moves_reach(name: str) -> None:
+    made = space(name, alternatives=1)
+    every = list(made.enumerate())
+    assert len(every) == len(set(every)) == made.size
+    assert set(every) == reachable(made)
+
+
+def test_sets_of_ways_are_counted_one_by_one() -> None:
+    one, two = space("elementwise", alternatives=1), space("elementwise", alternatives=2)
+    ways = one.size // 2  # mark rows, or not
+    assert two.size == 2 * (ways + ways * (ways - 1) // 2)
+    assert len(set(two.enumerate())) == two.size
+
+
+def test_a_listing_has_as_many_points_as_it_may() -> None:
+    found = list(space("dense").enumerate(50))
+    assert len(set(found)) == 50
+    assert all(point in space("dense") for point in found)
+
+
+def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -> None:
+    made = space("dense", alternatives=1)
+    kernels = {kernel.name: kernel for kernel in made.microkernels}
+    heights, groups = set(), set()
+    for point in islice(made.enumerate(), 40_000):
+        (nest,) = (step for step in point.steps if isinstance(step, Nest))
+        (way,) = nest.ways
+        if way.cover is not None:
+            kernel = kernels[way.cover.microkernel]
+            rows, columns = way.splits
+            heights.add(rows.tile)
+            groups.add(columns.group)
+            assert all(tile <= kernel.columns_for(low) for (low, _), tile, _ in columns.by_height)
+            assert columns.group is not None
+            assert all(columns.group % tile == 0 for _, tile, _ in columns.by_height)
+    assert heights == {tile.rows for tile in kernels["fma_float32_avx512"].tiles}
+    assert len(groups) > 1
+
+
+def test_a_machine_with_other_registers_has_another_space() -> None:
+    there = space("dense", machine="neoverse-n1")
+    names = {kernel.name for kernel in there.microkernels}
+    text = "\n".join(map(str, islice(there.enumerate(), 200)))
+    assert all(f"cover {name} " not in text for name in ("fma_float32_avx512", "fma_float32_avx2"))
+    assert any(f"cover {name} " in text for name in names)
+
+
+def test_shared_loops_are_taken_apart_and_shared_again() -> None:
+    made = space("softmax", alternatives=1)
+    apart = [p for p in made.neighbours(made.first) if not _shares(p)]
+    assert len(apart) == 1
+    assert all(" i" in line for line in str(apart[0]).splitlines() if "loops " in line)
+    assert made.first in made.neighbours(apart[0])
+
+
+def _shares(schedule: Schedule) -> bool:
+    return any(isinstance(step, Together) for step in schedule.steps)
+
+
+def test_a_decision_about_stages_is_taken_back() -> None:
+    made = space("mixed")
+    assert str(made.first).splitlines()[1].startswith("convert D ")
+    plain = [p for p in made.neighbours(made.first) if "convert" not in str(p)]
+    assert plain
+    assert all("nest B_float32" not in str(point) for point in plain)
+
+
+@pytest.mark.parametrize("name", ["dense", "unpacked", "mixed", "softmax", "elementwise"])
+def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) -> None:
+    output, constants, _ = PROGRAMS[name]
+    target = oc.target("cpu")
+    made = space_here(name)
+    rng, ran, places = Random(5), 0, list[str]()
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((13, 96)).astype("float32")
+    w = draw.standard_normal((96, 80)).astype("float32")
+    if name == "mixed":
+        import ml_dtypes
+
+        x = x.astype(ml_dtypes.bfloat16)
+    held = {"W": w} if constants else None
+    given = (x, w) if name == "unpacked" else (x,)
+    wanted = np.asarray(oc.compile(output, constants=held, target="interpret")(*given))
+    for _ in range(4):
+        try:
+            kernel = oc.compile(output, constants=held, target=target, schedule=made.sample(rng))
+        except PartitionError as refused:
+            places.append(refused.at)
+            continue
+        np.testing.assert_allclose(np.asarray(kernel(*given)), wanted, rtol=2e-3, atol=2e-3)
+        ran += 1
+    assert ran
+    assert all(place.startswith("line ") for place in places)
+
+
+def space_here(name: str) -> Space:
+    """The space of a program for the machine that the tests run on."""
+    from offcut.backends.requested import requested, stand_ins
+    from offcut.tuning.tune import space_of
+
+    output, constants, _ = PROGRAMS[name]
+    target = oc.target("cpu")
+    request = requested(output, None, stand_ins(constants, output, None, "tune"), "tune")
+    return space_of(request, target.options("tune"), target, 2)
+
+
+def test_what_is_no_point_is_refused() -> None:
+    made, foreign = space("dense"), space("softmax").first
+    assert foreign not in made
+    with pytest.raises(DescribeError) as refused:
+        made.neighbours(foreign)
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot search around a schedule of softmax_A
+  because  it is no point of the space
+  help     space.first
+  help     space.sample(rng)
+  help     space.neighbours(point)"""
+    )
