@@ -45,6 +45,11 @@ def hang(given: Any, say: Say) -> None:
     ctypes.CDLL(None).pause()  # holds Python's lock no more than a compiled loop does
 
 
+def hang_by_name(given: Any, say: Say) -> None:
+    say(os.getpid())
+    ctypes.PyDLL(None).pause()
+
+
 def spin(given: Any, say: Say) -> None:
     ctypes.PyDLL(None).pause()  # holds it
 

@@ -186,19 +186,24 @@ def test_no_pipe_and_no_process_is_left() -> None:
 
 
 ORPHAN = """
-import os, sys
+import os
 from offcut.search.children import Children
+
+def end(child):
+    print(child, flush=True)
+    os.kill(os.getpid(), 9)
+
 children = Children(1 << 30)
-print(children.run("planted_jobs:process", None, 60.0).value, flush=True)
-os.kill(os.getpid(), 9)
 """
+IDLE = 'end(children.run("planted_jobs:process", None, 60.0).value)'
+BUSY = 'children.run("planted_jobs:hang_by_name", None, 0.1, end)'
 
 
-def test_a_child_whose_parent_is_killed_ends() -> None:
-    path = os.pathsep.join(filter(None, sys.path))
+@pytest.mark.parametrize("last", [IDLE, pytest.param(BUSY, marks=pytest.mark.slow)])
+def test_a_child_whose_parent_is_killed_ends(last: str) -> None:
     parent = subprocess.run(
-        [sys.executable, "-c", ORPHAN],
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-c", ORPHAN + last],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdout=subprocess.PIPE,
         check=False,
     )
