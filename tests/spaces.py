@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from math import log2
 
 import offcut as oc
 from offcut.backends.requested import Request, requested, stand_ins
@@ -64,9 +65,42 @@ def space(name: str, alternatives: int = 3, machine: str = "cascade-lake") -> Sp
 
 
 def planted(space: Space, best: Schedule) -> Callable[[Schedule], float]:
-    """A price whose least point is `best`: 1, and 1 more for each line that a schedule does not share with it."""
-    wanted = set(str(best).splitlines())
-    return lambda schedule: 1.0 + len(wanted ^ set(str(schedule).splitlines()))
+    """A price whose least point is `best`: 1, and more the more a schedule differs from it, word by word; a number
+    by how often it doubles.
+    """
+    wanted = _words(best)
+
+    def price(schedule: Schedule) -> float:
+        found = _words(schedule)
+        return 1.0 + sum(
+            _apart(wanted.get(line, ()), found.get(line, ())) for line in {**wanted, **found}
+        )
+
+    return price
+
+
+def _words(schedule: Schedule) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The words of each line, by the nest that it is of and its first two; not the names of ways."""
+    found: dict[tuple[str, ...], tuple[str, ...]] = {}
+    nest = ""
+    for line in str(schedule).splitlines():
+        words = line.split()
+        nest = words[1] if words[0] == "nest" else nest
+        if words[0] != "way":
+            found[nest, *words[:2]] = tuple(words[2:]) or ("there",)
+    return found
+
+
+def _apart(one: tuple[str, ...], other: tuple[str, ...]) -> float:
+    if not one or not other:
+        return 4.0
+    total = float(abs(len(one) - len(other)))
+    for mine, theirs in zip(one, other, strict=False):
+        if mine.isdigit() and theirs.isdigit():
+            total += abs(log2(max(int(mine), 1) / max(int(theirs), 1)))
+        else:
+            total += mine != theirs
+    return total
 
 
 def with_planted(space: Space, best: Schedule) -> Space:

@@ -1,0 +1,242 @@
+"""Explorers: they find the best of a price that is known, and propose the same from the same seed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, isfinite
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from offcut.errors import DescribeError, PartitionError
+from offcut.schedule import Schedule
+from offcut.search import Expected, Space
+from offcut.search.explorers import EXPLORERS, Explorer, Judge, Seen, explorer_named
+from offcut.search.explorers.beam import grain
+from tests.spaces import planted, space, with_planted
+
+ROOT = Path(__file__).parents[2]
+GUIDED = ["anneal", "beam", "evolution"]
+
+
+def explored(
+    explorer: Explorer, space: Space, rounds: int, until: Schedule, count: int = 8
+) -> list[Seen]:
+    """What an explorer tries in so many rounds, or until it tries one; each trial as fast as its price says."""
+    seen: list[Seen] = []
+    for number in range(rounds):
+        found = explorer.propose(space, tuple(seen), Random(f"0:{number}"), count)
+        tried = {one.schedule for one in seen}
+        seen += [Seen(one, space.expected(one)) for one in dict.fromkeys(found) if one not in tried]
+        if any(one.schedule == until for one in seen):
+            break
+    return seen
+
+
+def best_of(seen: Sequence[Seen]) -> Seen:
+    return min(seen, key=lambda one: inf if one.seconds is None else one.seconds)
+
+
+@pytest.mark.parametrize("name", GUIDED)
+@pytest.mark.parametrize("of", ["dense", pytest.param("softmax", marks=pytest.mark.slow), "loops"])
+def test_what_goes_by_a_price_finds_the_point_that_is_planted(name: str, of: str) -> None:
+    plain = space(of, alternatives=1)
+    best = plain.sample(Random(11))
+    made = with_planted(plain, best)
+    seen = explored(explorer_named(name)[1], made, 8, best)
+    assert best_of(seen).schedule == best
+    assert len(seen) <= 64
+
+
+@pytest.mark.parametrize("name", ["exhaustive", "random"])
+def test_what_tries_all_finds_the_best_of_a_small_space(name: str) -> None:
+    plain = space("elementwise", alternatives=1)
+    best = plain.sample(Random(3))
+    seen = explored(explorer_named(name)[1], with_planted(plain, best), 40, best)
+    assert best_of(seen).schedule == best
+
+
+def test_exhaustive_tries_all_points_once() -> None:
+    plain = space("elementwise", alternatives=1)
+    found = explorer_named("exhaustive")[1].propose(plain, (), Random(0), plain.size + 1)
+    assert len(found) == plain.size
+    assert set(found) == set(plain.enumerate())
+
+
+def test_an_explorer_ends_where_nothing_is_new() -> None:
+    plain = space("elementwise", alternatives=1)
+    seen = [Seen(one, 1.0) for one in plain.enumerate()]
+    for name in EXPLORERS:
+        assert not explorer_named(name)[1].propose(plain, seen, Random(0), 4)
+
+
+@pytest.mark.parametrize("name", list(EXPLORERS))
+def test_proposals_are_new_and_of_the_space(name: str) -> None:
+    made = with_planted(space("mixed"), space("mixed").first)
+    seen = [Seen(made.first, 2.0), Seen(made.neighbours(made.first)[0], None)]
+    found = explorer_named(name)[1].propose(made, seen, Random(4), 6)
+    assert len(set(found)) == len(found) <= 6
+    assert found
+    assert not {one.schedule for one in seen} & set(found)
+    assert all(one in made for one in found)
+
+
+SCRIPT = """
+from random import Random
+from offcut.search.explorers import EXPLORERS, Seen, explorer_named
+from tests.spaces import space, with_planted
+made = with_planted(space("mixed", 2), space("mixed", 2).sample(Random(7)))
+for name in EXPLORERS:
+    seen = [Seen(made.first, 3.0)]
+    for point in explorer_named(name)[1].propose(made, seen, Random("0:1"), 5):
+        print(name, point.digest)
+"""
+
+
+def test_a_seed_gives_the_same_proposals_in_any_process() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert len(said[0].splitlines()) >= 4 * len(EXPLORERS)
+
+
+def test_grains_tell_apart_what_a_pass_decides() -> None:
+    made = space("dense", alternatives=1)
+    points = [made.sample(Random(seed)) for seed in range(60)]
+    counts = [len({grain(point, level) for point in points}) for level in range(4)]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[3] == len(set(points))
+
+
+def test_what_is_measured_comes_before_what_is_predicted() -> None:
+    plain = space("elementwise", alternatives=1)
+    a, b, c = list(plain.enumerate(3))
+    made = replace(plain, expected={a: 1.0, b: 2.0, c: 3.0}.__getitem__)
+    judge = Judge(made, [Seen(a, 50.0), Seen(b, None)])
+    assert (judge(a), judge(b), judge(c)) == (50.0, inf, 150.0)
+    assert judge.best(4) == [a]
+    assert judge.to_try([c, b, a, c], 4) == [c]
+
+
+def test_expected_seconds_are_of_the_distribution_and_end_at_a_factor() -> None:
+    near, far, wrong = list(space("elementwise", alternatives=1).enumerate(3))
+    one, many = (("n", 1),), (("n", 100),)
+    asked: list[Schedule] = []
+
+    def price(schedule: Schedule) -> dict[tuple[tuple[str, int], ...], float]:
+        asked.append(schedule)
+        if schedule == wrong:
+            raise PartitionError("schedule", "cannot", because="it is not legal")
+        return {one: 1.0, many: 5.0 if schedule == near else 500.0}
+
+    expected = Expected(price, {one: 3.0, many: 1.0}, factor=10.0)
+    assert expected(far) == 503 / 4
+    assert expected(near) == 2.0
+    assert expected(far) == inf
+    assert expected(wrong) == inf
+    assert not isfinite(expected(far))
+    assert asked == [far, near, wrong]
+
+
+def test_a_function_and_a_class_are_explorers() -> None:
+    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+        return [space.first]
+
+    class Mine:
+        def propose(
+            self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        ) -> list[Schedule]:
+            return [space.first]
+
+    made = space("elementwise")
+    for given, name in ((mine, "mine"), (Mine, "Mine"), (Mine(), "Mine")):
+        called, explorer = explorer_named(given)
+        assert called == name
+        assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
+
+
+REFUSED = {
+    "no name": (
+        "annealing",
+        """\
+tune: cannot take explorer='annealing'
+  because  there is no such explorer
+  help     anneal, beam, evolution, exhaustive, random
+  help     a function of (space, seen, rng, count)""",
+    ),
+    "a number": (
+        3,
+        """\
+tune: cannot take explorer=3
+  because  it is no name, no function, and has no method propose
+  help     anneal, beam, evolution, exhaustive, random
+  help     a function of (space, seen, rng, count)""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_what_is_no_explorer_is_refused(case: str) -> None:
+    given, text = REFUSED[case]
+    with pytest.raises(DescribeError) as refused:
+        explorer_named(given)
+    assert str(refused.value) == text
+
+
+class _Point:
+    """An entry point of a plug-in."""
+
+    name, value = "theirs", "plugin.search:theirs"
+
+    def __init__(self, loaded: object) -> None:
+        self.loaded = loaded
+
+    def load(self) -> object:
+        if isinstance(self.loaded, Exception):
+            raise self.loaded
+        return self.loaded
+
+
+def test_a_plug_in_names_an_explorer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(group: str) -> list[_Point]:
+        assert group == "offcut.explorers"
+        return [_Point(lambda space, seen, rng, count: [space.first])]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", found)
+    made = space("elementwise")
+    _, explorer = explorer_named("theirs")
+    assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
+
+
+def test_a_plug_in_that_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [_Point(ImportError("no module named plugin"))]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: broken)
+    with pytest.raises(DescribeError) as refused:
+        explorer_named("theirs")
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot load explorer='theirs'
+  at       plugin.search:theirs, an entry point of offcut.explorers
+  because  ImportError: no module named plugin"""
+    )
+
+
+def test_a_planted_price_is_least_where_it_is_planted() -> None:
+    made = space("dense", alternatives=1)
+    best = made.sample(Random(1))
+    price = planted(made, best)
+    assert price(best) == 1.0
+    assert all(price(other) > 1.0 for other in made.neighbours(best))
