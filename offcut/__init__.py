@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offcut.core.sizes import assume as assume
     from offcut.core.sizes import dim as dim
     from offcut.core.text.parser import parse as parse
+    from offcut.costmodel import Cost as Cost
     from offcut.describe import external as external
     from offcut.describe.external import external_microkernel as external_microkernel
     from offcut.describe.functions import absolute as absolute
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from offcut.tuning.tune import tune as tune
 
 _HOME = {
+    "offcut.costmodel": ("Cost",),
     "offcut.describe.external": ("external_microkernel",),
     "offcut.describe": ("external",),
     "offcut.describe.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),

@@ -53,6 +53,16 @@ class Kernel:
         """
         return self._target.plan_of(self._planned, self._request, self._options, sizes)
 
+    def cost(self, /, **sizes: int) -> Any:
+        """What a call of these sizes is predicted to cost on one core: cycles, seconds, operations, bytes from each
+        memory, energy; by piece, and what binds (`Cost`). Without sizes, of a kernel that has some, the same as
+        formulas in them (`Formulas`).
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        given = sizes if sizes or not self.signature.sizes else None
+        return self._target.cost_of(self._planned, self._request, self._options, given)
+
     def source(self, form: str = "loops") -> str:
         """What runs: the loop program (``loops``), or a form of the target; the CPU has LLVM IR
         (``llvm``) and assembly (``asm``).

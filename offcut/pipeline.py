@@ -18,14 +18,14 @@ from dataclasses import replace
 from typing import Any
 
 from offcut.backends import target as registry
-from offcut.backends.cpu.target import Cpu
+from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
-from offcut.costmodel import Machine, copies_worth, load, shipped, tile_price
+from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
@@ -60,7 +60,7 @@ from offcut.schedule import (
     schedule_of,
 )
 
-registry.register("cpu", Cpu)
+registry.register("cpu", cpu.target)
 registry.register("interpret", interpret.target)
 
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
@@ -144,7 +144,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
 
 
-def _copies(asked: int | None, program: Program, machine: Machine) -> int:
+def _copies(asked: int | None, program: Program, machine: Device) -> int:
     if asked is None:
         stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
         return copies_worth(machine, stores)
@@ -294,20 +294,20 @@ def _check_covers(program: Program, target: Target, options: Options, op: str) -
             )
 
 
-def target(name: str, machine: str | os.PathLike[str] | Machine | None = None) -> Target:
+def target(name: str, machine: str | os.PathLike[str] | Device | None = None) -> Target:
     """A target, for the machine that it finds or for another.
 
-    machine  the name of a description that is shipped, the path of a TOML file, or a `Machine`; what
+    machine  the name of a description that is shipped, the path of a TOML file, or a `Device`; what
              is planned for it is not run here where this machine lacks its features
 
     Raises TargetError for a name that is none, or a description that cannot be read.
     """
     described = load(machine) if isinstance(machine, str | os.PathLike) else machine
-    if described is not None and not isinstance(described, Machine):
+    if described is not None and not isinstance(described, Device):
         raise TargetError(
             "target",
             f"cannot plan for machine={machine!r}",
-            because="a machine is the name of a description, the path of one, or a Machine",
+            because="a machine is the name of a description, the path of one, or a Device",
             help=(", ".join(shipped()),),
         )
     return registry.named(str(name), described, "target")

@@ -182,7 +182,7 @@ def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, i
     return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes)
 
 
-def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
+def check_sizes(signature: Signature, sizes: Mapping[str, int], op: str = "plan") -> None:
     """Refuse sizes that no call of `signature` may have.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
@@ -194,22 +194,20 @@ def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
         call = ", ".join(f"{name}=…" for name in known)
         what = f"without {', '.join(missing)}" if missing else f"with {', '.join(unknown)}"
         raise CallError(
-            "plan",
-            f"cannot plan {what}",
+            op,
+            f"cannot {op} {what}",
             because=f"the sizes of {signature.name} are {', '.join(known) or 'none'}",
-            help=(f"plan({call})",),
+            help=(f"{op}({call})",),
         )
     for name, value in sizes.items():
         facts = known[name]
         if not isinstance(value, int) or isinstance(value, bool):
-            raise CallError(
-                "plan", f"cannot plan {name} = {value!r}", because="a size is a Python int"
-            )
+            raise CallError(op, f"cannot {op} {name} = {value!r}", because="a size is a Python int")
         if not (facts.min <= value <= facts.max and value % facts.multiple_of == 0):
             multiple = f", a multiple of {facts.multiple_of}" if facts.multiple_of > 1 else ""
             raise CallError(
-                "plan",
-                f"cannot plan {name} = {value}",
+                op,
+                f"cannot {op} {name} = {value}",
                 because=f"{name} is in {facts.min}…{facts.max}{multiple}",
             )
     for relation in signature.relations:
@@ -218,7 +216,7 @@ def check_sizes(signature: Signature, sizes: Mapping[str, int]) -> None:
         if broken[relation.kind]:
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise CallError(
-                "plan", f"cannot plan {given}", because=f"assume({relation.text}) does not hold"
+                op, f"cannot {op} {given}", because=f"assume({relation.text}) does not hold"
             )
 
 

@@ -21,13 +21,14 @@ from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Plan, plan_at
+from offcut.backends.plan import Plan, check_sizes, plan_at
 from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import Machine
+from offcut.costmodel import Cost, Device, Formulas, Level, Units, cost, formulas, processor
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
@@ -75,6 +76,7 @@ class Planned:
     applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
     notes     what became of its loops and tiles, and why
     through   programs on the way to it: a proof by small steps reaches further
+    by_hand   what primitives by hand made of what was asked for, each by a theorem of its own; None: there are none
     """
 
     program: Program
@@ -82,6 +84,7 @@ class Planned:
     applied: Applied | None = None
     notes: tuple[str, ...] = ()
     through: tuple[Program, ...] = ()
+    by_hand: Program | None = None
 
 
 class Target(ABC):
@@ -98,7 +101,7 @@ class Target(ABC):
 
     @property
     @abstractmethod
-    def machine(self) -> Machine:
+    def machine(self) -> Device:
         """The machine that it plans for."""
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
@@ -220,6 +223,41 @@ class Target(ABC):
         request, planned = self._planned(output, inputs, constants, options or DEFAULT)
         return self.shown(planned, signature_of(*request.named), options or DEFAULT, form)
 
+    def vectors(self, options: Options) -> tuple[int, int]:
+        """Bytes of a vector register, and how many there are: by these, plain loops are priced.
+
+        A target that says nothing else runs instances one by one.
+        """
+        return ITEM_BYTES["float64"], 1
+
+    def cost_of(
+        self,
+        planned: Planned,
+        request: Request,
+        options: Options,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Cost | Formulas:
+        """What a call of a plan costs by the cost model, on one core: at `sizes`, or as formulas in them.
+
+        Raises CallError for a size that is missing or not allowed, TargetError where the machine is no
+        processor.
+        """
+        machine = processor(self.machine)
+        register_bytes, registers = self.vectors(options)
+        levels = (
+            Level(registers * register_bytes, 1),
+            *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
+        )
+        kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
+        units = Units(machine, kernels, register_bytes, levels)
+        users = dict(request.users.sizes)
+        if sizes is None:
+            own = {name: user for user, name in users.items()}
+            return formulas(request.program, planned.program, units, own)
+        check_sizes(signature_of(*request.named), sizes, "cost")
+        given = {users[user]: size for user, size in sizes.items()}
+        return cost(request.program, planned.program, units, sizes, given)
+
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options
     ) -> tuple[Request, Planned]:
@@ -248,7 +286,8 @@ class Target(ABC):
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
-        check_compiled((request.program, *found.through, found.program), options.reassociate)
+        source = request.program if found.by_hand is None else found.by_hand
+        check_compiled((source, *found.through, found.program), options.reassociate)
         return found
 
     def plan_of(
@@ -326,7 +365,7 @@ def _text_of(kind: type) -> str:
         return f"{os.getpid()} {id(kind)}"
 
 
-Factory = Callable[[Machine | None], Target]
+Factory = Callable[[Device | None], Target]
 _BUILT_IN: dict[str, Factory] = {}
 
 
@@ -340,7 +379,7 @@ def targets() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
 
 
-def named(name: str, machine: Machine | None, op: str) -> Target:
+def named(name: str, machine: Device | None, op: str) -> Target:
     """The target of that name, for a machine or its own.
 
     Raises TargetError where there is none, or a plug-in cannot be loaded.

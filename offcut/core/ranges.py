@@ -57,8 +57,11 @@ class Known:
         factors = {atom.name: factor for atom, factor in form.terms if isinstance(atom, Var)}
         for atom, factor in form.terms:
             if not isinstance(atom, Var):
-                end = self._end(atom, factor > 0)
                 rest = ix.sub(expr, ix.mul(factor, atom))
+                match atom:
+                    case Binary("//", a, Const(by)) if factor < 0 and factor % int(by) == 0:
+                        return self.at_least_zero(ix.add(rest, ix.mul(factor // int(by), a)))
+                end = self._end(atom, factor > 0)
                 return end is not None and self.at_least_zero(ix.add(rest, ix.mul(factor, end)))
         inner = next((r for r in reversed(self.ranges) if r.name in factors), None)
         if inner is None:

@@ -1,5 +1,6 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
+from offcut.costmodel.closed import Cost, Formulas, Level, Units, cost, formulas
 from offcut.costmodel.closed_form import (
     Blocks,
     Work,
@@ -9,22 +10,41 @@ from offcut.costmodel.closed_form import (
     unpacked_factor,
 )
 from offcut.costmodel.description import load, shipped
-from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit
+from offcut.costmodel.device import Accelerator, Device, Energy, MainMemory, Memory, Unit
+from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
+from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened
+from offcut.costmodel.statements import StatementPrices
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
 
 __all__ = [
+    "Accelerator",
     "Blocks",
+    "Cost",
+    "Device",
+    "Energy",
+    "Formulas",
+    "Level",
     "Loops",
     "Machine",
+    "MainMemory",
+    "Memory",
+    "Roofline",
+    "StatementPrices",
     "Threads",
     "TileUnit",
+    "Unit",
+    "Units",
     "Work",
     "copies_worth",
+    "cost",
+    "formulas",
     "lanes_seconds",
     "load",
     "pack_seconds",
+    "processor",
+    "roofline",
     "rows_seconds",
     "shipped",
     "shortened",

@@ -1,7 +1,9 @@
 """Reads machine descriptions: TOML files, those in `machines/` by name and any other by its path.
 
-``like = "cascade-lake"`` takes from a shipped one whatever a file does not state itself. A file that
-is no description is refused with its line and the field.
+``like = "cascade-lake"`` takes from a shipped one whatever a file does not state itself: a table field by
+field, an element of a list of tables from the one of the same name. In a table, ``like`` takes that table
+alone. A file with ``[core]`` is of a processor, any other of an accelerator; one that is no description is
+refused with its line and the field.
 """
 
 from __future__ import annotations
@@ -10,18 +12,22 @@ import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from offcut.core.dtypes import DTYPES
+from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.machine import Machine
 from offcut.errors import TargetError
 
 _LONGEST = 2**31 - 1  # cycles that a waiting thread counts
 SHIPPED = Path(__file__).with_name("machines")
 T = TypeVar("T")
+D = TypeVar("D", bound=Device)
+_UNSTATED = "it is not stated, and no like= states it"
 
 
 def shipped() -> tuple[str, ...]:
@@ -29,7 +35,7 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 
 
-def load(named: str | os.PathLike[str]) -> Machine:
+def load(named: str | os.PathLike[str]) -> Device:
     """The description of that name, or in that file.
 
     named   a shipped name, or a path that ends in ``.toml``
@@ -50,7 +56,7 @@ def load(named: str | os.PathLike[str]) -> Machine:
 
 
 @cache
-def _shipped(name: str) -> Machine:
+def _shipped(name: str) -> Device:
     path = SHIPPED / f"{name}.toml"
     return _File(path, path.read_text(encoding="utf-8")).machine()
 
@@ -81,15 +87,37 @@ class _File:
     path: Path
     text: str
 
-    def machine(self) -> Machine:
-        made = self.section(Machine, self.merged(), ())
+    def machine(self) -> Device:
+        """What the file describes."""
+        stated = self.merged()
+        if "core" not in stated:
+            return self.checked(self.section(Accelerator, stated, ()))
+        made = self.section(Machine, stated, ())
         unroll = made.tiles.unroll
         if len(made.memory) < 3:
             raise self.refused(("memory",), "packed operands stream from the third of its levels")
+        for position, level in enumerate(made.memory):
+            if level.ways is None:
+                raise self.refused(("memory", str(position), "ways"), _UNSTATED)
         if unroll < 4 or unroll & (unroll - 1):
             raise self.refused(("tiles", "unroll"), f"it is a power of 2, at least 4, got {unroll}")
         if max(made.threads.spin_cycles, made.threads.recent_cycles) > _LONGEST:
             raise self.refused(("threads",), f"spin_cycles, recent_cycles are at most {_LONGEST}")
+        return self.checked(made)
+
+    def checked(self, made: D) -> D:
+        """What holds of every machine, or a refusal."""
+        for position, unit in enumerate(made.unit):
+            at = ("unit", str(position), "of")
+            if not unit.of:
+                raise self.refused(at, "a unit multiplies elements of some type")
+            for number, dtype in enumerate(unit.of):
+                if dtype not in DTYPES:
+                    known = f"element types are {', '.join(DTYPES)}, got {dtype!r}"
+                    raise self.refused((*at, str(number)), known)
+        capacities = [one.bytes for one in made.energy.sram] if made.energy else []
+        if capacities != sorted(capacities):
+            raise self.refused(("energy", "sram"), "the smallest memory comes first")
         return made
 
     def merged(self) -> dict[str, Any]:
@@ -104,28 +132,35 @@ class _File:
                 because=f"it is no TOML: {error}",
             ) from None
         like = stated.pop("like", None)
-        if like is None:
-            return stated
-        if like not in shipped():
-            raise self.refused(("like",), f"no description that is shipped is named {like!r}")
-        path = SHIPPED / f"{like}.toml"
-        base = _File(path, path.read_text(encoding="utf-8")).merged()
+        base = {} if like is None else self.other(like, ("like",))
         for key, value in stated.items():
-            both = isinstance(value, dict) and isinstance(base.get(key), dict)
-            base[key] = {**base[key], **value} if both else value
+            under = base.get(key)
+            if isinstance(value, dict) and "like" in value:
+                under = self.other(value.pop("like"), (key, "like")).get(key)
+            base[key] = _over(under, value)
         return base
+
+    def other(self, like: Any, at: tuple[str, ...]) -> dict[str, Any]:
+        """What the shipped description of that name states."""
+        if like not in shipped():
+            raise self.refused(at, f"no description that is shipped is named {like!r}")
+        path = SHIPPED / f"{like}.toml"
+        return _File(path, path.read_text(encoding="utf-8")).merged()
 
     def section(self, kind: type[T], table: Mapping[str, Any], at: tuple[str, ...]) -> T:
         """A table as a record of `kind`: every field of it, and no other."""
         hints = _hints(kind)  # type: ignore[arg-type]
-        known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+        known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
         for key in table:
             if key not in known:
-                raise self.refused((*at, key), f"a {kind.__name__} has {', '.join(known)}")
-        for key in known:
-            if key not in table and not _may_lack(hints[key]):
-                raise self.refused((*at, key), "it is not stated, and no like= states it")
-        return kind(**{key: self.value(hints[key], table.get(key), (*at, key)) for key in known})
+                article = "an" if kind.__name__[0] in "AEIOU" else "a"
+                has = f"{article} {kind.__name__} has {', '.join(known)}"
+                raise self.refused((*at, key), has)
+        for key, field in known.items():
+            if key not in table and not _may_lack(field, hints[key]):
+                raise self.refused((*at, key), _UNSTATED)
+        given = [key for key in known if key in table or known[key].default is MISSING]
+        return kind(**{key: self.value(hints[key], table.get(key), (*at, key)) for key in given})
 
     def value(self, hint: Any, value: Any, at: tuple[str, ...]) -> Any:
         """A value of a field as its type says."""
@@ -134,6 +169,8 @@ class _File:
                 return self.section(hint, value, at)
             raise self.refused(at, f"it is a table, [{at[-1]}]")
         parts = get_args(hint)
+        if type(None) in parts:
+            return None if value is None else self.value(parts[0], value, at)
         if parts and parts[-1] is Ellipsis:
             if isinstance(value, list) and (value or parts[0] is str):
                 return tuple(
@@ -141,8 +178,6 @@ class _File:
                     for number, one in enumerate(value)
                 )
             raise self.refused(at, f"it is a list, got {value!r}")
-        if value is None and _may_lack(hint):
-            return None
         if hint is str:
             if isinstance(value, str) and value:
                 return value
@@ -163,8 +198,21 @@ class _File:
         )
 
 
-def _may_lack(hint: Any) -> bool:
-    return type(None) in get_args(hint)
+def _may_lack(field: Field[Any], hint: Any) -> bool:
+    return field.default is not MISSING or type(None) in get_args(hint)
+
+
+def _over(under: Any, stated: Any) -> Any:
+    """What is stated of a key, on what another description states of it."""
+    if isinstance(stated, dict) and isinstance(under, dict):
+        return under | {key: _over(under.get(key), value) for key, value in stated.items()}
+    if not (isinstance(stated, list) and isinstance(under, list)):
+        return stated
+    named = {str(one.get("name")): one for one in under if isinstance(one, dict)}
+    return [
+        named.get(str(one.get("name")), {}) | one if isinstance(one, dict) else one
+        for one in stated
+    ]
 
 
 def _line(text: str, at: tuple[str, ...]) -> int | None:
@@ -179,11 +227,11 @@ def _line(text: str, at: tuple[str, ...]) -> int | None:
         head = line.split("#")[0].strip()
         if head.startswith("[["):
             name = head.strip("[] ")
-            table = (name, str(seen[name]))
+            table = (*name.split("."), str(seen[name]))
             seen[name] += 1
             found.setdefault(table, number)
         elif head.startswith("["):
-            table = (head.strip("[] "),)
+            table = tuple(head.strip("[] ").split("."))
             found.setdefault(table, number)
         elif "=" in head:
             found.setdefault((*table, head.split("=")[0].strip()), number)

@@ -1,4 +1,4 @@
-"""The schema of machine descriptions: what a cost model and a planner need to know of a machine.
+"""The schema of processors: what a planner of loops needs to know of one, beside what every machine has.
 
 A number's unit is in its name, or in what is said of it here; `source` says where a table's are from.
 """
@@ -8,37 +8,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd
 
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A level of memory, as one core sees it.
-
-    bytes            capacity
-    ways             associativity
-    bytes_per_cycle  what the core streams from it, in bytes per cycle
-    """
-
-    name: str
-    bytes: int
-    ways: int
-    bytes_per_cycle: float
-    source: str
+from offcut.costmodel.device import Device, Memory
+from offcut.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
     """What computes.
 
+    count           how many cores there are
     hertz           cycles per second, sustained while multiplying
+    issue           operations of any kind, that start in a cycle
     multiply_adds   of a vector each, that start in a cycle
     loads           of a vector each, that start in a cycle
+    stores          of a vector each, that start in a cycle
     latency_cycles  from a multiply–add to one that needs its result
     code_bytes      capacity of the instruction cache
     """
 
+    count: int
     hertz: float
+    issue: float
     multiply_adds: float
     loads: float
+    stores: float
     latency_cycles: float
     code_bytes: int
     source: str
@@ -258,22 +251,32 @@ class Compiling:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """One core of a machine, its memories, and the numbers that were tuned on it.
+class Throughput:
+    """What a microkernel did on this machine, operands in the nearest cache.
 
-    name          as `oc.target(machine=…)` takes it
-    title         what it is, in words
-    architecture  as LLVM names it: ``x86_64``, ``aarch64``
-    features      as Linux names them in /proc/cpuinfo
-    memory        from the core outwards, three levels at least; packed operands are blocked for the
-                  second, and stream from the third
+    name           of the microkernel
+    rows, columns  of the tile
+    multiply_adds  of elements, per cycle
     """
 
     name: str
-    title: str
-    architecture: str
+    rows: int
+    columns: int
+    multiply_adds: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine(Device):
+    """A processor: one core of it, its memories, and the numbers that were tuned on it.
+
+    features      as Linux names them in /proc/cpuinfo
+    memory        from the core outwards, three levels at least; packed operands are blocked for the
+                  second, and stream from the third
+    microkernel   those that were measured
+    """
+
     features: tuple[str, ...]
-    memory: tuple[Memory, ...]
     core: Core
     tiles: RegisterTiles
     tile_unit: TileUnit
@@ -284,6 +287,17 @@ class Machine:
     threads: Threads
     policy: Policy
     compiling: Compiling
+    microkernel: tuple[Throughput, ...] = ()
+
+    @property
+    def hertz(self) -> float:
+        """Cycles per second, sustained while multiplying."""
+        return self.core.hertz
+
+    @property
+    def cores(self) -> int:
+        """How many cores there are."""
+        return self.core.count
 
     @property
     def nearest(self) -> Memory:
@@ -302,13 +316,33 @@ class Machine:
         (way = capacity over associativity): rows of 4096 bytes all into one.
         """
         first = self.memory[0]
-        way = first.bytes // first.ways
-        return (first.ways - 1) * (way // gcd(row_bytes, way))
+        ways = first.ways or 1
+        way = first.bytes // ways
+        return (ways - 1) * (way // gcd(row_bytes, way))
 
-    def with_memory(self, level: int, bytes: int | None, ways: int | None) -> Machine:
+    def with_memory(
+        self, level: int, bytes: int | None, ways: int | None, line: int | None = None
+    ) -> Machine:
         """The machine with what was found of a level, counted from 0; None: as described."""
         memory = list(self.memory)
         if level < len(memory):
             old = memory[level]
-            memory[level] = replace(old, bytes=bytes or old.bytes, ways=ways or old.ways)
+            memory[level] = replace(
+                old, bytes=bytes or old.bytes, ways=ways or old.ways, line=line or old.line
+            )
         return replace(self, memory=tuple(memory))
+
+
+def processor(device: Device) -> Machine:
+    """A machine as the processor that it is.
+
+    Raises TargetError for an accelerator.
+    """
+    if isinstance(device, Machine):
+        return device
+    raise TargetError(
+        "target",
+        f"cannot plan for machine={device.name!r}",
+        because=f"{device.title} is no processor: its description has no [core]",
+        help=('oc.target("cpu", machine="cascade-lake")',),
+    )

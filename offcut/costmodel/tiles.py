@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Lookup, real
+from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.describe.microkernel import Microkernel
 
 
 def tile_price(
-    kernel: Microkernel, machine: Machine
+    kernel: Microkernel, machine: Device
 ) -> Callable[[Sequence[tuple[Expr, Expr]], int], Expr]:
     """Predicted seconds per column of runs of equal tiles, ``(how many, their height)``.
 
@@ -38,18 +39,20 @@ def tile_price(
                 above = real(ix.maximum(ix.sub(height, tallest), 0))
                 one = Binary("+", one, Binary("*", above, real(table[-1] / tallest)))
             total = Binary("+", total, Binary("*", real(count), one))
-        return Binary("*", total, real(1.0 / machine.core.hertz))
+        return Binary("*", total, real(1.0 / machine.hertz))
 
     return price
 
 
-def copies_worth(machine: Machine, stores: int) -> int:
+def copies_worth(machine: Device, stores: int) -> int:
     """How many copies of each of `stores` statements conditions may cost.
 
     As many as keep all of them in the instruction cache, and compile within the time that a call
     has to win back: ``min(code_bytes / statement_bytes, budget_seconds / statement_seconds)`` in
-    all, and at least 2 of each.
+    all, and at least 2 of each; no more for a machine whose description does not say what code costs.
     """
+    if not isinstance(machine, Machine):
+        return 2
     cached = machine.core.code_bytes / machine.compiling.statement_bytes
     timely = machine.compiling.budget_seconds / machine.compiling.statement_seconds
     return max(2, int(min(cached, timely)) // max(1, stores))

@@ -102,7 +102,7 @@ class Limits:
 
         kind  of elements, such as ``float32``, ``bfloat16``, ``int8``
         """
-        self._levels = self._levels or tuple(_levels(isa.host(), describe(), self.threads))
+        self._levels = self._levels or tuple(levels(isa.host(), describe(), self.threads))
         level = next(level for level in self._levels if moved <= level.holds or not level.holds)
         read = self._measured(level.meter)
         by_reading = Bound(moved / read.per_second, read.name)
@@ -132,28 +132,28 @@ class Limits:
 def _fastest(kind: str, threads: int) -> Meter:
     """The fastest instruction for a kind of elements, on zeros: no operand slows it down."""
     host = isa.host()
-    tiles = "amx-tile" in host.features and _tiles_permitted()
+    tiles = "amx-tile" in host.features and tiles_permitted()
     meters = [
-        _meter(loop.name, loop, host, [_aligned(64) for _ in range(threads)], LONG // loop.work)
+        meter(loop.name, loop, host, [_aligned(64) for _ in range(threads)], LONG // loop.work)
         for loop in loops.arithmetic_loops(kind, host, tiles)
     ]
-    return max(meters, key=lambda meter: meter.rate().per_second)
+    return max(meters, key=lambda one: one.rate().per_second)
 
 
-def _tiles_permitted() -> bool:
+def tiles_permitted() -> bool:
+    """Whether the system lets this process use tile registers."""
     from offcut.backends.cpu.microkernels.amx import permitted
 
     return permitted()
 
 
-def _levels(host: isa.Host, machine: Machine, threads: int) -> Iterator[Level]:
-    """Half of each cache, so that something else fits beside; four times the largest for memory."""
+def levels(host: isa.Host, machine: Machine, threads: int) -> Iterator[Level]:
+    """The caches of a core and what lies behind them: half of each cache, so that something else fits beside; four times the largest for memory."""
     caches = (("L1", machine.l1), ("L2", machine.l2), ("L3", machine.l3))
     known = [(name, size) for name, size in caches if size]
     for name, size in known:
         shared = threads if name == "L3" else 1
-        meter = _reading(host, name, size // 2 // shared, threads)
-        yield Level(size * threads // shared, meter)
+        yield Level(size * threads // shared, _reading(host, name, size // 2 // shared, threads))
     largest = max((size for _, size in known), default=2**25)
     yield Level(0, _reading(host, "DRAM", 4 * largest // threads, threads))
 
@@ -163,11 +163,18 @@ def _reading(host: isa.Host, name: str, size: int, threads: int) -> Meter:
     block = loops.STREAM_VECTORS * host.isa.register_bytes
     blocks = max(1, size // block)
     buffers = [_aligned(blocks * block) for _ in range(threads)]
-    return _meter(name, loops.reading_loop(host, blocks), host, buffers, max(LONG // block, blocks))
+    return meter(name, loops.reading_loop(host, blocks), host, buffers, max(LONG // block, blocks))
 
 
-def _meter(name: str, loop: loops.Loop, host: isa.Host, buffers: list[Array], count: int) -> Meter:
-    """`count` iterations a call, one thread for each buffer."""
+def meter(
+    name: str, loop: loops.Loop, host: isa.Host, buffers: list[Array] | None = None, count: int = 0
+) -> Meter:
+    """A loop, ready to run: `count` iterations a call, one thread for each buffer.
+
+    buffers  None: one thread, which reads a line of zeros
+    count    0: as many as a long call takes
+    """
+    buffers, count = buffers or [_aligned(64)], count or LONG // loop.work
     loaded = jit.load([jit.object_code(loop.text, host, passes=False)], host)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     function = prototype(loaded.address("loop"))

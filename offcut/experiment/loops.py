@@ -14,6 +14,9 @@ from offcut.backends.cpu.microkernels.bf16_dots import CHAIN
 STREAM_VECTORS = 8
 """Vectors that one iteration of a reading loop takes."""
 
+CLOCK_STEPS = 64
+"""Additions in one iteration of the loop that tells the clock, an even number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:
@@ -80,6 +83,18 @@ def reading_loop(host: Host, blocks: int) -> Loop:
     ]
     text = counted(phis, lines, kept(vector, STREAM_VECTORS))
     return Loop("read", text, STREAM_VECTORS * step)
+
+
+def clock_loop() -> Loop:
+    """A chain of additions, each of which needs the one before: a cycle each on any processor."""
+    steps = [
+        f"%a{k} = {'xor' if k % 2 else 'add'} i64 %{f'a{k - 1}' if k else 'old0'}, %b"
+        for k in range(CLOCK_STEPS - 1)
+    ]
+    steps.append(f"%new0 = xor i64 %a{CLOCK_STEPS - 2}, %b")
+    phis = ["%old0 = phi i64 [ 0, %entry ], [ %new0, %again ]"]
+    text = counted(phis, steps, kept("i64", 1), ["%b = load i64, ptr %data, align 8"])
+    return Loop("clock", text, CLOCK_STEPS)
 
 
 def _multiply_add(dtype: str, host: Host) -> Loop:

@@ -25,6 +25,7 @@ def plot_lines(
     y_label: str = "GFLOP/s, one thread (higher is better)",
     dashed: Sequence[str] = (),
     bold: Sequence[str] = (),
+    logarithmic: bool = False,
 ) -> None:
     """Write a picture with one line per entry, over a logarithmic x axis.
 
@@ -32,6 +33,7 @@ def plot_lines(
     footer   where and how it was measured
     dashed   names whose lines are dashed: those to compare with
     bold     names whose lines are thicker: those that the picture is about
+    logarithmic  whether the y axis is so, too
 
     Raises TargetError when matplotlib is not installed.
     """
@@ -57,7 +59,11 @@ def plot_lines(
             axes.plot(xs, ys, style, marker="o", markersize=3, linewidth=width, label=name)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.set_ylim(bottom=0)
+    if logarithmic:
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    else:
+        axes.set_ylim(bottom=0)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.set_title(title)

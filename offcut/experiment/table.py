@@ -151,10 +151,10 @@ class Asked:
     share: float | None = None
 
 
-def wide_console() -> Console:
+def wide_console(stderr: bool = False) -> Console:
     """The screen, or a file that is wide enough for the tables."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(width=WIDTH, stderr=stderr)
 
 
 def table(rows: Sequence[Row], over: str = OVER, others: Sequence[str] = ()) -> Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
-    from offcut.costmodel import Machine
+    from offcut.costmodel import Device
 
 
 class Outcome(Enum):
@@ -109,7 +109,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
 
-def place_of(target: str, machine: Machine, *facts: object) -> str:
+def place_of(target: str, machine: Device, *facts: object) -> str:
     """What a record calls the place where it was measured: 64 bits of SHA-256, in hexadecimal.
 
     target, machine  the target's name, and the description that it plans for

@@ -11,6 +11,7 @@ from typing import Any
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
+from offcut.costmodel import processor
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
@@ -107,7 +108,9 @@ def space_of(request: Request, options: Options, target: Target, alternatives: i
     nests = any(isinstance(step, Nest | Together) for step in first.steps)
     computation = target.computation(request, options) if nests else None
     kernels = target.microkernels(options)
-    return Space(first, request.program, computation, kernels, target.machine, most=alternatives)
+    return Space(
+        first, request.program, computation, kernels, processor(target.machine), most=alternatives
+    )
 
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:

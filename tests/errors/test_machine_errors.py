@@ -11,12 +11,14 @@ from offcut.costmodel import load
 from offcut.errors import TargetError
 
 LIKE = 'name = "mine"\nlike = "cascade-lake"\n'
+ENGINE = 'name = "mine"\ntitle = "so"\narchitecture = "so"\n[engine]\ncount = 1\nhertz = 1e8\nsource = "so"\n'
+LEVEL = 'bytes = 64\nline = 64\nbytes_per_cycle = 1.0\nlatency_cycles = 1.0\nsource = "it is so"\n'
 
 REFUSED = {
     "a field that there is not": (
         LIKE + "[core]\nhertzes = 3e9\n",
         ":4  core.hertzes",
-        "a Core has hertz, multiply_adds, loads, latency_cycles, code_bytes, source",
+        "a Core has count, hertz, issue, multiply_adds, loads, stores, latency_cycles, code_bytes, source",
     ),
     "a text for a number": (
         LIKE + '[core]\nhertz = "3 GHz"\n',
@@ -56,7 +58,7 @@ REFUSED = {
         "no description that is shipped is named 'zen9'",
     ),
     "a table that lacks": (
-        LIKE + '[[memory]]\nname = "L1"\n',
+        LIKE + '[[memory]]\nname = "L0"\n',
         ":3  memory.0.bytes",
         "it is not stated, and no like= states it",
     ),
@@ -70,6 +72,53 @@ REFUSED = {
         ":3  threads",
         "spin_cycles, recent_cycles are at most 2147483647",
     ),
+    "a cache without its ways": (
+        LIKE + "".join(f'[[memory]]\nname = "{name}"\n{LEVEL}' for name in ("L0", "L1", "L2")),
+        ":3  memory.0.ways",
+        "it is not stated, and no like= states it",
+    ),
+    "an element type that there is not": (
+        LIKE + '[[unit]]\nname = "fma float32"\nof = ["float32", "float8"]\n',
+        ":5  unit.0.of.1",
+        "element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, got 'float8'",
+    ),
+    "a unit of nothing": (
+        LIKE + '[[unit]]\nname = "fma float32"\nof = []\n',
+        ":5  unit.0.of",
+        "a unit multiplies elements of some type",
+    ),
+    "a table that is like none": (
+        LIKE + '[energy]\nlike = "zen9"\n',
+        ":4  energy.like",
+        "no description that is shipped is named 'zen9'",
+    ),
+    "a field of a table in a table": (
+        LIKE + "[energy.add]\nint8 = 0.03\n\n[energy.multiply]\nint8 = -1\n",
+        ":7  energy.multiply.int8",
+        "it is a number above 0, got -1",
+    ),
+    "a list of tables in a table": (
+        LIKE
+        + "[[energy.sram]]\nbytes = 1\npicojoules_per_byte = 1\n[[energy.sram]]\nbytes = true\npicojoules_per_byte = 1\n",
+        ":7  energy.sram.1.bytes",
+        "it is an int above 0, got True",
+    ),
+    "memories that do not grow": (
+        LIKE + "".join(f"[[energy.sram]]\nbytes = {n}\npicojoules_per_byte = 1\n" for n in (2, 1)),
+        "  energy.sram",
+        "the smallest memory comes first",
+    ),
+    "an accelerator with a processor's table": (
+        ENGINE + "[loops]\nchains = 4\n",
+        ":8  loops",
+        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine",
+    ),
+    "an accelerator that computes nothing": (
+        ENGINE
+        + f'[[memory]]\nname = "all"\n{LEVEL}[dram]\nname = "all"\n{LEVEL.partition("bytes = 64")[2]}',
+        "  unit",
+        "it is not stated, and no like= states it",
+    ),
     "a second table that is wrong": (
         LIKE + '[[memory]]\nname = "L1"\nbytes = 1\nways = 1\nbytes_per_cycle = 1\nsource = "so"\n'
         "[[memory]]\nbytes = true\n",
@@ -82,7 +131,7 @@ REFUSED = {
         "it is an int above 0, got 0",
     ),
     "a file that lacks": ('name = "mine"\n', "  title", "it is not stated, and no like= states it"),
-    "two levels of memory": (
+    "one level of memory": (
         LIKE
         + '[[memory]]\nname = "L1"\nbytes = 1\nways = 1\nbytes_per_cycle = 1\nsource = "it is so"\n',
         "  memory",
@@ -125,7 +174,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: 
             f"  at       {path}\n"
             f"  because  {because}\n"
             "  help     a description that is shipped: "
-            "cascade-lake, neoverse-n1, sapphire-rapids, zen4"
+            "avx2, cascade-lake, h200, neoverse-n1, sapphire-rapids, vta, zen4"
         )
         path.write_bytes(b"\xff\xfe")
 
@@ -136,7 +185,7 @@ def test_a_name_that_is_not_shipped_is_refused_with_those_that_are() -> None:
     assert str(refused.value) == (
         "target: cannot plan for machine='zen9'\n"
         "  because  no description that is shipped has that name\n"
-        "  help     cascade-lake, neoverse-n1, sapphire-rapids, zen4\n"
+        "  help     avx2, cascade-lake, h200, neoverse-n1, sapphire-rapids, vta, zen4\n"
         '  help     machine="mine.toml" reads a file'
     )
 
@@ -148,6 +197,21 @@ def test_a_machine_is_a_name_a_path_or_a_description() -> None:
         str(refused.value)
         == """\
 target: cannot plan for machine=3
-  because  a machine is the name of a description, the path of one, or a Machine
-  help     cascade-lake, neoverse-n1, sapphire-rapids, zen4"""
+  because  a machine is the name of a description, the path of one, or a Device
+  help     avx2, cascade-lake, h200, neoverse-n1, sapphire-rapids, vta, zen4"""
     )
+
+
+@pytest.mark.parametrize("name", ["h200", "vta"])
+def test_a_machine_that_is_no_processor_is_not_planned_for_as_one(name: str) -> None:
+    with pytest.raises(oc.TargetError) as refused:
+        oc.target("cpu", machine=name)
+    assert (
+        str(refused.value)
+        == f"""\
+target: cannot plan for machine='{name}'
+  because  {load(name).title} is no processor: its description has no [core]
+  help     oc.target("cpu", machine="cascade-lake")"""
+    )
+    with pytest.raises(oc.TargetError, match=f"cannot interpret for machine='{name}'"):
+        oc.target("interpret", machine=name)

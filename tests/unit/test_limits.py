@@ -98,7 +98,7 @@ def test_a_reading_loop_reads_its_bytes_and_no_others() -> None:
     seen[:] = 0
     seen[-1] = 7
 
-    meter = limits._meter("read", loop, host, [seen], count=2)
+    meter = limits.meter("read", loop, host, [seen], count=2)
     meter.calls[0]()
 
     kept = meter.calls[0]._held[1]  # type: ignore[attr-defined]

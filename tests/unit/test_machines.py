@@ -22,8 +22,10 @@ MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
     "sapphire-rapids": {"fma", "vnni", "amx"},
     "zen4": {"fma", "vnni"},
+    "avx2": {"fma"},
     "neoverse-n1": {"fma"},
 }
+ACCELERATORS = ("h200", "vta")
 
 
 @pytest.mark.parametrize("name", MICROKERNELS)
@@ -43,16 +45,18 @@ def test_a_shipped_machine_is_planned_for_with_its_own_microkernels(name: str) -
 
 
 def test_the_names_that_are_shipped_are_the_files() -> None:
-    assert set(shipped()) == set(MICROKERNELS)
+    assert set(shipped()) == {*MICROKERNELS, *ACCELERATORS}
 
 
-@pytest.mark.parametrize("name", MICROKERNELS)
+@pytest.mark.parametrize("name", [*MICROKERNELS, *ACCELERATORS])
 def test_every_table_that_a_file_states_says_where_its_numbers_are_from(name: str) -> None:
     path = SHIPPED / f"{name}.toml"
     stated = tomllib.loads(path.read_text(encoding="utf-8"))
-    tables = [value for value in stated.values() if isinstance(value, dict)] + stated["memory"]
-    assert tables
-    assert all(len(table["source"]) > 10 for table in tables)
+    lists = [one for value in stated.values() if isinstance(value, list) for one in value]
+    tables = [value for value in (*stated.values(), *lists) if isinstance(value, dict)]
+    whole = [table for table in tables if table.keys() - {"name", "like"}]
+    assert whole
+    assert all(len(table["source"]) > 10 for table in whole)
 
 
 def test_a_file_of_two_lines_is_like_another_machine(tmp_path: Path) -> None:
@@ -89,7 +93,7 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
 ) -> None:
     caches = {(0, "size"): 40960, (2, "ways_of_associativity"): 20}
     monkeypatch.setattr(isa, "_cache_fact", lambda index, fact: caches.get((index, fact)))
-    for name in ("cascade-lake", "sapphire-rapids", "zen4", "neoverse-n1"):
+    for name in ("cascade-lake", "sapphire-rapids", "zen4", "avx2", "neoverse-n1"):
         machine = load(name)
         features = frozenset(map(in_llvm, machine.features)) | {"sahf", "rdpid"}
         isa.own_machine.cache_clear()
@@ -98,6 +102,84 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
         assert (found.memory[0].bytes, found.memory[0].ways) == (40960, machine.memory[0].ways)
         assert (found.memory[1].bytes, found.memory[1].ways) == (machine.memory[1].bytes, 20)
     isa.own_machine.cache_clear()
+
+
+ZEN3 = "sse4a sha avx2 fma f16c bmi bmi2 lzcnt vaes vpclmulqdq movbe popcnt aes pclmul"
+SKYLAKE = "avx2 fma f16c bmi bmi2 lzcnt movbe avx512f avx512dq avx512cd avx512bw avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("features", "name"),
+    [
+        (ZEN3, "avx2"),
+        (SKYLAKE, "cascade-lake"),
+        (f"{SKYLAKE} avx512vnni", "cascade-lake"),
+        (f"{SKYLAKE} avx512vnni avx512bf16 avx512vbmi avx512ifma vaes sse4a gfni", "zen4"),
+    ],
+)
+def test_a_host_is_described_by_registers_that_it_has(features: str, name: str) -> None:
+    shared = frozenset(map(in_llvm, load("avx2").features[:18]))
+    assert isa.nearest("x86_64", shared | frozenset(features.split())).name == name
+
+
+@pytest.mark.parametrize("name", MICROKERNELS)
+def test_the_units_of_a_processor_are_what_its_ports_and_registers_say(name: str) -> None:
+    machine = load(name)
+    host = isa.described(machine)
+    for unit in machine.unit:
+        assert {in_llvm(one) for one in unit.needs} <= host.features
+        if unit.name in ("fma float32", "fma float64"):
+            lanes = host.isa.lanes(unit.of[0])
+            assert unit.columns == lanes
+            assert unit.multiply_adds == lanes * machine.core.multiply_adds
+    assert machine.memory[0].bytes_per_cycle == host.isa.register_bytes * machine.core.loads
+
+
+@pytest.mark.parametrize("name", [*MICROKERNELS, *ACCELERATORS])
+def test_memories_of_a_machine_are_ordered_as_they_lie(name: str) -> None:
+    machine = load(name)
+    for unit in machine.unit:
+        assert unit.multiply_adds % (unit.rows * unit.columns * unit.terms) == 0 or (
+            unit.rows * unit.columns * unit.terms % unit.multiply_adds == 0
+        )
+    assert machine.dram.latency_cycles > max(level.latency_cycles for level in machine.memory)
+    if any(level.holds for level in machine.memory):
+        return
+    levels = [*machine.memory, machine.dram]
+    assert levels == sorted(levels, key=lambda level: level.latency_cycles)
+    assert levels == sorted(levels, key=lambda level: -level.bytes_per_cycle)
+
+
+def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
+    machine = load("h200")
+    unit = next(unit for unit in machine.unit if "bfloat16" in unit.of)
+    assert 2 * unit.multiply_adds * machine.cores * machine.hertz == pytest.approx(989e12, rel=1e-3)
+    bandwidth = machine.dram.bytes_per_cycle * machine.cores * machine.hertz
+    assert bandwidth == pytest.approx(4.8e12, rel=5e-3)
+
+
+def test_all_machines_take_their_energies_from_one_table() -> None:
+    """Horowitz: of 32 bits, 5 pJ in an SRAM of 8 KB and 640 in DRAM."""
+    energies = [load(name).energy for name in shipped()]
+    assert len({repr(energy) for energy in energies}) == 1
+    energy = energies[0]
+    assert (energy.add.float32, energy.multiply.float32) == (0.9, 3.7)
+    assert (energy.add.int8, energy.multiply.int8) == (0.03, 0.2)
+    assert (4 * energy.on_chip(8192), 4 * energy.dram) == (5.0, 640.0)
+    assert [energy.on_chip(n) for n in (1, 8193, 2**20, 2**25)] == [1.25, 2.5, 12.5, 12.5]
+
+
+def test_a_level_takes_what_it_does_not_state_from_the_level_of_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\nlike = "zen4"\n[[memory]]\nname = "L1"\n[[memory]]\nname = "L2"\nbytes = 524288\n'
+        '[[memory]]\nname = "L3"\n[energy]\nlike = "vta"\n[threads]\nlike = "cascade-lake"\nchunk = 64\n'
+    )
+    mine, zen4 = load(path), load("zen4")
+    assert mine.memory[1] == replace(zen4.memory[1], bytes=524288)
+    assert (mine.memory[0], mine.memory[2]) == (zen4.memory[0], zen4.memory[2])
+    assert mine.threads == replace(load("cascade-lake").threads, chunk=64)
+    assert mine.energy == zen4.energy
 
 
 def test_an_unknown_architecture_has_the_portable_set_and_some_description() -> None:

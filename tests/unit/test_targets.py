@@ -14,14 +14,14 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
 from offcut.backends.target import Planned, python_callable
-from offcut.costmodel import Machine, load
+from offcut.costmodel import Accelerator, Machine, device, load
 from offcut.costmodel import machine as schema
 
 n = oc.dim("n", min=1, max=4096)
 A, W = oc.placeholder((n, 96), name="A"), oc.placeholder((96, 80), name="W")
 k = oc.reduce_axis(96, name="k")
 C = oc.compute((n, 80), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
-MACHINES = ("cascade-lake", "sapphire-rapids", "zen4", "neoverse-n1")
+MACHINES = ("avx2", "cascade-lake", "sapphire-rapids", "zen4", "neoverse-n1")
 
 
 def plugged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
@@ -165,8 +165,9 @@ def test_code_for_an_architecture_that_llvm_has_not_is_refused(tmp_path: Path) -
 def test_the_page_on_machines_names_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs/doors/machine.md").read_text(encoding="utf-8")
     table = page[page.index("| table |") :]
-    records = [value for value in vars(schema).values() if hasattr(value, "__dataclass_fields__")]
-    assert Machine in records
+    known = (*vars(schema).values(), *vars(device).values())
+    records = [value for value in known if hasattr(value, "__dataclass_fields__")]
+    assert {Machine, Accelerator} <= set(records)
     for record in records:
         for field in fields(record):
             assert f"`{field.name}`" in page or f"[{field.name}]" in table, field.name

@@ -24,7 +24,7 @@ from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import Machine
+from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
@@ -155,6 +155,11 @@ class Cpu(Target):
         entry = jit.assembly(low.text, host, passes=True, loops=made.has_loops)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
 
+    def vectors(self, options: Options) -> tuple[int, int]:
+        """Those of the instruction set."""
+        isa = self.host(options).isa
+        return isa.register_bytes, isa.registers
+
     def code_bytes(self, program: Program) -> int:
         """Bytes of the instructions of a cut program, microkernels not counted."""
         return build.code_bytes(program, self.host())
@@ -177,6 +182,14 @@ class Cpu(Target):
         tiles = build.tile_modules(low, host)
         data = (bytes(one.owner) for one in packed)
         return export(signature, entry, tiles, data, host, folder, name)
+
+
+def target(machine: Device | None) -> Cpu:
+    """The processor that this process runs on, or another.
+
+    Raises TargetError where the machine is no processor.
+    """
+    return Cpu(None if machine is None else processor(machine))
 
 
 def _own(planned: Planned) -> planner.Planned:

@@ -16,7 +16,7 @@ from offcut.core.interpret.interpreter import run
 from offcut.core.interpret.values import Fault
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
-from offcut.costmodel import Machine, load
+from offcut.costmodel import Device, Machine, load, processor
 from offcut.describe.request import Array
 from offcut.errors import CallError, TargetError
 from offcut.partition import Users
@@ -77,10 +77,10 @@ class _Run:
 
 @cache
 def _described() -> Machine:
-    return load(Path(__file__).with_name("machine.toml"))
+    return processor(load(Path(__file__).with_name("machine.toml")))
 
 
-def target(machine: Machine | None) -> Interpret:
+def target(machine: Device | None) -> Interpret:
     """The interpreter; it runs on any machine, and is none.
 
     Raises TargetError where it is asked to plan for one.

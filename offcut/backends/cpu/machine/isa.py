@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.costmodel import Machine, load, shipped
+from offcut.costmodel import Machine, load, processor, shipped
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 
@@ -128,17 +128,27 @@ def described(machine: Machine) -> Host:
 
 @cache
 def own_machine(architecture: str, features: frozenset[str]) -> Machine:
-    """This machine: the shipped description that differs least, with what the system says of caches."""
-    found = [machine for machine in map(load, shipped()) if machine.architecture == architecture]
+    """This machine: the description that is nearest, with what the system says of cores and caches."""
+    near = nearest(architecture, features)
+    core = replace(near.core, count=os.cpu_count() or near.core.count)
+    near = replace(near, name="host", architecture=architecture, core=core)
+    for level, index in ((0, 0), (1, 2)):  # the data caches that a core has for itself
+        size, ways, line = (_cache_fact(index, fact) for fact in _CACHE_FACTS)
+        near = near.with_memory(level, size, ways, line)
+    return near
+
+
+def nearest(architecture: str, features: frozenset[str]) -> Machine:
+    """The shipped description whose features, in LLVM's names, differ least from these."""
+    there = (machine for machine in map(load, shipped()) if machine.architecture == architecture)
+    found = [machine for machine in there if isinstance(machine, Machine)]
     lists = [frozenset(map(in_llvm, machine.features)) for machine in found]
     told = features & frozenset().union(*lists)
     best = min(range(len(found)), key=lambda k: len(lists[k] ^ told), default=None)
-    nearest = load("cascade-lake") if best is None else found[best]
-    nearest = replace(nearest, name="host", architecture=architecture)
-    for level, index in ((0, 0), (1, 2)):  # the data caches that a core has for itself
-        size, ways = (_cache_fact(index, fact) for fact in ("size", "ways_of_associativity"))
-        nearest = nearest.with_memory(level, size, ways)
-    return nearest
+    return processor(load("cascade-lake")) if best is None else found[best]
+
+
+_CACHE_FACTS = ("size", "ways_of_associativity", "coherency_line_size")
 
 
 def _cache_fact(index: int, fact: str) -> int | None:

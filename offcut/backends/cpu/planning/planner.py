@@ -118,9 +118,10 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         lowered = canonical(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:
-        return _proved(lowered, users, host, asked)
+        return replace(_proved(lowered, users, host, asked), by_hand=lowered)
     made = _plan(lowered, users, host, replace(asked, schedule=None))
-    return replace(made, schedule=replace(schedule, steps=(*primitives, *made.schedule.steps)))
+    steps = (*primitives, *made.schedule.steps)
+    return replace(made, schedule=replace(schedule, steps=steps), by_hand=lowered)
 
 
 def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:

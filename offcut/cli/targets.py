@@ -1,0 +1,89 @@
+"""`offcut target list`, `show` and `probe`: which targets and machines there are, what one is, what this one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offcut.cli.app import app, refusals
+
+target = typer.Typer(no_args_is_help=True)
+app.add_typer(target, name="target", help="Targets, and the machines that they plan for.")
+
+
+@target.command("list")
+def list_command() -> None:
+    """List the targets that are registered, and the machines that are shipped."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from offcut.costmodel import Machine, load, shipped
+    from offcut.experiment.table import wide_console
+    from offcut.pipeline import targets
+
+    typer.echo(f"targets   {', '.join(targets())}")
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    for machine in map(load, shipped()):
+        kind = "processor" if isinstance(machine, Machine) else "accelerator"
+        table.add_row(escape(machine.name), kind, escape(machine.title))
+    typer.echo("machines")
+    wide_console().print(table)
+
+
+@target.command()
+def show(
+    machine: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME|FILE]", help="A machine that is shipped, or a TOML file."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where a picture of the roofline goes, as PNG.")
+    ] = None,
+) -> None:
+    """Print a machine's description, and from where on each of its memories no longer binds.
+
+    Without a name it is the machine that this process runs on.
+
+    Example: offcut target show zen4 --plot zen4.png
+    """
+    with refusals():
+        from offcut.costmodel import load
+        from offcut.experiment.sheet import draw, sheet
+        from offcut.experiment.table import wide_console
+        from offcut.pipeline import target as target_for
+
+        found = target_for("cpu").machine if machine is None else load(machine)
+        wide_console().print(sheet(found))
+        if plot is not None:
+            draw(found, plot)
+
+
+@target.command()
+def probe(
+    out: Annotated[Path | None, typer.Option(help="Where the description goes, as TOML.")] = None,
+) -> None:
+    """Measure this machine, in under 30 seconds, and write its description.
+
+    Clock, peaks of its units, bandwidths of its memories, throughputs of its microkernels; without --out
+    the description is printed. A machine that is too loaded to be measured is said to be so.
+
+    Example: offcut target probe --out mine.toml
+    """
+    with refusals():
+        from offcut.experiment.probe import measured
+        from offcut.experiment.probed import check_path, complaints, described, written
+        from offcut.experiment.table import wide_console
+
+        if out is not None:
+            check_path(out)
+        found = measured()
+        text = described(found, "host" if out is None else out.stem)
+        if out is None:
+            typer.echo(text)
+        else:
+            written(text, out)
+        wide_console(stderr=out is None).print(found.table())
+        for line in complaints(found):
+            typer.echo(line, err=True)

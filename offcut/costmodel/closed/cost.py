@@ -1,0 +1,210 @@
+"""What a call costs, predicted: cycles, operations, bytes from each memory, energy; by piece and in all, with what binds."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from offcut.core.expr import Expr, variables
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
+from offcut.costmodel.closed.counted import Units, counted
+from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.predicted import Predicted, predicted
+
+
+@dataclass(frozen=True, slots=True)
+class PieceCost:
+    """What a piece costs.
+
+    stage, role   of the piece, as in a plan
+    tile          extents by axis, one that moves as text; none of statements outside of tiles
+    microkernel   that computes it; "" for plain loops
+    runs          of its tile, or of its statements
+    flop          that it executes
+    instructions  that it issues
+    resources     cycles that each takes by itself: ``compute``, ``issue``, and memories by their names
+    bytes         from each memory
+    energy        joules
+    """
+
+    stage: str
+    role: str
+    tile: Mapping[str, str]
+    microkernel: str
+    runs: int
+    flop: int
+    instructions: float
+    resources: Mapping[str, float]
+    bytes: Mapping[str, int]
+    energy: float
+
+    @property
+    def cycles(self) -> float:
+        """As many as the resource that takes longest."""
+        return max(self.resources.values())
+
+    @property
+    def bound_by(self) -> str:
+        """The resource that takes longest."""
+        return max(self.resources, key=lambda name: self.resources[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a call costs, on one core.
+
+    kernel   its name
+    machine  that it is predicted for
+    sizes    of the call
+    flop     operations of what is described; what a cut computes besides stands with its pieces
+    hertz    cycles per second
+    exact    whether every count is one; else some are bounds
+    """
+
+    kernel: str
+    machine: str
+    sizes: Mapping[str, int]
+    flop: int
+    pieces: tuple[PieceCost, ...]
+    hertz: float
+    exact: bool
+
+    @property
+    def cycles(self) -> float:
+        """Of the call."""
+        return sum(piece.cycles for piece in self.pieces)
+
+    @property
+    def seconds(self) -> float:
+        """Of the call."""
+        return self.cycles / self.hertz
+
+    @property
+    def instructions(self) -> float:
+        """That are issued."""
+        return sum(piece.instructions for piece in self.pieces)
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        """From each memory, the nearest first: into registers from ``L1``, into L1 from ``L2``, and so on."""
+        names = dict.fromkeys(name for piece in self.pieces for name in piece.bytes)
+        return {name: sum(piece.bytes[name] for piece in self.pieces) for name in names}
+
+    @property
+    def energy(self) -> float:
+        """Joules: an estimate, by the table that the machine's description names; 0 where it has none."""
+        return sum(piece.energy for piece in self.pieces)
+
+    @property
+    def bound_by(self) -> str:
+        """The resource that binds for most of the cycles."""
+        total: dict[str, float] = {}
+        for piece in self.pieces:
+            total[piece.bound_by] = total.get(piece.bound_by, 0.0) + piece.cycles
+        return max(total, key=lambda name: total[name], default="nothing")
+
+    def to_dict(self) -> dict[str, object]:
+        """The same as plain data."""
+        return {
+            "kernel": self.kernel,
+            "machine": self.machine,
+            "sizes": dict(self.sizes),
+            "flop": self.flop,
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "instructions": self.instructions,
+            "bytes": self.bytes,
+            "energy": self.energy,
+            "bound_by": self.bound_by,
+            "exact": self.exact,
+        }
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+        exact = "" if self.exact else "; some counts are bounds"
+        head = (
+            f"{self.kernel}({at}) on {self.machine}: {_quantity(self.seconds, 's')}, {self.flop:,} flop, "
+            f"{_quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
+        )
+        rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
+        return "\n".join([head, *_table(rows)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _head(self) -> list[str]:
+        memories = [f"from {name}" for name in self.bytes]
+        return ["stage", "tile", "microkernel", "runs", "flop", "cycles", "bound by", *memories]
+
+    def _row(self, piece: PieceCost) -> list[str]:
+        tile = "×".join(piece.tile.values())
+        return [
+            piece.stage,
+            tile,
+            piece.microkernel or "loops",
+            f"{piece.runs:,}",
+            f"{piece.flop:,}",
+            f"{piece.cycles:,.0f}",
+            piece.bound_by,
+            *(_quantity(size, "B") for size in piece.bytes.values()),
+        ]
+
+
+def cost(
+    described: Program,
+    program: Program,
+    units: Units,
+    named: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Cost:
+    """What a call of `program`, which computes what is `described`, costs.
+
+    named   the sizes, by the user's names
+    sizes   the same, by the program's
+    """
+    made = predicted(program, units, sizes)
+    pieces = tuple(_at(one) for one in made.pieces)
+    whole = counted(described, units, sizes)
+    flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
+    ran = tuple(piece for piece in pieces if piece.runs)
+    machine, exact = units.machine, made.exact and whole.exact
+    return Cost(described.name, machine.name, dict(named), flop, ran, machine.hertz, exact)
+
+
+def _at(one: Predicted) -> PieceCost:
+    """A piece, all of whose sizes are known."""
+    counts, piece = one.counts, one.piece
+    return PieceCost(
+        stage=piece.stage,
+        role=piece.role,
+        tile={name: _extent(extent) for name, extent in piece.tile},
+        microkernel=piece.microkernel or "",
+        runs=int(evaluate(counts.runs, {})),
+        flop=int(evaluate(counts.flop, {})),
+        instructions=float(evaluate(counts.instructions, {})) / THOUSANDTHS,
+        resources={name: float(evaluate(value, {})) for name, value in one.resources.items()},
+        bytes={name: int(evaluate(size, {})) for name, size in one.bytes.items()},
+        energy=float(evaluate(one.joules, {})),
+    )
+
+
+def _extent(extent: Expr) -> str:
+    return format_expr(extent) if variables(extent) else str(int(evaluate(extent, {})))
+
+
+def _quantity(value: float, unit: str) -> str:
+    """With the prefix that leaves one to three digits before the point."""
+    for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {prefix}{unit}"
+    return f"{value * 1e9:.3g} n{unit}" if value else f"0 {unit}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,472 @@
+"""A loop program -> its pieces, and of each, exactly: how often it runs, what it computes, and what it moves.
+
+A piece is what runs as one: a tile of a microkernel, a tile of plain loops, or a nest of statements that store one array. What is counted
+are index expressions over the sizes, literals where the sizes are. A loop whose bounds are read from memory runs as often as the machine's
+policy assumes, and a condition that is read from memory holds: what is counted then is a bound, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import only_reduces
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Var,
+    children,
+    reads_memory,
+    rewrite,
+    substitute,
+    variables,
+)
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    Execution,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Role,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    all_mapped,
+    substituted,
+)
+from offcut.core.program import walk as statements
+from offcut.core.ranges import Known, Range
+from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
+from offcut.costmodel.closed.operations import operations, picojoules
+from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+from offcut.costmodel.closed.touched import Box, Level, box
+from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.statements import StatementPrices
+from offcut.describe.microkernel import Microkernel
+
+ZERO = ix.const(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What runs as one.
+
+    stage        the array that it stores last
+    role         body, tail, or whole, of a tile
+    tile         extents, by axis; none of statements outside of tiles
+    microkernel  that covers it; None: plain loops
+    way          the option of a `choose` that it is in, by the number of the choose and of the option; None outside
+    """
+
+    stage: str
+    role: str
+    tile: tuple[tuple[str, Expr], ...]
+    microkernel: str | None
+    way: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of a piece, in a call.
+
+    runs          of the tile, or of its statements
+    instances     of its statements
+    flop          operations on elements: additions, multiplications, comparisons of ``max=``, functions
+    instructions  thousandths of those that are issued
+    cycles        thousandths that the units take that compute, operands at hand
+    picojoules    thousandths that the operations take; 0 where the machine does not say
+    """
+
+    runs: Expr = ZERO
+    instances: Expr = ZERO
+    flop: Expr = ZERO
+    instructions: Expr = ZERO
+    cycles: Expr = ZERO
+    picojoules: Expr = ZERO
+
+    def plus(self, other: Counts) -> Counts:
+        """Of both."""
+        return Counts(*(ix.add(a, b) for a, b in zip(_values(self), _values(other), strict=True)))
+
+
+def _values(counts: Counts) -> tuple[Expr, ...]:
+    return tuple(getattr(counts, one.name) for one in fields(Counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An option of a `choose`, and its predicted seconds."""
+
+    label: str
+    cost: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A program, counted.
+
+    counts   by piece
+    moved    into each level, nearest first, by piece: bytes
+    choices  the options of each `choose`
+    values   what bounded values stand for that are named in the counts, each in terms of those before
+    exact    whether every count is one, and none a bound
+    """
+
+    pieces: tuple[Piece, ...]
+    counts: tuple[Counts, ...]
+    moved: tuple[Mapping[int, Expr], ...]
+    choices: tuple[tuple[Way, ...], ...]
+    values: Mapping[str, Expr]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What computes.
+
+    microkernels    that tiles may name
+    register_bytes  of a vector
+    levels          of memory that are filled, nearest first: the registers before all
+    """
+
+    machine: Machine
+    microkernels: Mapping[str, Microkernel]
+    register_bytes: int
+    levels: tuple[Level, ...]
+
+
+def counted(program: Program, units: Units, sizes: Mapping[str, int]) -> Counted:
+    """`program`, counted at these sizes, and over those that are not given."""
+    fixed = {name: ix.const(size) for name, size in sizes.items()}
+    return _Counter(program, units, fixed).counted(
+        all_mapped(substituted(program.body, fixed), _quotients)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of a statement: what one run of it touches, and counts by piece."""
+
+    touched: Touched
+    counts: Mapping[int, Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where a statement stands.
+
+    piece  that it is a part of, None outside of tiles
+    loop   the innermost one around it
+    lane   the iterator that runs along lanes, None where instances run one by one
+    way    of a `choose`
+    """
+
+    known: Known
+    piece: int | None = None
+    loop: For | None = None
+    lane: str | None = None
+    way: tuple[int, int] | None = None
+
+
+class _Counter:
+    def __init__(self, program: Program, units: Units, fixed: Mapping[str, Expr]) -> None:
+        self.program, self.units = program, units
+        ranges = (
+            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
+            for size in program.sizes
+            if size.name not in fixed
+        )
+        self.known = Known(tuple(ranges))
+        self.held = {
+            one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
+            for one in program.buffers
+            if one.kind is not Kind.PRIVATE
+        }
+        self.traffic = Traffic(self.held, units.levels, self.known)
+        self.pieces: list[Piece] = []
+        self.choices: list[tuple[Way, ...]] = []
+        self.values: dict[str, Expr] = {}
+        self.exact = True
+
+    def counted(self, body: tuple[Stmt, ...]) -> Counted:
+        seen = self.block(body, _Scope(self.known))
+        moved = self.traffic.at_a_call(seen.touched)
+        counts = tuple(seen.counts.get(number, Counts()) for number in range(len(self.pieces)))
+        return Counted(
+            tuple(self.pieces), counts, moved, tuple(self.choices), self.values, self.exact
+        )
+
+    def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
+        parts: list[_Seen] = []
+        for stmt in body:
+            piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
+            parts.append(self.statement(stmt, replace(scope, piece=piece)))
+        touched = self.traffic.block([part.touched for part in parts])
+        return _Seen(touched, _added(part.counts for part in parts))
+
+    def piece(self, stmt: Stmt, scope: _Scope) -> int | None:
+        """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
+        stored = [one.buffer for one in statements((stmt,)) if isinstance(one, Store)]
+        stage = stored[-1] if stored else ""
+        match stmt:
+            case Tile(axes, _, role=role, microkernel=kernel):
+                tile = tuple((axis.iter, axis.extent) for axis in axes)
+                made = Piece(stage, role.value, tile, kernel, scope.way)
+            case Store() | For() if not _parted(stmt):
+                made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
+            case _:
+                return None
+        self.pieces.append(made)
+        return len(self.pieces) - 1
+
+    def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:
+        match stmt:
+            case Store():
+                return self.store(stmt, scope)
+            case For(name, lo, hi):
+                lo, hi = self.bound(lo), self.bound(hi, lo)
+                lanes = stmt.execution is Execution.VECTOR and only_reduces(stmt)
+                lane = name if lanes else scope.lane
+                inside = replace(
+                    scope, known=_within(scope.known, name, lo, hi), loop=stmt, lane=lane
+                )
+                with self.around(name, lo, hi):
+                    body = self.block(stmt.body, inside)
+                return self.loop(name, lo, hi, body, scope.known)
+            case Tile(microkernel=str(name)) if name in self.units.microkernels:
+                return self.covered(stmt, self.units.microkernels[name], scope)
+            case Tile(axes, body):
+                return self.tile(axes, body, scope)
+            case If(condition, then, other):
+                match decided(condition):
+                    case Const(holds):
+                        return self.block(then if holds else other, scope)
+                    case open_:
+                        return self.where(open_, self.block(then, scope), self.block(other, scope))
+            case Let():
+                return self.bounded(stmt, scope)
+            case Alloc(buffer, axes, body):
+                return self.window(buffer, axes, self.opened(buffer, axes, body, scope))
+            case Choose():
+                return self.choose(stmt, scope)
+
+    def tile(self, axes: Sequence[TileAxis], body: Sequence[Stmt], scope: _Scope) -> _Seen:
+        """A tile of plain loops, whose lanes run along the last axis."""
+        if not axes:
+            return self.block(body, scope)
+        axis, *rest = axes
+        start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
+        known = _within(scope.known, axis.iter, start, end)
+        with self.around(axis.iter, start, end):
+            seen = self.tile(rest, body, replace(scope, known=known, lane=axis.iter))
+        return self.loop(axis.iter, start, end, seen, scope.known)
+
+    @contextmanager
+    def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
+        """Inside of a loop."""
+        self.traffic.middle[name] = middle_of(lo, hi)
+        yield
+        del self.traffic.middle[name]
+
+    def bounded(self, let: Let, scope: _Scope) -> _Seen:
+        """Inside a bounded value: its value, where that is a literal or moves with a loop, else a name for it."""
+        value, range_ = folded(let.value), (ix.const(let.lo), ix.const(let.hi - 1))
+        open_ = {one.name for one in self.program.sizes} | set(self.values)
+        if isinstance(value, Const) or not variables(value) <= open_:
+            return self.block(substituted(let.body, {let.name: value}), scope)
+        name = next((known for known, other in self.values.items() if other == value), "")
+        if not name:
+            name = f"{let.name}{len(self.values) or ''}"
+            self.values[name] = value
+        known = scope.known.within(Range(name, (range_[0],), (range_[1],)))
+        return self.block(substituted(let.body, {let.name: Var(name)}), replace(scope, known=known))
+
+    def opened(
+        self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: _Scope
+    ) -> _Seen:
+        """What is inside a window, whose array is as large as it."""
+        if buffer in self.held:
+            self.held[buffer] = Held(self.held[buffer].buffer, tuple(extent for _, extent in axes))
+        return self.block(body, scope)
+
+    def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], seen: _Seen) -> _Seen:
+        """Outside of it, the window lies where it always does."""
+        boxes = dict(seen.touched.boxes)
+        if buffer in boxes:
+            boxes[buffer] = boxes[buffer].within([start for start, _ in axes])
+        return replace(seen, touched=replace(seen.touched, boxes=boxes))
+
+    def choose(self, stmt: Choose, scope: _Scope) -> _Seen:
+        """Of literal costs the option that is taken, else all of them, each a way of its own."""
+        costs = [option.cost for option in stmt.options]
+        known = [self.seconds(cost) for cost in costs]
+        self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
+        number = len(self.choices) - 1
+        taken = [one for one in known if one is not None]
+        if len(taken) == len(known):
+            best = known.index(min(taken))
+            return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
+        parts = [
+            self.block(option.body, replace(scope, way=(number, at)))
+            for at, option in enumerate(stmt.options)
+        ]
+        touched = parts[0].touched
+        for part in parts[1:]:
+            both = self.traffic.block([touched, part.touched])
+            moved = tuple(
+                {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
+            )
+            touched = replace(both, moved=moved)
+        return _Seen(touched, _added(part.counts for part in parts))
+
+    def seconds(self, cost: Expr) -> float | None:
+        """A cost that no size decides any more."""
+        return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
+
+    def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: Known) -> _Seen:
+        counts: dict[int, Counts] = {}
+        for piece, each in body.counts.items():
+            totals = [summed(name, lo, hi, value, known) for value in _values(each)]
+            self.exact = self.exact and all(total.exact for total in totals)
+            counts[piece] = Counts(*(total.value for total in totals))
+        return _Seen(self.traffic.loop(name, lo, hi, body.touched, known), counts)
+
+    def where(self, condition: Expr, then: _Seen, other: _Seen) -> _Seen:
+        if reads_memory(condition):
+            self.exact = False
+            touched = self.traffic.block([then.touched, other.touched])
+            return _Seen(touched, _added((then.counts, other.counts)))
+        counts = {}
+        for piece in dict.fromkeys((*then.counts, *other.counts)):
+            pair = (_values(side.counts.get(piece, Counts())) for side in (then, other))
+            counts[piece] = Counts(*(chosen(condition, a, b) for a, b in zip(*pair, strict=True)))
+        return _Seen(self.traffic.where(condition, then.touched, other.touched), counts)
+
+    def bound(self, end: Expr, start: Expr | None = None) -> Expr:
+        """A bound of a loop; of one that is read from memory, what the policy assumes."""
+        if not reads_memory(end):
+            return folded(end)
+        self.exact = False
+        if start is None:
+            return ix.const(0)
+        trips = self.units.machine.policy.trips
+        return ix.const(trips) if reads_memory(start) else ix.add(start, trips)
+
+    def store(self, stmt: Store, scope: _Scope) -> _Seen:
+        """One instance of a statement."""
+        assert scope.piece is not None
+        dtype = self.program.buffer(stmt.buffer).dtype
+        width = max(1, self.units.register_bytes // ITEM_BYTES[dtype]) if scope.lane else 1
+        prices = StatementPrices(self.units.machine, width)
+        loops, inner = self.units.machine.loops, "" if scope.loop is None else scope.loop.iter
+        work = prices.store(stmt, scope.lane, inner)
+        if scope.loop is not None:
+            step = loops.iterate_cycles if scope.lane is None else loops.lane_iterate_cycles
+            work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
+        flop, energy = operations(stmt), self.units.machine.energy
+        joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
+        issued = (flop + 1 + sum(isinstance(n, Load) for n in _parts(stmt.value))) / width
+        counts = Counts(
+            ix.const(1),
+            ix.const(1),
+            ix.const(flop),
+            ix.const(round(issued * THOUSANDTHS)),
+            ix.const(round(work / width * THOUSANDTHS)),
+            ix.const(round(joules * THOUSANDTHS)),
+        )
+        return _Seen(self.traffic.access(self.boxes(stmt), scope.piece), {scope.piece: counts})
+
+    def covered(self, tile: Tile, kernel: Microkernel, scope: _Scope) -> _Seen:
+        """One run of a tile of a microkernel, which touches each element once."""
+        assert scope.piece is not None
+        inside = replace(scope, lane=None)
+        body = self.block(tile.body, inside)
+        counts = body.counts[scope.piece]
+        boxes = body.touched.boxes
+        rows: Expr = ix.const(1)
+        columns: Expr = ix.const(1)
+        for number, axis in enumerate(reversed(tile.axes)):
+            extent = folded(axis.extent)
+            counts = Counts(
+                *(
+                    summed(axis.iter, axis.start, ix.add(axis.start, extent), v, scope.known).value
+                    for v in _values(counts)
+                )
+            )
+            ends = {axis.iter: (axis.start, ix.sub(ix.add(axis.start, extent), 1))}
+            boxes = {name: one.over(ends) for name, one in boxes.items()}
+            rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)
+        depth: Expr = ix.const(1)
+        for loop in (one for one in statements(tile.body) if isinstance(one, For)):
+            depth = ix.mul(depth, ix.sub(loop.hi, loop.lo))
+        lanes = max(1, self.units.register_bytes // 4)
+        counts = replace(
+            counts,
+            runs=ix.const(1),
+            cycles=cycles(kernel, rows, columns, depth),
+            instructions=ix.mul(
+                THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes)
+            ),
+        )
+        return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
+
+    def boxes(self, stmt: Store) -> dict[str, Box]:
+        """What one instance touches: the element it stores, and those it reads."""
+        found: dict[str, Box] = {}
+
+        def add(buffer: str, one: Box) -> None:
+            if buffer in self.held:
+                found[buffer] = found[buffer].joined(one, self.known) if buffer in found else one
+
+        add(stmt.buffer, box(stmt.index, written=True))
+        if stmt.reduce is not None:
+            add(stmt.buffer, box(stmt.index, written=False))
+        for node in _parts(stmt.value):
+            if isinstance(node, Load):
+                add(node.buffer, box(node.index, written=False))
+        return found
+
+
+def _quotients(expr: Expr) -> Expr:
+    """An expression with remainders as what quotients leave: ``6*(n//6) + n%6`` is n then."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Binary("%", a, Const(_, "index") as by):
+                return ix.sub(a, ix.mul(by, ix.floordiv(a, by)))
+            case _:
+                return None
+
+    return rewrite(expr, change)
+
+
+def _parted(stmt: Stmt) -> bool:
+    """Whether a nest holds pieces of its own."""
+    return any(isinstance(one, Tile | Choose | Alloc) for one in statements((stmt,)))
+
+
+def _parts(expr: Expr) -> list[Expr]:
+    return [expr, *(part for child in children(expr) for part in _parts(child))]
+
+
+def _within(known: Known, name: str, lo: Expr, hi: Expr) -> Known:
+    return known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
+
+
+def _added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
+    total: dict[int, Counts] = {}
+    for part in parts:
+        for piece, counts in part.items():
+            total[piece] = total[piece].plus(counts) if piece in total else counts
+    return total

@@ -1,0 +1,195 @@
+"""What a call costs as formulas in its sizes: those of `Cost`, as sympy writes them, for every size at once."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Select, Var, real, substitute
+from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
+from offcut.costmodel.closed.counted import Units, counted
+from offcut.costmodel.closed.curves import along, curve, draw
+from offcut.costmodel.closed.in_sympy import in_sympy
+from offcut.costmodel.closed.predicted import Predicted, Prediction, predicted
+from offcut.costmodel.closed.summation import chosen, decided
+
+if TYPE_CHECKING:
+    import sympy
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Formulas:
+    """A kernel's cost, in the user's names of sizes; see `Cost` for what each is.
+
+    Where ways compete, a formula is that of the way whose own price, at the size, is least.
+
+    exact   whether every count is one; else some are bounds
+    """
+
+    described: Program
+    prediction: Prediction
+    units: Units
+    users: Mapping[str, str]
+
+    @cached_property
+    def flop(self) -> sympy.Expr:
+        """Operations of what is described."""
+        whole = counted(self.described, self.units, {})
+        return self._shown(ix.add(*(counts.flop for counts in whole.counts)))
+
+    @cached_property
+    def cycles(self) -> sympy.Expr:
+        """Of the call."""
+        return self._shown(self._total(lambda one: _while_it_runs(one, one.cycles)))
+
+    @property
+    def seconds(self) -> sympy.Expr:
+        """Of the call, on one core."""
+        return self.cycles / self.units.machine.hertz
+
+    @cached_property
+    def bytes(self) -> dict[str, sympy.Expr]:
+        """From each memory, the nearest first."""
+        names = dict.fromkeys(name for one in self.prediction.pieces for name in one.bytes)
+        return {name: self._bytes(name) for name in names}
+
+    @cached_property
+    def energy(self) -> sympy.Expr:
+        """Joules: an estimate."""
+        return self._shown(self._total(lambda one: _while_it_runs(one, one.joules)))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every count is one; else some are bounds."""
+        return self.prediction.exact
+
+    @property
+    def ways(self) -> tuple[tuple[str, ...], ...]:
+        """The labels of those that compete, for each choice."""
+        return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
+
+    def _bytes(self, name: str) -> sympy.Expr:
+        return self._shown(self._total(lambda one: _while_it_runs(one, real(one.bytes[name]))))
+
+    def _total(self, of: Callable[[Predicted], Expr]) -> Expr:
+        """The sum over the pieces that run."""
+        by_way: dict[tuple[int, int] | None, Expr] = {}
+        for one in self.prediction.pieces:
+            way = one.piece.way
+            by_way[way] = _plus(by_way.get(way, real(0.0)), of(one))
+        total = by_way.get(None, real(0.0))
+        for number, ways in enumerate(self.prediction.choices):
+            costs = [way.cost for way in ways]
+            parts = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
+            total = _plus(total, _cheapest(costs, parts))
+        return total
+
+    def _shown(self, expr: Expr) -> sympy.Expr:
+        return in_sympy(expr, self.users, self.prediction.values)
+
+    def __str__(self) -> str:
+        lines = [f"flop = {self.flop}"]
+        for one in self.prediction.pieces:
+            lines.append(f"{self._title(one)}:")
+            shown = {"runs": one.counts.runs, "compute cycles": one.resources["compute"]}
+            shown |= {f"bytes from {name}": size for name, size in one.bytes.items()}
+            lines += [f"  {name} = {self._in_user_names(value)}" for name, value in shown.items()]
+        values = self.prediction.values.items()
+        return "\n".join([*lines, *(f"{name} = {self._in_user_names(v)}" for name, v in values)])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _title(self, one: Predicted) -> str:
+        piece = one.piece
+        way = ""
+        if piece.way is not None:
+            number, option = piece.way
+            way = f"{self.prediction.choices[number][option].label}: "
+        tile = "×".join(self._in_user_names(extent) for _, extent in piece.tile)
+        parts = (piece.stage, tile, piece.microkernel or "loops")
+        return way + "  ".join(part for part in parts if part)
+
+    def _in_user_names(self, expr: Expr) -> str:
+        names = {name: Var(user) for name, user in self.users.items()}
+        return format_expr(substitute(expr, names))
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        size: str | None = None,
+        over: tuple[int, int] | None = None,
+        **others: int,
+    ) -> Figure:
+        """Draw predicted seconds over a size, each point in the colour of what binds; needs the extra ``plot``.
+
+        path    where to write the picture; None: nothing is written
+        size    that the curve runs along; None: the only one that `others` leaves
+        over    its first and its last value; None: the first 512 from 1 on
+        others  values of the other sizes
+
+        Raises TargetError without matplotlib, CallError for sizes that are missing, unknown, or out of range.
+        """
+        found, values = along(self.described.sizes, self.users, size, over, others)
+        own = {user: name for name, user in self.users.items()}
+        fixed = {own.get(user, user): value for user, value in others.items()}
+        made = curve(self.prediction, found.name, fixed, values, self.units.machine.hertz)
+        title = f"{self.described.name} on {self.units.machine.name}"
+        return draw(title, self.users.get(found.name, found.name), made, path)
+
+
+def formulas(
+    described: Program, program: Program, units: Units, users: Mapping[str, str]
+) -> Formulas:
+    """What `program`, which computes what is `described`, costs at any sizes.
+
+    users   what the user calls the sizes, by the program's names
+    """
+    return Formulas(described, predicted(program, units, {}), units, users)
+
+
+def _while_it_runs(one: Predicted, value: Expr) -> Expr:
+    """What is said of a piece, at sizes at which it runs: bytes may be noted with one that a condition leaves out."""
+    return chosen(_is_positive(one.counts.runs), value, real(0.0))
+
+
+def _is_positive(count: Expr) -> Expr:
+    """Where a count is not 0, by the conditions in it."""
+    match count:
+        case Const(value):
+            return Const(int(value > 0), "bool")
+        case Select(condition, then, other):
+            yes, no = _is_positive(then), _is_positive(other)
+            return decided(
+                Logic(
+                    "or",
+                    (
+                        Logic("and", (condition, yes)),
+                        Logic("and", (Logic("not", (condition,)), no)),
+                    ),
+                )
+            )
+        case Binary("*", Const(factor), part) if factor > 0:
+            return _is_positive(part)
+        case _:
+            return Compare(">", count, ix.const(0))
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    return b if a == real(0.0) else a if b == real(0.0) else Binary("+", a, b)
+
+
+def _cheapest(costs: list[Expr], parts: list[Expr]) -> Expr:
+    """The part whose cost is least, the first if equal."""
+    best, part = costs[0], parts[0]
+    for cost, other in zip(costs[1:], parts[1:], strict=True):
+        holds = Compare("<", cost, best)
+        best, part = Select(holds, cost, best), Select(holds, other, part)
+    return part

@@ -1,0 +1,58 @@
+"""What a statement computes with elements: operations, one for each operator and function of values, and their energy.
+
+A product that is added is two, a comparison that keeps the larger value one, a conversion none.
+"""
+
+from __future__ import annotations
+
+from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of
+from offcut.core.program import Program, Store
+from offcut.costmodel.device import Energy, Picojoules
+
+_ALIKE = {
+    "int8": "int8",
+    "uint8": "int8",
+    "int32": "int32",
+    "float16": "float16",
+    "bfloat16": "float16",
+    "float32": "float32",
+    "float64": "float32",
+}
+"""By element type, the one of a table of energies that stands for it."""
+
+
+def operations(store: Store) -> int:
+    """Operations of one instance; of a choice between values, those of the longest."""
+    return len(_of(store.value)) + (store.reduce is not None)
+
+
+def picojoules(store: Store, program: Program, energy: Energy) -> float:
+    """Energy of the operations of one instance; of a function, that of a multiplication."""
+    total = sum(
+        _energy(
+            energy.add if op in ("+", "-", "min", "max", "neg", "abs") else energy.multiply, dtype
+        )
+        for op, dtype in _of(store.value)
+    )
+    if store.reduce is not None:
+        total += _energy(energy.add, program.buffer(store.buffer).dtype)
+    return total
+
+
+def _energy(table: Picojoules, dtype: str) -> float:
+    found: float = getattr(table, _ALIKE.get(dtype, "int32"))
+    return found
+
+
+def _of(expr: Expr) -> list[tuple[str, str]]:
+    """The operators in an expression, and the types that they are of."""
+    if isinstance(expr, Load) or dtype_of(expr) in ("index", "bool"):
+        return []
+    if isinstance(expr, Select):
+        return max(_of(expr.then), _of(expr.other), key=len)
+    inside = [one for part in children(expr) for one in _of(part)]
+    match expr:
+        case Binary(op, _, _) | Unary(op, _):
+            return [*inside, (op, dtype_of(expr))]
+        case _:
+            return inside

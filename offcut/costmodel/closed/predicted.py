@@ -1,0 +1,96 @@
+"""Counts of a program and a machine -> what each piece costs, as expressions over the sizes that are left open.
+
+A piece takes as long as the resource that takes longest for it, where all of them work at once:
+
+    cycles = max(compute, issue, bytes from a memory / what that gives per cycle, for each memory)
+
+and a program the sum of its pieces. Bytes are those of a call after one of the same sizes (`Traffic.at_a_call`). Energy is that
+of the operations and of the bytes from each memory, by one published table: an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from offcut.core.expr import Binary, Expr, real
+from offcut.core.program import Program
+from offcut.costmodel.closed.counted import ZERO, Counts, Piece, Units, Way, counted
+from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.shortened import shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What a piece costs.
+
+    resources  cycles that each takes by itself, float64 expressions: ``compute``, ``issue``, and memories by name
+    bytes      from each memory
+    joules     of its operations and its bytes; 0 where the machine's description has no energies
+    """
+
+    piece: Piece
+    counts: Counts
+    resources: Mapping[str, Expr]
+    bytes: Mapping[str, Expr]
+    joules: Expr
+
+    @property
+    def cycles(self) -> Expr:
+        """In all."""
+        return reduce(lambda a, b: Binary("max", a, b), self.resources.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a program costs.
+
+    choices  the ways of each `choose`
+    values   what names stand for that are no sizes, each in terms of those before
+    exact    whether every count is one; else some are bounds
+    """
+
+    pieces: tuple[Predicted, ...]
+    choices: tuple[tuple[Way, ...], ...]
+    values: Mapping[str, Expr]
+    exact: bool
+
+
+def predicted(program: Program, units: Units, sizes: Mapping[str, int]) -> Prediction:
+    """What `program` costs at these sizes, and over those that are not given."""
+    made = counted(program, units, sizes)
+    pieces = tuple(
+        _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], units.machine)
+        for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
+    )
+    return Prediction(pieces, made.choices, made.values, made.exact)
+
+
+def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:
+    rates = {memory.name: memory.bytes_per_cycle for memory in machine.memory}
+    rates[machine.dram.name] = machine.dram.bytes_per_cycle
+    taken = dict(zip(rates, moved, strict=True))
+    resources = {
+        "compute": _scaled(counts.cycles, 1 / THOUSANDTHS),
+        "issue": _scaled(counts.instructions, 1 / THOUSANDTHS / machine.core.issue),
+        **{name: _scaled(size, 1 / rates[name]) for name, size in taken.items()},
+    }
+    joules = _joules(counts, taken, machine)
+    return Predicted(piece, counts, resources, taken, joules)
+
+
+def _joules(counts: Counts, taken: Mapping[str, Expr], machine: Machine) -> Expr:
+    energy = machine.energy
+    if energy is None:
+        return real(0.0)
+    rates = {one.name: energy.on_chip(one.bytes) for one in machine.memory}
+    rates[machine.dram.name] = energy.dram
+    parts = (_scaled(size, rates[name] * 1e-12) for name, size in taken.items())
+    operations = _scaled(counts.picojoules, 1e-12 / THOUSANDTHS)
+    return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operations))
+
+
+def _scaled(count: Expr, by: float) -> Expr:
+    return shortened(Binary("*", real(count), real(by)))

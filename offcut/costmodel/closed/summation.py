@@ -1,0 +1,295 @@
+"""Sums over the iterations of a loop, in closed form: an index expression that names the iterator -> one that does not.
+
+A term that is a polynomial in the iterator is summed by powers, ``sum of i**k over 0 <= i < x`` being
+
+    x,   x(x-1)/2,   x(x-1)(2x-1)/6,   (x(x-1)/2)^2          for k = 0, 1, 2, 3
+
+and a term that changes where the iterator passes a value (a condition, a ``min``) as two sums, one on each
+side. Both are exact. What is neither is written out where the iterations are few, and taken at the
+middle of the loop otherwise, which is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import lcm
+
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    rebuild,
+    substitute,
+    variables,
+)
+from offcut.core.interpret.values import evaluate
+from offcut.core.ranges import Known
+
+WRITTEN_OUT = 64  # iterations, at most, that a sum without a closed form has a term for each of
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum over a loop; `exact` where it is that, and not the middle term times the trips."""
+
+    value: Expr
+    exact: bool = True
+
+
+def trips(lo: Expr, hi: Expr, known: Known) -> Expr:
+    """``max(hi - lo, 0)``."""
+    count = ix.sub(hi, lo)
+    return count if known.at_least_zero(count) else ix.maximum(count, 0)
+
+
+def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
+    """The sum of `term` over ``lo <= name < hi``.
+
+    known   what is known of the sizes, and of the iterators around
+    """
+    term = folded(term)
+    count = trips(lo, hi, known)
+    if name not in variables(term):
+        return Sum(ix.mul(count, term))
+    form = ix.linear(term)
+    if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
+        each = [summed(name, lo, hi, atom, known) for atom, _ in form.terms]
+        pairs = zip(form.terms, each, strict=True)
+        scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
+        total = ix.add(ix.mul(count, form.const), *scaled)
+        return Sum(total, all(one.exact for one in each))
+    broken = next(_breaks(term, name), None)
+    if broken is not None:
+        at, part, below, above = broken
+        middle = ix.minimum(ix.maximum(at, lo), ix.add(lo, count))
+        first = summed(name, lo, middle, _with(term, part, below), known)
+        rest = summed(name, middle, ix.add(lo, count), _with(term, part, above), known)
+        return Sum(ix.add(first.value, rest.value), first.exact and rest.exact)
+    powers = _powers(term, name)
+    if powers is not None:
+        end = ix.add(lo, count)
+        factors, divisor = powers
+        used = [k for k, factor in enumerate(factors) if factor != ix.const(0)]
+        common = lcm(*(_DIVISORS[k] for k in used))
+        parts = (
+            ix.mul(
+                ix.mul(factors[k], common // _DIVISORS[k]),
+                ix.sub(_power_sum(k, end), _power_sum(k, lo)),
+            )
+            for k in used
+        )
+        return Sum(ix.floordiv(ix.add(*parts), common * divisor))
+    some = ix.literal(count)
+    if some is not None and some <= WRITTEN_OUT:
+        terms = (folded(substitute(term, {name: ix.add(lo, step)})) for step in range(some))
+        return Sum(ix.add(*terms))
+    middle = ix.floordiv(ix.add(lo, hi), 2)
+    return Sum(ix.mul(count, folded(substitute(term, {name: middle}))), exact=False)
+
+
+def folded(expr: Expr) -> Expr:
+    """An index expression in the canonical form, without what its conditions decide."""
+    return ix.simplify(decided(expr))
+
+
+def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
+    """`then` where a condition holds, else `other`: by comparisons one at a time."""
+    condition = decided(condition)
+    if then == other:
+        return then
+    match condition:
+        case Const(value):
+            return then if value else other
+        case Logic("not", (part,)):
+            return chosen(part, other, then)
+        case Logic("and", (part, *rest)):
+            return chosen(part, chosen(_joined("and", rest), then, other), other)
+        case Logic("or", (part, *rest)):
+            return chosen(part, then, chosen(_joined("or", rest), then, other))
+        case Compare("!=", a, b):
+            return chosen(Compare("==", a, b), other, then)
+        case Compare("==", a, b) if dtype_of(a) == "index":
+            reached = chosen(ix.compare("<=", a, b), then, other)
+            return chosen(ix.compare(">=", a, b), reached, other)
+        case _:
+            return Select(condition, then, other)
+
+
+def decided(expr: Expr) -> Expr:
+    """An expression without the conditions that are decided where they stand."""
+    parts = tuple(map(decided, children(expr)))
+    match expr, parts:
+        case Select(), (condition, then, other):
+            return (
+                chosen(condition, then, other)
+                if dtype_of(then) == "index"
+                else rebuild(expr, parts)
+            )
+        case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
+            return ix.compare(op, x, y)
+        case Logic("not"), (Const(value),):
+            return Const(int(not value), "bool")
+        case Logic("and" | "or" as op, _), _:
+            return _joined(op, parts)
+        case _:
+            return rebuild(expr, parts) if parts else expr
+
+
+def _joined(op: str, parts: Sequence[Expr]) -> Expr:
+    absorbing = int(op == "or")
+    if any(isinstance(part, Const) and part.value == absorbing for part in parts):
+        return Const(absorbing, "bool")
+    kept = tuple(part for part in parts if not isinstance(part, Const))
+    if not kept:
+        return Const(1 - absorbing, "bool")
+    return kept[0] if len(kept) == 1 else Logic(op, kept)
+
+
+def _breaks(term: Expr, name: str) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    """Where a part of `term` changes: the first value past it, the part, and what it is below and from there on."""
+    for part in _walked(term):
+        match part:
+            case Select(condition, then, other) if name in variables(condition):
+                found = _break_of(condition, name)
+                if found is not None:
+                    at, rises = found
+                    yield (at, part, *((other, then) if rises else (then, other)))
+            case Binary("min" | "max" as op, a, b) if name in variables(part):
+                found = _break_of(Compare(">=", a, b), name)  # from where on a is the larger
+                if found is not None:
+                    at, rises = found
+                    larger, smaller = (a, b) if op == "max" else (b, a)
+                    yield (at, part, *((smaller, larger) if rises else (larger, smaller)))
+            case _:
+                pass
+
+
+def _break_of(condition: Expr, name: str) -> tuple[Expr, bool] | None:
+    """The first value of `name` from which on an affine comparison holds (True), or no longer does (False)."""
+    if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
+        return None
+    margin = {
+        "<": ix.sub(ix.sub(condition.b, condition.a), 1),
+        "<=": ix.sub(condition.b, condition.a),
+        ">": ix.sub(ix.sub(condition.a, condition.b), 1),
+        ">=": ix.sub(condition.a, condition.b),
+    }.get(condition.op)
+    if margin is None:
+        return None
+    factor = dict(ix.linear(margin).terms).get(Var(name), 0)
+    rest = ix.sub(margin, ix.mul(factor, Var(name)))  # factor * name + rest >= 0
+    if not factor or name in variables(rest):
+        return None
+    if factor > 0:
+        return ix.ceildiv(ix.mul(-1, rest), factor), True
+    return ix.add(ix.floordiv(rest, -factor), 1), False
+
+
+def _walked(expr: Expr) -> Iterator[Expr]:
+    """Parts that may change, those inside of conditions excepted."""
+    yield expr
+    inside = children(expr)[1:] if isinstance(expr, Select) else children(expr)
+    for child in inside:
+        yield from _walked(child)
+
+
+def _with(term: Expr, part: Expr, value: Expr) -> Expr:
+    if term == part:
+        return value
+    inside = children(term)
+    return rebuild(term, tuple(_with(one, part, value) for one in inside)) if inside else term
+
+
+_DIVISORS = (1, 2, 6, 4)
+_DEGREE = len(_DIVISORS) - 1
+
+
+def _powers(term: Expr, name: str) -> tuple[tuple[Expr, ...], int] | None:
+    """Factors of the powers of `name` in `term`, the constant first, and what divides them all; None where it
+    is no polynomial that is summed here.
+    """
+    if name not in variables(term):
+        return (term,), 1
+    match term:
+        case Var():
+            return (ix.const(0), ix.const(1)), 1
+        case Binary("+" | "-" as op, a, b):
+            x, y = _powers(a, name), _powers(b, name)
+            return None if x is None or y is None else _added(x, y, 1 if op == "+" else -1)
+        case Binary("*", a, b):
+            x, y = _powers(a, name), _powers(b, name)
+            if x is None or y is None or len(x[0]) + len(y[0]) - 2 > _DEGREE:
+                return None
+            total: list[Expr] = [ix.const(0)] * (len(x[0]) + len(y[0]) - 1)
+            for k, p in enumerate(x[0]):
+                for m, q in enumerate(y[0]):
+                    total[k + m] = ix.add(total[k + m], ix.mul(p, q))
+            return tuple(total), x[1] * y[1]
+        case Binary("//", a, Const(by)) if _divides(int(by), a):
+            x = _powers(a, name)
+            return None if x is None else (x[0], x[1] * int(by))
+        case _:
+            return None
+
+
+def _added(
+    x: tuple[tuple[Expr, ...], int], y: tuple[tuple[Expr, ...], int], sign: int
+) -> tuple[tuple[Expr, ...], int]:
+    common = lcm(x[1], y[1])
+    longest = max(len(x[0]), len(y[0]))
+
+    def scaled(one: tuple[tuple[Expr, ...], int], by: int) -> list[Expr]:
+        zeros = (ix.const(0),) * (longest - len(one[0]))
+        return [ix.mul(by * common // one[1], factor) for factor in (*one[0], *zeros)]
+
+    pairs = zip(scaled(x, 1), scaled(y, sign), strict=True)
+    return tuple(ix.add(p, q) for p, q in pairs), common
+
+
+@lru_cache(maxsize=1 << 12)
+def _divides(divisor: int, expr: Expr) -> bool:
+    """Whether a polynomial is a multiple of a number at all integers: it is where it is one at as many values in a
+    row of each name as its degree, and one more.
+    """
+    names = sorted(variables(expr))
+    if len(names) > 3 or not _is_polynomial(expr):
+        return False
+    points = product(range(2 * _DEGREE + 1), repeat=len(names))
+    values = (evaluate(expr, dict(zip(names, point, strict=True))) for point in points)
+    return all(int(value) % divisor == 0 for value in values)
+
+
+def _is_polynomial(expr: Expr) -> bool:
+    match expr:
+        case Const() | Var():
+            return True
+        case Binary("+" | "-" | "*", a, b):
+            return _is_polynomial(a) and _is_polynomial(b)
+        case Binary("//", a, Const(by)):
+            return _divides(int(by), a)
+        case _:
+            return False
+
+
+def _power_sum(k: int, x: Expr) -> Expr:
+    """The sum of ``i**k`` over ``0 <= i < x``, times ``_DIVISORS[k]``."""
+    pair = ix.mul(x, ix.sub(x, 1))
+    match k:
+        case 0:
+            return x
+        case 1:
+            return pair
+        case 2:
+            return ix.mul(pair, ix.sub(ix.mul(2, x), 1))
+        case _:
+            return ix.mul(pair, pair)

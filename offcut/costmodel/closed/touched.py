@@ -1,0 +1,210 @@
+"""What accesses touch while loops around them run: boxes of elements, as index expressions, and their bytes.
+
+Along each axis of an array a box goes from the least to the greatest value of the index, as the loops inside
+take theirs: exact where an index is a sum with one multiple of each iterator and the elements between are touched as well, a hull
+otherwise. An index that is read from memory may be anywhere along its axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Const, Expr, Select, Var, reads_memory, substitute, variables
+from offcut.core.program import Buffer
+from offcut.core.ranges import Known
+from offcut.costmodel.closed.summation import chosen, folded
+
+Ends = tuple[Expr, Expr]  # the least and the greatest value
+Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Elements of an array, by axis: from the first to the last; None: the whole axis.
+
+    read, written  whether some of them are
+    """
+
+    axes: tuple[Ends | None, ...]
+    read: bool
+    written: bool
+
+    def joined(self, other: Box, known: Known) -> Box:
+        """The least box around two."""
+        axes = tuple(
+            None
+            if a is None or b is None
+            else (_least(a[0], b[0], known), _least(a[1], b[1], known, last=True))
+            for a, b in zip(self.axes, other.axes, strict=True)
+        )
+        return Box(axes, self.read or other.read, self.written or other.written)
+
+    def over(self, ranges: Ranges) -> Box:
+        """All that the box touches while iterators take their values."""
+        return self._mapped(lambda end, last: folded(_end(end, ranges, last)))
+
+    def at(self, values: Mapping[str, Expr]) -> Box:
+        """The box where names have these values."""
+        return self._mapped(lambda end, _: folded(substitute(end, values)))
+
+    def within(self, starts: Sequence[Expr]) -> Box:
+        """The box counted from the first element of a window."""
+        axes = tuple(
+            None if ends is None else (ix.sub(ends[0], start), ix.sub(ends[1], start))
+            for ends, start in zip(self.axes, starts, strict=True)
+        )
+        return replace(self, axes=axes)
+
+    def _mapped(self, change: Callable[[Expr, bool], Expr]) -> Box:
+        """With every end changed, of which is said whether it is the last element."""
+        axes = (
+            None if ends is None else (change(ends[0], False), change(ends[1], True))
+            for ends in self.axes
+        )
+        return replace(self, axes=tuple(axes))
+
+    @property
+    def names(self) -> set[str]:
+        """What it depends on."""
+        return {
+            name
+            for ends in self.axes
+            if ends is not None
+            for end in ends
+            for name in variables(end)
+        }
+
+
+def box(index: Sequence[Expr], written: bool) -> Box:
+    """The box of one element that is read, or written."""
+    parts = (None if reads_memory(part) else folded(part) for part in index)
+    return Box(
+        tuple(None if part is None else (part, part) for part in parts), not written, written
+    )
+
+
+def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
+    """How many elements a box has, of an array of this shape."""
+    total: Expr = ix.const(1)
+    for ends, extent in zip(touched.axes, shape, strict=True):
+        total = ix.mul(total, _length(ends, extent))
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A memory that is filled from the one behind it.
+
+    bytes  capacity
+    line   bytes that come at once; 1: as many as are asked for
+    ways   places for a line; None: any
+    """
+
+    bytes: int
+    line: int
+    ways: int | None = None
+
+
+def bytes_of(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> Expr:
+    """Bytes that come along with a box into a level: whole lines.
+
+    A run of elements side by side takes ``run + line - item`` bytes on the average, where it may begin anywhere in
+    a line; where rows are whole lines it begins with one.
+
+    shape  of what it lies in: the array, or its window
+    """
+    item = ITEM_BYTES[buffer.dtype]
+    if buffer.layout is not None or not shape:
+        return ix.mul(elements(touched, shape), item)
+    run, runs, step = _runs(touched, shape)
+    size, apart = ix.mul(run, item), ix.literal(ix.mul(step, item))
+    if apart is not None and apart % level.line == 0:
+        whole = ix.mul(level.line, ix.ceildiv(size, level.line))
+        size = whole if ix.literal(size) is not None else ix.add(size, (level.line - item) // 2)
+    elif level.line > 1:
+        size = ix.add(size, level.line - item)
+    return ix.mul(runs, size)
+
+
+def crowding(touched: Box, buffer: Buffer, shape: Sequence[Expr], level: Level) -> int:
+    """How many times a box takes its bytes' room in a level: runs that begin a multiple of lines apart
+    reach only some of its sets.
+    """
+    if buffer.layout is not None or not shape or level.ways is None:
+        return 1
+    run, runs, step = _runs(touched, shape)
+    item = ITEM_BYTES[buffer.dtype]
+    side, apart = ix.literal(ix.mul(run, item)), ix.literal(ix.mul(step, item))
+    if side is None or apart is None or apart % level.line or runs == ix.const(1):
+        return 1
+    sets = max(1, level.bytes // (level.line * level.ways))
+    starts = sets // gcd(sets, apart // level.line)
+    return max(1, sets // min(sets, starts * -(-side // level.line)))
+
+
+def _runs(touched: Box, shape: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
+    """Elements of a box side by side, how many such runs there are, and from how far apart they begin."""
+    run: Expr = ix.const(1)
+    runs: Expr = ix.const(1)
+    apart: Expr = ix.const(1)
+    whole = True  # whether the axes so far, from the last one on, are touched from end to end
+    for ends, extent in zip(reversed(touched.axes), reversed(shape), strict=True):
+        length = _length(ends, extent)
+        if whole:
+            run, apart = ix.mul(run, length), ix.mul(apart, extent)
+            whole = length == extent
+        else:
+            runs = ix.mul(runs, length)
+    return run, runs, apart
+
+
+def _length(ends: Ends | None, extent: Expr) -> Expr:
+    if ends is None:
+        return extent
+    length = ix.add(ix.sub(ends[1], ends[0]), 1)
+    few, most = ix.literal(length), ix.literal(extent)
+    return extent if few is not None and most is not None and few > most else length
+
+
+def _end(expr: Expr, ranges: Ranges, last: bool) -> Expr:
+    """The least or, where `last`, the greatest value of an index expression."""
+    if not variables(expr) & set(ranges):
+        return expr
+    match expr:
+        case Var(name):
+            return ranges[name][last]
+        case Binary("+", a, b):
+            return ix.add(_end(a, ranges, last), _end(b, ranges, last))
+        case Binary("-", a, b):
+            return ix.sub(_end(a, ranges, last), _end(b, ranges, not last))
+        case Binary("*", Const(factor), b) | Binary("*", b, Const(factor)):
+            return ix.mul(int(factor), _end(b, ranges, last == (factor >= 0)))
+        case Binary("*", a, b):  # sizes, heights, iterators: none is negative
+            return ix.mul(_end(a, ranges, last), _end(b, ranges, last))
+        case Binary("//", a, b):
+            return ix.floordiv(_end(a, ranges, last), b)
+        case Binary("%", _, b):
+            return ix.sub(b, 1) if last else ix.const(0)
+        case Binary("min" | "max" as op, a, b):
+            both = _end(a, ranges, last), _end(b, ranges, last)
+            return ix.minimum(*both) if op == "min" else ix.maximum(*both)
+        case Select(condition, then, other):
+            both = _end(then, ranges, last), _end(other, ranges, last)
+            if not variables(condition) & set(ranges):
+                return chosen(condition, *both)
+            return ix.maximum(*both) if last else ix.minimum(*both)
+        case _:
+            return expr
+
+
+def _least(a: Expr, b: Expr, known: Known, last: bool = False) -> Expr:
+    """The least of two ends or, where `last`, the greatest."""
+    if known.at_least_zero(ix.sub(b, a)):
+        return b if last else a
+    if known.at_least_zero(ix.sub(a, b)):
+        return a if last else b
+    return ix.maximum(a, b) if last else ix.minimum(a, b)

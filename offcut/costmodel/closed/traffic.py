@@ -1,0 +1,259 @@
+"""Bytes that move between levels of memory while a loop program runs: exact footprints, and what stays of them.
+
+A level of C bytes is filled, while a statement S runs once, by
+
+    M(S) = F(S)                                                where F(S) <= C: all that it touches stays
+    M(loop) = sum over arrays of min(trips * F(body), F(loop))    where F(body) <= C: one iteration's stays to the next
+    M(loop) = trips * M(body), half way through the loop          otherwise
+    M(block) = sum of M(part), less what a part finds of the one before it, where both fit
+
+with F, the bytes that are touched: boxes of whole lines (`touched`). What is stored moves twice: it is filled, and written back.
+A tile of a microkernel touches each element once. Registers are such a level as well: what they are filled with is what L1 gives.
+
+Source: the recursion is that of reuse distances in perfect nests, as in Low et al., *Analytical modeling is enough for
+high-performance BLIS*, 2016, and Olivry et al., *IOOpt*, 2021, over footprints that isl's users call access relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Const, Expr, substitute, variables
+from offcut.core.program import Buffer
+from offcut.core.ranges import Known
+from offcut.costmodel.closed.summation import chosen, folded, trips
+from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
+
+Piece = int  # which of the pieces of a program
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An array, as statements see it: its window, where it has one.
+
+    shape  of what it lies in
+    """
+
+    buffer: Buffer
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one run of a statement touches, and what moves for it.
+
+    boxes   by array
+    first   by array, the piece that touches it first; of two sides of a condition, that of the first
+    moved   into each level, by piece: bytes
+    """
+
+    boxes: Mapping[str, Box] = field(default_factory=dict)
+    first: Mapping[str, Piece] = field(default_factory=dict)
+    moved: tuple[Mapping[Piece, Expr], ...] = ()
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The recursion, for arrays and levels of memory, nearest first.
+
+    sizes   what is known of them
+    middle  of each loop around what is looked at, outermost first: whether something fits is asked there
+    """
+
+    held: Mapping[str, Held]
+    levels: tuple[Level, ...]
+    sizes: Known
+    middle: dict[str, Expr] = field(default_factory=dict)
+
+    @property
+    def nothing(self) -> Touched:
+        """Of what never runs."""
+        return Touched(moved=tuple({} for _ in self.levels))
+
+    def access(self, boxes: Mapping[str, Box], piece: Piece) -> Touched:
+        """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
+        first = dict.fromkeys(boxes, piece)
+        moved = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
+        return Touched(boxes, first, moved)
+
+    def block(self, parts: Sequence[Touched]) -> Touched:
+        """Of statements one after the other."""
+        parts = [part for part in parts if part.boxes]
+        if len(parts) < 2:
+            return parts[0] if parts else self.nothing
+        boxes, first = self._joined(parts)
+        moved = []
+        for number, level in enumerate(self.levels):
+            each = [self._taken(part.boxes, level) for part in parts]
+            apart = _plus(part.moved[number] for part in parts)
+            for k in range(1, len(parts)):
+                if any(
+                    self._never(_total((one,)), level, self.sizes) for one in each[k - 1 : k + 1]
+                ):
+                    continue
+                fit = self._fits(_total((each[k - 1], each[k])), level, self.sizes)
+                for name in each[k].keys() & each[k - 1].keys():
+                    found = ix.minimum(each[k - 1][name], each[k][name])
+                    piece = parts[k].first[name]
+                    kept = chosen(fit, found, ix.const(0))
+                    left = ix.sub(apart.get(piece, ix.const(0)), kept)
+                    apart = {**apart, piece: ix.maximum(left, 0)}
+            moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
+        return Touched(boxes, first, tuple(moved))
+
+    def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
+        """Of all iterations of a loop."""
+        count = trips(lo, hi, known)
+        if not body.boxes or count == ix.const(0):
+            return self.nothing
+        ends = {name: (lo, ix.sub(ix.add(lo, count), 1))}
+        boxes = {array: box.over(ends) for array, box in body.boxes.items()}
+        half_way = {name: middle_of(lo, hi)}
+        typical = {array: box.at(half_way) for array, box in body.boxes.items()}
+        moved = []
+        for number, level in enumerate(self.levels):
+            whole, once = self._bytes(boxes, level), self._bytes(typical, level)
+            near = {
+                array: ix.minimum(ix.mul(count, once[array]), whole[array])
+                if name in body.boxes[array].names
+                else whole[array]
+                for array in boxes
+            }
+            far = {
+                piece: ix.mul(count, folded(substitute(term, half_way)))
+                for piece, term in body.moved[number].items()
+            }
+            stays = self._fits(self._size(typical, level), level, known)
+            most = _either(stays, self._spread(near, body.first), far)
+            moved.append(self._where_fits(boxes, body.first, level, most, known))
+        return Touched(boxes, body.first, tuple(moved))
+
+    def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
+        """Of one of two, by a condition on sizes and iterators."""
+        boxes, first = self._joined((then, other))
+        pairs = zip(then.moved, other.moved, strict=True)
+        moved = tuple(_either(condition, one, two) for one, two in pairs)
+        return Touched(boxes, first, moved)
+
+    def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
+        """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
+        arrays = [self.held[name] for name in whole.boxes]
+        sizes = (ix.mul(_elements(one.shape), ITEM_BYTES[one.buffer.dtype]) for one in arrays)
+        total = ix.add(*sizes)
+        _, *caches = self.levels
+        first, *rest = whole.moved
+        return first, *(
+            _either(self._fits(total, level, self.sizes), {}, moved)
+            for level, moved in zip(caches, rest, strict=True)
+        )
+
+    def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
+        """Bytes that boxes take up."""
+        return _total((self._taken(boxes, level),))
+
+    def _taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+        found = {}
+        for name, box in boxes.items():
+            held = self.held[name]
+            times = crowding(box, held.buffer, held.shape, level)
+            found[name] = ix.mul(times, self._lines(name, box, level))
+        return found
+
+    def _bytes(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+        """Bytes that move for each array: in, and out where it is stored; a cache is filled before that."""
+        found = {}
+        for name, box in boxes.items():
+            ways = int(box.read or level.line > 1) + int(box.written)
+            found[name] = ix.mul(ways, self._lines(name, box, level))
+        return found
+
+    def _lines(self, name: str, box: Box, level: Level) -> Expr:
+        held = self.held[name]
+        return bytes_of(box, held.buffer, held.shape, level)
+
+    def _where_fits(
+        self,
+        boxes: Mapping[str, Box],
+        first: Mapping[str, Piece],
+        level: Level,
+        otherwise: Mapping[Piece, Expr],
+        known: Known,
+    ) -> Mapping[Piece, Expr]:
+        fits = self._fits(self._size(boxes, level), level, known)
+        return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
+
+    def _joined(self, parts: Sequence[Touched]) -> tuple[dict[str, Box], dict[str, Piece]]:
+        """The boxes of statements one after the other, and who touches each first."""
+        boxes: dict[str, Box] = {}
+        first: dict[str, Piece] = {}
+        for part in parts:
+            for name, box in part.boxes.items():
+                boxes[name] = boxes[name].joined(box, self.sizes) if name in boxes else box
+                first.setdefault(name, part.first[name])
+        return boxes, first
+
+    def _here(self, size: Expr) -> Expr:
+        """Bytes in the middle of the loops around."""
+        for name, middle in reversed(list(self.middle.items())):
+            if name in variables(size):
+                size = folded(substitute(size, {name: middle}))
+        return size
+
+    def _never(self, size: Expr, level: Level, known: Known) -> bool:
+        """Whether bytes are known not to fit a level, whatever the sizes."""
+        return known.at_least_zero(ix.sub(self._here(size), level.bytes + 1))
+
+    def _fits(self, size: Expr, level: Level, known: Known) -> Expr:
+        """Whether bytes fit a level: a literal where all sizes tell the same."""
+        size = self._here(size)
+        if known.at_least_zero(ix.sub(level.bytes, size)):
+            return Const(1, "bool")
+        if self._never(size, level, known):
+            return Const(0, "bool")
+        return ix.compare("<=", size, level.bytes)
+
+    def _spread(self, each: Mapping[str, Expr], first: Mapping[str, Piece]) -> dict[Piece, Expr]:
+        """Bytes of arrays, by the piece that touches them first."""
+        return _plus({first[name]: size} for name, size in each.items())
+
+
+def middle_of(lo: Expr, hi: Expr) -> Expr:
+    """Of the iterations of a loop, the one half way."""
+    return ix.floordiv(ix.add(lo, hi), 2)
+
+
+def _elements(shape: Sequence[Expr]) -> Expr:
+    total: Expr = ix.const(1)
+    for extent in shape:
+        total = ix.mul(total, extent)
+    return total
+
+
+def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
+    total: dict[Piece, Expr] = {}
+    for part in parts:
+        for piece, size in part.items():
+            total[piece] = ix.add(total.get(piece, ix.const(0)), size)
+    return total
+
+
+def _either(
+    condition: Expr, then: Mapping[Piece, Expr], other: Mapping[Piece, Expr]
+) -> dict[Piece, Expr]:
+    zero = ix.const(0)
+    pieces = dict.fromkeys((*then, *other))
+    return {
+        piece: chosen(condition, then.get(piece, zero), other.get(piece, zero)) for piece in pieces
+    }
+
+
+def _total(parts: Iterable[Mapping[str, Expr]]) -> Expr:
+    """Bytes of arrays together, each once, where it is largest."""
+    largest: dict[str, Expr] = {}
+    for part in parts:
+        for name, size in part.items():
+            largest[name] = ix.maximum(largest[name], size) if name in largest else size
+    return ix.add(*largest.values())

@@ -1,0 +1,223 @@
+"""Measures this machine: its clock, what its units and memories do in a cycle, and what microkernels do.
+
+Everything is measured once in every round, rounds in an order of their own, and a rate is divided by the clock of
+its round: clocks that change between rounds cancel. A result is the median over the rounds, beside how far
+their quartiles lie apart.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from offcut.backends.cpu.machine import isa, jit, rates
+from offcut.backends.cpu.microkernels.family import TILES, WIDE, Family, Variant
+from offcut.backends.cpu.microkernels.kernels import families
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.costmodel import Machine, Unit
+from offcut.describe.microkernel import TileShape
+from offcut.experiment import loops
+from offcut.experiment.limits import Meter, levels, meter, tiles_permitted
+from offcut.experiment.machine import describe
+from offcut.experiment.timing import in_rounds
+
+ROUNDS = 7
+KINDS = ("float32", "float64", "bfloat16", "int8")
+DEPTH = 1024
+"""Terms that a microkernel is timed on: too many for the first cache, few enough for the second."""
+
+TIMES = 64
+"""Calls of a microkernel that are timed together: one is short beside its call from Python."""
+
+_SLACK = 4096  # bytes past an operand, which a microkernel may ask for
+_APART = 64  # bytes between rows, which would share the sets of a cache without them
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A number that was measured: the median, and how far the quartiles lie apart, over the median."""
+
+    value: float
+    spread: float
+
+    @staticmethod
+    def of(samples: Sequence[float]) -> Reading:
+        """The reading of samples above 0, two at least."""
+        low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+        return Reading(middle, (high - low) / middle)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was found of this machine.
+
+    cpu       its name, as the system gives it
+    host      how it is described without being measured
+    near      the shipped description that it is nearest to
+    clock     cycles per second
+    units     multiply–adds per cycle, by the name of a unit of `near`
+    memories  bytes per cycle, by the name of a level
+    tiles     multiply–adds per cycle, by microkernel and tile
+    given     share of the time in which this process had its core, as it measured
+    """
+
+    cpu: str
+    host: isa.Host
+    near: Machine
+    clock: Reading
+    units: Mapping[str, Reading]
+    memories: Mapping[str, Reading]
+    tiles: Mapping[tuple[str, int, int], Reading]
+    given: float
+
+    def table(self) -> Table:
+        """Everything with its spread."""
+        made = Table(box=None, padding=(0, 1))
+        for title in ("measured", "median", "unit", "spread"):
+            made.add_column(title, justify="left" if title in ("measured", "unit") else "right")
+        for name, reading, scale, unit in self._rows():
+            value = f"{reading.value * scale:.3g}"
+            made.add_row(escape(name), value, unit, f"{100 * reading.spread:.1f} %")
+        return made
+
+    def _rows(self) -> Iterator[tuple[str, Reading, float, str]]:
+        yield "clock", self.clock, 1e-9, "GHz"
+        for name, reading in self.units.items():
+            yield name, reading, 1.0, "multiply–adds/cycle"
+        for name, reading in self.memories.items():
+            yield name, reading, 1.0, "bytes/cycle"
+        for (name, rows, columns), reading in self.tiles.items():
+            yield f"{name} {rows}×{columns}", reading, 1.0, "multiply–adds/cycle"
+
+
+def measured() -> Measured:
+    """This machine, measured: some seconds on one thread.
+
+    Features that are hidden from offcut are not used. Raises TargetError where a hidden name is none.
+    """
+    host, told = isa.host(), describe()
+    near = isa.nearest(host.machine.architecture, host.features)
+    wall, used = time.perf_counter(), time.process_time()
+    clock = meter("clock", loops.clock_loop(), host)
+    units, memories = _unit_meters(host, near.unit), _memory_meters(host)
+    found = in_rounds(
+        {
+            name: partial(_rate, one)
+            for name, one in [("", clock), *units.items(), *memories.items()]
+        },
+        ROUNDS,
+    )
+    clocks = found.pop("")
+    by_cycle = {
+        name: Reading.of([rate / hertz for rate, hertz in zip(samples, clocks, strict=True)])
+        for name, samples in found.items()
+    }
+    tiles = _tiles(host)
+    given = (time.process_time() - used) / (time.perf_counter() - wall)
+    halves = {name: Reading(by_cycle[name].value / 2, by_cycle[name].spread) for name in units}
+    return Measured(
+        told.cpu,
+        host,
+        near,
+        Reading.of(clocks),
+        halves,
+        {name: by_cycle[name] for name in memories},
+        tiles,
+        given,
+    )
+
+
+def _rate(one: Meter) -> float:
+    return one.rate().per_second
+
+
+def _unit_meters(host: isa.Host, units: Sequence[Unit]) -> dict[str, Meter]:
+    """The loop of each unit that this machine has, by the unit's name, with which the loop's begins."""
+    tiles = "amx-tile" in host.features and tiles_permitted()
+    known = (loop for kind in KINDS for loop in loops.arithmetic_loops(kind, host, tiles))
+    there = {loop.name: loop for loop in known}
+    found: dict[str, Meter] = {}
+    for unit in units:
+        loop = next((there[name] for name in there if name.startswith(unit.name)), None)
+        if loop is not None:
+            found[unit.name] = meter(unit.name, loop, host)
+    return found
+
+
+def _memory_meters(host: isa.Host) -> dict[str, Meter]:
+    return {level.meter.name: level.meter for level in levels(host, describe(), 1)}
+
+
+def _tiles(host: isa.Host) -> dict[tuple[str, int, int], Reading]:
+    """What each microkernel does in a cycle at a few heights, in tiles that are as wide as there are."""
+    calls = {}
+    for family in families(host):
+        kernel = family.microkernel
+        heights = sorted({1, (1 + kernel.max_rows) // 2, kernel.max_rows})
+        shapes = [kernel.tile(rows, kernel.columns_for(rows)) for rows in heights]
+        for shape in shapes:
+            calls[kernel.name, shape.rows, shape.columns] = _call(family, shape, host)
+    alone = {key: partial(_cycles, host, call) for key, call in calls.items()}
+    rounds = in_rounds({repr(key): taken for key, taken in alone.items()}, ROUNDS)
+    return {
+        key: Reading.of([key[1] * key[2] * DEPTH / cycles for cycles in rounds[repr(key)]])
+        for key in calls
+    }
+
+
+def _cycles(host: isa.Host, call: rates.Bound) -> float:
+    """Cycles of a call whose operands nothing else has pushed out of the caches."""
+    return max(rates.cycles(host, [call])[0], 1.0) / TIMES
+
+
+def _call(family: Family, shape: TileShape, host: isa.Host) -> rates.Bound:
+    """`TIMES` calls of a microkernel on zeros, operands packed as it takes them."""
+    kernel = family.microkernel
+    definition = kernel.computes.definition
+    assert definition is not None
+    items = {tensor.name: ITEM_BYTES[tensor.dtype] for tensor in definition.reads}
+    a, b = (items[kernel.operand_along(axis)] for axis in (kernel.rows, kernel.columns))
+    c = ITEM_BYTES[kernel.computes.dtype]
+    panels = -(-shape.columns // kernel.panel)
+    panel = DEPTH * kernel.panel * b
+    row = DEPTH * a + _APART
+    sizes = (shape.rows * row, panels * panel, shape.rows * panels * kernel.panel * c)
+    left, right, result = (np.zeros(size + _SLACK, np.uint8) for size in sizes)
+    rows = (result, panels * kernel.panel * c, DEPTH)
+    variant = Variant(unit_depth=True, panels=True)
+    parameters = WIDE if family.wide else TILES
+    again = _again(family.symbol(variant, shape.rows, panels), parameters)
+    text = f"{family.text(variant, [(shape.rows, panels)])}\n{again}"
+    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
+    if family.wide:
+        tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
+        return rates.Bound(loaded, "again", parameters, tall)
+    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0)
+    return rates.Bound(loaded, "again", parameters, fixed)
+
+
+def _again(symbol: str, parameters: str) -> str:
+    """LLVM IR of the function `again`, which calls another one `TIMES` times."""
+    taken = ", ".join(f"{kind} %p{at}" for at, kind in enumerate(parameters.split(", ")))
+    lines = [
+        f"define void @again({taken}) {{",
+        "entry:",
+        "br label %next",
+        "next:",
+        f"%left = phi i64 [ {TIMES}, %entry ], [ %less, %next ]",
+        f"call void @{symbol}({taken})",
+        "%less = sub i64 %left, 1",
+        "%more = icmp ne i64 %less, 0",
+        "br i1 %more, label %next, label %end",
+        "end:",
+        "ret void",
+        "}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,134 @@
+"""The description of a machine that was measured, as TOML: what it is like, and what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+from offcut.backends.cpu.machine.features import in_llvm
+from offcut.costmodel import Machine, load, shipped
+from offcut.errors import TargetError
+from offcut.experiment.probe import Measured, Reading
+
+LOADED = 0.9
+"""The least share of its core that a process has on a machine that can be measured."""
+
+APART = 0.1
+"""How far the quartiles of the rounds may lie apart, over their median, where a number is sure."""
+
+
+def described(found: Measured, name: str, day: date | None = None) -> str:
+    """A file that `oc.target(machine=…)` reads: like the nearest description, with what was measured.
+
+    day  that the file says; None: today
+    """
+    return "\n".join(_lines(found, name, day or date.today())) + "\n"
+
+
+def check_path(path: Path) -> None:
+    """Refuse a file whose name is not one that is read back."""
+    if path.suffix != ".toml":
+        raise TargetError(
+            "probe",
+            f"cannot write {path}",
+            because="a machine is read from a file whose name ends in .toml",
+            help=(f"--out {path.stem or 'mine'}.toml",),
+        )
+
+
+def written(text: str, path: Path) -> None:
+    """Write a description to a file.
+
+    Raises TargetError where it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        because = error.strerror or type(error).__name__
+        raise TargetError("probe", f"cannot write {path}", because=because) from None
+
+
+def complaints(found: Measured) -> tuple[str, ...]:
+    """What is wrong with the measurement, in words; nothing where it can be used."""
+    told = []
+    if found.given < LOADED:
+        told.append(
+            f"this machine is too loaded to be measured: this process had its core "
+            f"{100 * found.given:.0f} % of the time; measure again when nothing else runs"
+        )
+    readings = {"the clock": found.clock, **found.units, **found.memories}
+    readings |= {f"{kernel} {rows}×{n}": it for (kernel, rows, n), it in found.tiles.items()}
+    apart = {name: it.spread for name, it in readings.items() if it.spread > APART}
+    if apart:
+        worst = max(apart, key=lambda name: apart[name])
+        told.append(
+            f"{len(apart)} of {len(readings)} numbers are unsure: the quartiles of their rounds lie more than "
+            f"{100 * APART:.0f} % apart, those of {worst} {100 * apart[worst]:.0f} %"
+        )
+    return tuple(told)
+
+
+def _lines(found: Measured, name: str, day: date) -> Iterator[str]:
+    near, own = found.near, found.host.machine
+    by = f"measured by offcut target probe on {day.isoformat()}"
+    yield f"name = {_text(name)}"
+    yield f"title = {_text(found.cpu)}"
+    yield f"architecture = {_text(own.architecture)}"
+    yield f"like = {_text(near.name)}"
+    yield f"features = {_texts(_features(found))}"
+    for level, here in zip(near.memory, own.memory, strict=True):
+        yield from ("", "[[memory]]", f"name = {_text(level.name)}")
+        yield f"bytes = {here.bytes}"
+        yield f"ways = {here.ways}"
+        yield f"line = {here.line}"
+        yield from _rate("bytes_per_cycle", found.memories.get(level.name), near, by)
+    yield from ("", "[dram]")
+    yield from _rate("bytes_per_cycle", found.memories.get("DRAM"), near, by)
+    yield from ("", "[core]", f"count = {own.core.count}")
+    yield f"hertz = {found.clock.value:.4g}"
+    product = found.units.get("fma float32")
+    told = f"clock{_sure(found.clock)}"
+    if product is not None:
+        yield f"multiply_adds = {product.value / found.host.isa.lanes('float32'):.4g}"
+        told += f", multiply_adds{_sure(product)}"
+    yield f"source = {_text(f'{by}: {told}; count: the system; the rest: as {near.name}')}"
+    for unit in near.unit:
+        if {in_llvm(one) for one in unit.needs} <= found.host.features:
+            yield from ("", "[[unit]]", f"name = {_text(unit.name)}")
+            yield from _rate("multiply_adds", found.units.get(unit.name), near, by)
+    for (kernel, rows, columns), reading in found.tiles.items():
+        yield from ("", "[[microkernel]]", f"name = {_text(kernel)}")
+        yield f"rows = {rows}"
+        yield f"columns = {columns}"
+        yield f"multiply_adds = {reading.value:.4g}"
+        yield f"source = {_text(by + _sure(reading))}"
+
+
+def _rate(field: str, reading: Reading | None, near: Machine, by: str) -> Iterator[str]:
+    """A rate that was measured, and the source of its table; nothing where it was not."""
+    if reading is not None:
+        yield f"{field} = {reading.value:.4g}"
+        yield f"source = {_text(f'{by}: {field}{_sure(reading)}; the rest: the system, or as {near.name}')}"
+
+
+def _sure(reading: Reading) -> str:
+    return f" (spread {100 * reading.spread:.1f} %)"
+
+
+def _features(found: Measured) -> list[str]:
+    """The features that any description of the architecture names, where this machine has them."""
+    machines = [machine for machine in map(load, shipped()) if isinstance(machine, Machine)]
+    alike = [one for one in machines if one.architecture == found.host.machine.architecture]
+    known = {name for machine in alike for name in machine.features}
+    return sorted(name for name in known if in_llvm(name) in found.host.features)
+
+
+def _texts(names: list[str]) -> str:
+    return f"[{', '.join(map(_text, names))}]"
+
+
+def _text(value: str) -> str:
+    """A text as TOML has it, whose escapes are those of JSON."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,458 @@
+"""The closed form against enumeration: sums, counts, and the bytes that a simulated cache is filled with."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from polybench import KERNELS
+
+import offcut as oc
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, Logic, Select, Var
+from offcut.core.expr import walk as nodes
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Store, Tile
+from offcut.core.ranges import Known, Range
+from offcut.costmodel import Level, Units, cost, formulas, load
+from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.closed.summation import summed
+
+WAYS = 8
+i, n, m = Var("i"), Var("n"), Var("m")
+SIZES = Known(tuple(Range(name, (ix.const(0),), (ix.const(99),)) for name in ("n", "m")))
+
+
+@cache
+def text_of(expr: Expr) -> Any:
+    """An index expression as Python's code."""
+
+    def text(one: Expr) -> str:
+        match one:
+            case Const(value):
+                return str(int(value))
+            case Var(name):
+                return name
+            case Binary("min" | "max" as op, a, b):
+                return f"{op}({text(a)}, {text(b)})"
+            case Binary(op, a, b) | Compare(op, a, b):
+                return f"({text(a)} {op} {text(b)})"
+            case Logic("not", (a,)):
+                return f"(not {text(a)})"
+            case Logic(op, args):
+                return "(" + f" {op} ".join(map(text, args)) + ")"
+            case Select(condition, then, other):
+                return f"({text(then)} if {text(condition)} else {text(other)})"
+            case _:
+                raise AssertionError(one)
+
+    return compile(text(expr), "index", "eval")
+
+
+def value_of(expr: Expr, at: Mapping[str, int]) -> int:
+    """What an index expression is at some place."""
+    return int(eval(text_of(expr), {"__builtins__": {"min": min, "max": max}}, dict(at)))
+
+
+def where(condition: Expr, then: Expr | int, other: Expr | int) -> Expr:
+    return Select(condition, ix.index(then), ix.index(other))
+
+
+TERMS: dict[str, Expr] = {
+    "nothing of the iterator": ix.mul(3, m),
+    "linear": ix.add(ix.mul(2, i), m),
+    "a square": ix.mul(i, ix.add(i, m)),
+    "a cube": ix.mul(ix.mul(i, i), ix.sub(n, i)),
+    "a minimum": ix.minimum(6, ix.sub(n, ix.mul(6, i))),
+    "a maximum of two that rise": ix.maximum(ix.mul(2, i), ix.add(i, 3)),
+    "a condition": where(Compare("<", i, m), i, 7),
+    "a condition the other way round": where(Compare(">=", ix.mul(2, i), m), ix.mul(i, i), 1),
+    "one place": where(Compare("==", i, m), 5, i),
+    "all but one place": where(Compare("!=", i, ix.const(3)), 5, i),
+    "both": ix.mul(ix.minimum(i, m), where(Compare(">", i, ix.const(2)), i, 1)),
+}
+BOUNDS = [
+    (ix.const(0), n),
+    (ix.const(2), n),
+    (m, n),
+    (ix.floordiv(n, 3), n),
+    (ix.const(0), ix.const(5)),
+]
+
+
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("bounds", BOUNDS, ids=str)
+def test_a_sum_is_what_adding_its_terms_gives(term: str, bounds: tuple[Expr, Expr]) -> None:
+    found = summed("i", *bounds, TERMS[term], SIZES)
+    assert found.exact
+    for sizes in ({"n": a, "m": b} for a, b in itertools.product((0, 1, 2, 5, 13), (0, 1, 4, 9))):
+        lo, hi = (int(value_of(bound, sizes)) for bound in bounds)
+        expected = sum(int(value_of(TERMS[term], {**sizes, "i": at})) for at in range(lo, hi))
+        assert evaluate(found.value, sizes) == expected, sizes
+
+
+def test_a_sum_without_a_closed_form_is_written_out_or_says_that_it_is_none() -> None:
+    term = ix.floordiv(ix.mul(i, i), 7)
+    few = summed("i", ix.const(0), ix.const(20), term, SIZES)
+    assert few.exact
+    assert evaluate(few.value, {}) == sum(k * k // 7 for k in range(20))
+    assert not summed("i", ix.const(0), n, term, SIZES).exact
+
+
+def units(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Units:
+    """A machine whose plain loops run one by one, and whose caches have these capacities."""
+    described = load(machine)
+    sizes = caches or tuple(memory.bytes for memory in described.memory)
+    assert hasattr(described, "with_memory")
+    for level, size in enumerate(sizes):
+        described = described.with_memory(level, size, None)  # type: ignore[union-attr]
+    levels = (Level(512, 1), *(Level(size, 64, WAYS) for size in sizes))
+    return Units(described, {}, 32, levels)  # type: ignore[arg-type]
+
+
+def ran(body: tuple[Stmt, ...], at: Mapping[str, int]) -> Iterator[tuple[Store, dict[str, int]]]:
+    """Every instance of a program's statements, in order."""
+    for stmt in body:
+        match stmt:
+            case Store():
+                yield stmt, dict(at)
+            case For(name, lo, hi):
+                for value in range(int(value_of(lo, at)), int(value_of(hi, at))):
+                    yield from ran(stmt.body, {**at, name: value})
+            case Tile(axes, inner):
+                starts = [int(value_of(axis.start, at)) for axis in axes]
+                extents = [int(value_of(axis.extent, at)) for axis in axes]
+                for point in itertools.product(*map(range, extents)):
+                    here = {
+                        axis.iter: start + step
+                        for axis, start, step in zip(axes, starts, point, strict=True)
+                    }
+                    yield from ran(inner, {**at, **here})
+            case If(condition, then, other):
+                yield from ran(then if value_of(condition, at) else other, at)
+            case Let(name, _, _, value, inner):
+                yield from ran(inner, {**at, name: int(value_of(value, at))})
+            case Alloc():
+                yield from ran(stmt.body, at)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
+    program = KERNELS[kernel].program()
+    for values in ((1, 1, 1, 1), (2, 3, 4, 2), (5, 4, 3, 6)):
+        sizes = {
+            size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
+        }
+        found = counted(program, units(), sizes)
+        assert found.exact
+        runs = list(ran(program.body, sizes))
+        assert sum(literal(one.instances) for one in found.counts) == len(runs)
+        assert sum(literal(one.flop) for one in found.counts) == sum(operations(s) for s, _ in runs)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_formulas_give_what_is_counted_at_sizes(kernel: str) -> None:
+    program = KERNELS[kernel].program()
+    whole = counted(program, units(), {})
+    for values in ((1, 1, 1, 1), (5, 4, 3, 6), (9, 11, 8, 10)):
+        sizes = {
+            size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
+        }
+        there = counted(program, units(), sizes)
+        if whole.exact:
+            for field in ("instances", "flop"):
+                total = sum(int(value_of(getattr(one, field), sizes)) for one in whole.counts)
+                assert total == sum(literal(getattr(one, field)) for one in there.counts)
+
+
+class Cache:
+    """A cache of lines of 64 bytes in sets, whose least recently used line goes; what is stored is written back."""
+
+    def __init__(self, size: int) -> None:
+        self.sets = [OrderedDict[int, bool]() for _ in range(size // 64 // WAYS)]
+        self.bytes = 0
+
+    def touch(self, address: int, written: bool) -> None:
+        line = address // 64
+        kept = self.sets[line % len(self.sets)]
+        if line in kept:
+            kept.move_to_end(line)
+        else:
+            self.bytes += 64
+            if len(kept) == WAYS:
+                self.bytes += 64 * kept.popitem(last=False)[1]
+        kept[line] = kept.get(line, False) or written
+
+
+def simulated(program: Program, sizes: Mapping[str, int], size: int) -> int:
+    """Bytes that move between a cache and what is behind it, in the second of two calls."""
+    strides, starts, at = {}, {}, 0
+    for buffer in program.buffers:
+        extents = [int(value_of(extent, sizes)) for extent in buffer.shape]
+        item = ITEM_BYTES[buffer.dtype]
+        strides[buffer.name] = [item * int(np.prod(extents[k + 1 :])) for k in range(len(extents))]
+        starts[buffer.name] = at
+        at += -(-item * int(np.prod(extents)) // 64) * 64 + 64 * 37
+    cache = Cache(size)
+
+    def address(buffer: str, index: tuple[Expr, ...], values: Mapping[str, int]) -> int:
+        places = zip(index, strides[buffer], strict=True)
+        return starts[buffer] + sum(int(value_of(part, values)) * step for part, step in places)
+
+    before = 0
+    for _ in range(2):
+        before = cache.bytes
+        for store, values in ran(program.body, sizes):
+            for node in nodes(store.value):
+                if isinstance(node, Load):
+                    cache.touch(address(node.buffer, node.index, values), False)
+            cache.touch(address(store.buffer, store.index, values), True)
+    return cache.bytes - before
+
+
+STREAMED = {
+    "a product, row by row": (
+        """program product
+size n in 1:65
+input A: float32[n, 48]
+input B: float32[48, 40]
+output C: float32[n, 40]
+for i in 0:n
+  for j in 0:40
+    C[i, j] = 0.0
+    for k in 0:48
+      C[i, j] += A[i, k] * B[k, j]
+""",
+        {"n": 12},
+    ),
+    "a product in tiles": (
+        """program tiled
+size n in 1:65
+input A: float32[n, 64]
+input B: float32[64, 64]
+output C: float32[n, 64]
+for jt in 0:4
+  for i in 0:n
+    for j in 16*jt:16*jt + 16
+      C[i, j] = 0.0
+      for k in 0:64
+        C[i, j] += A[i, k] * B[k, j]
+""",
+        {"n": 12},
+    ),
+    "a sum of columns": (
+        """program columns
+size n in 1:257
+input X: float32[n, 96]
+output S: float32[96]
+for j in 0:96
+  S[j] = 0.0
+for i in 0:n
+  for j in 0:96
+    S[j] += X[i, j]
+""",
+        {"n": 100},
+    ),
+    "two passes over rows": (
+        """program passes
+size n in 1:129
+input X: float32[n, 256]
+local M: float32[n]
+output Y: float32[n, 256]
+for i in 0:n
+  M[i] = -inf
+  for j in 0:256
+    M[i] max= X[i, j]
+  for j in 0:256
+    Y[i, j] = X[i, j] - M[i]
+""",
+        {"n": 30},
+    ),
+    "a stencil": (
+        """program stencil
+size n in 3:129
+input X: float32[n, 128]
+output Y: float32[n, 128]
+for i in 1:n - 1
+  for j in 1:127
+    Y[i, j] = X[i - 1, j] + X[i + 1, j] + X[i, j - 1] + X[i, j + 1]
+""",
+        {"n": 40},
+    ),
+    "a transposition": (
+        """program turned
+size n in 1:129
+input X: float32[n, 64]
+output Y: float32[64, n]
+for i in 0:n
+  for j in 0:64
+    Y[j, i] = X[i, j]
+""",
+        {"n": 64},
+    ),
+    "a triangle": (
+        """program triangle
+size n in 1:129
+input L: float32[n, n]
+input b: float32[n]
+output y: float32[n]
+for i in 0:n
+  y[i] = 0.0
+  for j in 0:i + 1
+    y[i] += L[i, j] * b[j]
+""",
+        {"n": 80},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize("size", [1024, 4096, 32768])
+def test_bytes_are_those_of_a_simulated_cache(name: str, size: int) -> None:
+    text, sizes = STREAMED[name]
+    program = oc.parse(text)
+    found = counted(program, units(caches=(size, 1 << 22, 1 << 24)), sizes)
+    moved = sum(literal(one) for one in found.moved[1].values())
+    # A box is a hull: of a triangle it is the square, and rows are as long as in the middle.
+    wide = 0.16 if name == "a triangle" else 0.105
+    assert moved == pytest.approx(simulated(program, sizes, size), rel=wide)
+
+
+def literal(expr: Expr) -> int:
+    return int(value_of(expr, {}))
+
+
+K = oc.reduce_axis(96, name="k")
+ROWS = oc.dim("rows", min=1, max=4096)
+A, W = oc.placeholder((ROWS, 96), name="A"), oc.placeholder((96, 80), name="W")
+C = oc.compute((ROWS, 80), lambda i, j: oc.sum(A[i, K] * W[K, j], axis=K), name="C")
+
+
+@cache
+def dense() -> oc.Kernel:
+    return oc.compile(C, inputs=[A, W], constants={"W": np.ones((96, 80), "float32")})
+
+
+@pytest.mark.parametrize("rows", [1, 5, 6, 7, 33, 128])
+def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> None:
+    there, anywhere = dense().cost(rows=rows), dense().cost()
+    (symbol,) = anywhere.flop.free_symbols
+    assert str(symbol) == "rows"
+    assert there.flop == 2 * rows * 96 * 80 == anywhere.flop.subs({symbol: rows})
+    assert there.cycles == pytest.approx(float(anywhere.cycles.subs({symbol: rows})), rel=0.02)
+    assert there.seconds == there.cycles / there.hertz
+    assert there.exact
+    assert anywhere.exact
+    assert sum(piece.flop for piece in there.pieces) >= there.flop
+    for name, size in anywhere.bytes.items():
+        assert there.bytes[name] == pytest.approx(float(size.subs({symbol: rows})), rel=0.1, abs=64)
+
+
+def test_a_cost_reads_as_a_table() -> None:
+    text = str(dense().cost(rows=33)).splitlines()
+    assert text[0].startswith("C(rows = 33) on ")
+    assert "506,880 flop" in text[0]
+    assert "bound by" in text[0]
+    assert text[1].split()[:3] == ["stage", "tile", "microkernel"]
+    assert all(line.startswith("C ") for line in text[2:])
+
+
+def test_a_machine_with_other_caches_moves_other_bytes() -> None:
+    program = oc.parse(STREAMED["a product in tiles"][0])
+    near, far = (
+        cost(program, program, units(caches=(size, 1 << 20, 1 << 22)), {"n": 12}, {"n": 12})
+        for size in (1 << 17, 1 << 11)
+    )
+    assert near.bytes["L2"] < far.bytes["L2"]
+    assert near.bytes["L1"] == far.bytes["L1"]
+    assert near.energy < far.energy
+
+
+def test_energy_is_that_of_operations_and_bytes_by_the_table() -> None:
+    program = oc.parse(STREAMED["a sum of columns"][0])
+    described = units().machine
+    found = cost(program, program, units(), {"n": 100}, {"n": 100})
+    energy = described.energy
+    assert energy is not None
+    expected = 100 * 96 * energy.add.float32
+    for memory in described.memory:
+        expected += found.bytes[memory.name] * energy.on_chip(memory.bytes)
+    expected += found.bytes[described.dram.name] * energy.dram
+    assert found.energy == pytest.approx(expected * 1e-12)
+
+
+def test_what_no_size_tells_is_a_bound() -> None:
+    rows = oc.parse(
+        """program rows
+size n in 0:100
+input first: int32[n + 1]
+input x: float32[4096]
+output y: float32[n]
+for i in 0:n
+  y[i] = 0.0
+  for k in index(first[i]):index(first[i + 1])
+    y[i] += x[k]
+"""
+    )
+    assert not cost(rows, rows, units(), {"n": 7}, {"n": 7}).exact
+    assert not formulas(rows, rows, units(), {}).exact
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        (
+            {"rows": 0},
+            "cost: cannot cost rows = 0\n  because  rows is in 1…4096",
+        ),
+        (
+            {"n": 3},
+            "cost: cannot cost without rows\n  because  the sizes of C are rows\n  help     cost(rows=…)",
+        ),
+    ],
+)
+def test_sizes_that_a_call_cannot_have_are_refused(sizes: dict[str, int], text: str) -> None:
+    with pytest.raises(oc.CallError) as refused:
+        dense().cost(**sizes)
+    assert str(refused.value) == text
+
+
+def test_a_curve_is_what_costs_at_its_sizes_say(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plot, is not installed")
+    anywhere = dense().cost()
+    figure = anywhere.plot(tmp_path / "cost.png", over=(1, 40))
+    assert (tmp_path / "cost.png").stat().st_size > 0
+    (axes,) = figure.axes
+    drawn = dict(zip(*(map(float, one) for one in axes.lines[0].get_data()), strict=True))
+    assert set(drawn) == set(range(1, 41))
+    for rows in (1, 7, 33):
+        assert drawn[rows] == pytest.approx(dense().cost(rows=rows).seconds * 1e6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            {"size": "n"},
+            "plot: cannot draw a curve\n  at       n\n"
+            "  because  it runs along one of rows, and the others have values\n"
+            "  help     kernel.cost().plot(size=…, others=…)",
+        ),
+        (
+            {"over": (0, 9)},
+            "plot: cannot draw rows in 0…9\n  because  rows is in 1…4096",
+        ),
+    ],
+)
+def test_a_curve_that_there_is_not_is_refused(asked: dict[str, Any], text: str) -> None:
+    with pytest.raises(oc.CallError) as refused:
+        dense().cost().plot(**asked)
+    assert str(refused.value) == text
