@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 
 from offcut.core import index as ix
@@ -21,7 +22,7 @@ from offcut.partition import LADDER, STRATEGIES, AxisCut, Segment, Strategy, seg
 _ANY = Var("extent")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cuts:
     """The splits of one axis that there are, in ascending order of their tiles and groups."""
 
@@ -33,6 +34,15 @@ class Cuts:
 
     def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
+        if cut not in self._near:
+            self._near[cut] = self._beside(cut)
+        return self._near[cut]
+
+    @cached_property
+    def _near(self) -> dict[AxisCut, tuple[AxisCut, ...]]:
+        return {}
+
+    def _beside(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         found = [one for one in self.options if _differ(one, cut) == (True, False, False)]
         for place in (1, 2):
             alike = [

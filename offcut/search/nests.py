@@ -135,8 +135,9 @@ class NestSpace:
 
     def legal(self, ways: Sequence[Way], lay: Lay | None) -> Iterator[Chosen]:
         """`ways` as they compete, if they can: not where their packed copies differ, or two are one."""
-        packs = {way.pack for way in ways if way.pack is not None}
-        if len(packs) <= 1 and len(set(ways)) == len(ways):
+        packs = [way.pack for way in ways if way.pack is not None]
+        apart = all(one != other for one, other in combinations(ways, 2))
+        if apart and all(pack == packs[0] for pack in packs):
             yield Chosen(tuple(ways), lay)
 
     def written(self, chosen: Chosen) -> tuple[Way, ...]:

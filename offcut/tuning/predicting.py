@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from offcut.core.expr import Binary, Expr
 from offcut.core.interpret.values import evaluate_all
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
@@ -15,6 +17,7 @@ from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
 
+Values: TypeAlias = NDArray[Any]
 OwnPrice = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
 
@@ -36,19 +39,41 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     def told(schedule: Schedule) -> dict[Sizes, float]:
         return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
 
+    evaluated = _Evaluated(columns, len(vectors))
+
     def modelled(schedule: Schedule) -> dict[Sizes, float]:
         if not any(isinstance(step, Nest | Together) for step in schedule.steps):
             return alike(schedule)
         assert computation is not None
         seconds = problem.target.predicted(computation, schedule, problem.options)
-        found = evaluate_all(seconds, columns, len(vectors))
-        return {key: float(one) for key, one in zip(keys, found, strict=True)}
+        return {key: float(one) for key, one in zip(keys, evaluated(seconds), strict=True)}
 
     if own is not None:
         if not callable(own):
             raise _no_price(own, "it is no function")
         return told
     return alike if computation is None else modelled
+
+
+class _Evaluated:
+    """Values of expressions at all sizes at once; of a sum or a least, its parts are remembered: ways come again
+    and again.
+    """
+
+    def __init__(self, columns: Mapping[str, Values], count: int) -> None:
+        self.columns, self.count = columns, count
+        self.known: dict[int, tuple[Expr, Values]] = {}
+
+    def __call__(self, expr: Expr) -> Values:
+        match expr:
+            case Binary("+", a, b):
+                return self(a) + self(b)
+            case Binary("min", a, b):
+                return np.minimum(self(a), self(b))
+        if id(expr) not in self.known:
+            found = np.broadcast_to(evaluate_all(expr, self.columns, self.count), self.count)
+            self.known[id(expr)] = expr, found  # as long as it is held, nothing else has its id
+        return self.known[id(expr)][1]
 
 
 def key_of(sizes: Any) -> Sizes:

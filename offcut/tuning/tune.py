@@ -108,8 +108,9 @@ def space_of(request: Request, options: Options, target: Target, alternatives: i
     nests = any(isinstance(step, Nest | Together) for step in first.steps)
     computation = target.computation(request, options) if nests else None
     kernels = target.microkernels(options)
-    machine = processor(target.machine)
-    return Space(first, request.program, computation, kernels, machine, most=alternatives)
+    return Space(
+        first, request.program, computation, kernels, processor(target.machine), most=alternatives
+    )
 
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:

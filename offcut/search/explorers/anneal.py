@@ -26,8 +26,8 @@ class Anneal:
     Source: Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018, section 4.
     """
 
-    chains: int = 16
-    steps: int = 32
+    chains: int = 8
+    steps: int = 24
     random: float = 0.05
 
     def propose(

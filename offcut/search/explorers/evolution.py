@@ -20,7 +20,7 @@ class Evolution:
     mutation                 how often a child takes a step
     """
 
-    population: int = 32
+    population: int = 16
     generations: int = 12
     mutation: float = 0.7
 

@@ -1,0 +1,389 @@
+"""Tuning: what is tried, kept, taken from records, and chosen; measurements are made up but for the last tests."""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from planted_target import Planted
+
+import offcut as oc
+from offcut.core.interpret.values import evaluate
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_expr
+from offcut.errors import DescribeError, TargetError
+from offcut.schedule import Nest, Schedule
+from offcut.search import Expected, Outcome, Records, Space
+from offcut.search.explorers import Seen, explorer_named
+from offcut.tuning.alternatives import composed, lines
+from offcut.tuning.campaign import CONFIRM, Campaign, Progress
+from offcut.tuning.candidate import Limits
+from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.problem import Measured, Problem, Time
+from offcut.tuning.progress import line
+from tests import spaces
+
+ROOT = Path(__file__).parents[2]
+SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
+QUICK = Limits(patience=20.0, memory=1 << 30, budget=0.02, noise=math.inf)
+Seconds = Callable[[Schedule], Sequence[float]]
+
+
+@dataclass
+class Bench:
+    """Measures by a function of schedules; stops, as if killed, once it has measured `until`."""
+
+    seconds: Seconds
+    spread: float = 0.0
+    until: float = math.inf
+    asked: list[list[Schedule]] = field(default_factory=list)
+
+    def measured(self, schedules: Sequence[Schedule], progress: Callable[[Measured], None]) -> None:
+        self.asked.append([])
+        for schedule in schedules:
+            if sum(map(len, self.asked)) >= self.until:
+                raise KeyboardInterrupt
+            self.asked[-1].append(schedule)
+            times = self.seconds(schedule)
+            made = zip(SIZES, times, strict=True)
+            ok = all(map(math.isfinite, times))
+            told = tuple(Time(at, one, self.spread) for (at, _), one in made) if ok else ()
+            outcome, because = (Outcome.OK, "") if ok else (Outcome.REFUSED, "planted")
+            progress(Measured(schedule, outcome, told, because))
+
+
+def problem(name: str, seed: int = 0) -> Problem:
+    request, options, target = spaces.problem(name)
+    return Problem(request, options, target, SIZES, seed)
+
+
+def campaign(
+    bench: Bench,
+    records: Path,
+    of: str = "dense",
+    explorer: Any = "random",
+    trials: int | None = 20,
+    seconds: float | None = None,
+    seed: int = 0,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> Campaign:
+    space = spaces.space(of, 2)
+    made = problem(of, seed)
+    price = price_of(made, space.computation, None)
+    expected = Expected(price, {key_of(at): weight for at, weight in SIZES}, 4.0)
+    named, explores = explorer_named(explorer)
+    return Campaign(
+        *(made, replace(space, expected=expected), expected, explores, named),
+        *(Records(records), bench.measured, trials, seconds, tell),
+    )
+
+
+def by_price(space: Space, best: Schedule) -> Seconds:
+    """Seconds whose least are those of `best`, alike at all sizes."""
+    price = spaces.planted(space, best)
+    return lambda schedule: [price(schedule) * 1e-6] * len(SIZES)
+
+
+def first(of: str = "dense") -> Schedule:
+    return spaces.space(of, 2).first
+
+
+def test_the_default_is_trial_0_and_stays_where_nothing_beats_it(tmp_path: Path) -> None:
+    bench = Bench(lambda schedule: [1e-6 if schedule == first() else 2e-6] * 2)
+    tuned = campaign(bench, tmp_path / "r")
+    assert tuned.best() == first()
+    assert bench.asked[0][0] == first()
+    assert len(tuned.tried) == 20
+
+
+def test_a_gain_within_the_noise_is_none(tmp_path: Path) -> None:
+    def seconds(schedule: Schedule) -> list[float]:
+        return [1e-6 if schedule == first() else 0.97e-6] * 2
+
+    noisy, calm = Bench(seconds, spread=0.2), Bench(seconds, spread=0.001)
+    assert campaign(noisy, tmp_path / "noisy", trials=6).best() == first()
+    assert campaign(calm, tmp_path / "calm", trials=6).best() != first()
+
+
+def test_a_trial_that_was_fast_once_is_not_chosen_where_the_last_run_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    runs: dict[Schedule, int] = {}
+
+    def lucky(schedule: Schedule) -> list[float]:
+        runs[schedule] = runs.get(schedule, 0) + 1
+        if schedule == first():
+            return [1e-6] * 2
+        return [0.1e-6 if runs[schedule] == 1 else 3e-6] * 2
+
+    assert campaign(Bench(lucky), tmp_path / "r", trials=4).best() == first()
+
+
+def test_the_best_of_what_was_tried_is_chosen(tmp_path: Path) -> None:
+    space = spaces.space("loops", 2)
+    best = space.sample(Random(4))
+    bench = Bench(by_price(space, best))
+    tuned = campaign(bench, tmp_path / "r", "loops", "exhaustive", trials=40)
+    found = tuned.best()
+    tried = [schedule for batch in bench.asked[:-1] for schedule in batch]
+    assert found == min(tried, key=spaces.planted(space, best))
+    assert found in bench.asked[-1]
+    assert first("loops") in bench.asked[-1]
+
+
+def test_every_trial_is_recorded_the_refused_ones_too(tmp_path: Path) -> None:
+    odd = Random(2)
+
+    def seconds(schedule: Schedule) -> list[float]:
+        return [math.inf if schedule != first() and odd.random() < 0.5 else 1e-6] * 2
+
+    tuned = campaign(Bench(seconds), tmp_path / "r", trials=12)
+    tuned.best()
+    kept = list(Records(tmp_path / "r"))
+    said = {record.schedule: record.outcome for record in kept if record.explorer != CONFIRM}
+    assert said == {str(one.schedule): one.outcome for one in tuned.tried}
+    assert set(said.values()) == {Outcome.OK, Outcome.REFUSED}
+    assert all(record.explorer in ("random", CONFIRM) for record in kept)
+    assert all(record.predicted for record in kept if record.outcome is Outcome.OK)
+
+
+@pytest.mark.parametrize("until", [1, 5, 8, 13, 19])
+def test_what_was_killed_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
+    space = spaces.space("dense", 2)
+    seconds = by_price(space, space.sample(Random(9)))
+    whole = Bench(seconds)
+    wanted = campaign(whole, tmp_path / "whole").best()
+
+    killed = Bench(seconds, until=until)
+    with pytest.raises(KeyboardInterrupt):
+        campaign(killed, tmp_path / "killed").best()
+    again = Bench(seconds)
+    assert campaign(again, tmp_path / "killed").best() == wanted
+    before = [schedule for batch in killed.asked for schedule in batch]
+    after = [schedule for batch in again.asked for schedule in batch]
+    assert len(before) == until
+    assert [*before, *after] == [schedule for batch in whole.asked for schedule in batch]
+
+
+def test_what_is_done_is_not_measured_again(tmp_path: Path) -> None:
+    seconds = by_price(spaces.space("dense", 2), first())
+    wanted = campaign(Bench(seconds), tmp_path / "r").best()
+    again = Bench(seconds)
+    assert campaign(again, tmp_path / "r").best() == wanted
+    assert again.asked == []
+
+
+def test_another_seed_measures_anew(tmp_path: Path) -> None:
+    seconds = by_price(spaces.space("dense", 2), first())
+    campaign(Bench(seconds), tmp_path / "r", trials=4).best()
+    again = Bench(seconds)
+    campaign(again, tmp_path / "r", trials=4, seed=1).best()
+    assert again.asked[0][0] == first()
+
+
+def test_a_budget_in_seconds_ends_the_rounds(tmp_path: Path) -> None:
+    def slow(schedule: Schedule) -> list[float]:
+        time.sleep(0.02)
+        return [1e-6, 1e-6]
+
+    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=0.3)
+    tuned.best()
+    assert 1 < len(tuned.tried) < 40
+
+
+def test_progress_says_the_best_and_the_regret_that_is_expected(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    space = spaces.space("dense", 2)
+    bench = Bench(by_price(space, space.sample(Random(3))))
+    campaign(bench, tmp_path / "r", trials=10, tell=told.append).best()
+    assert [one.trial for one in told] == list(range(1, 11))
+    assert [one.best for one in told] == sorted((one.best for one in told), reverse=True)
+    assert told[0].best == told[0].default
+    assert all(one.regret is not None and one.regret >= 0 for one in told)
+    assert line(replace(told[0], best=2e-6, default=3e-6, regret=0.25)) == (
+        "best 2 µs, 1.50× the default, regret expected 25%"
+    )
+    assert line(replace(told[0], best=math.inf)) == told[0].latest.outcome.value
+
+
+def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
+    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> list[Schedule]:
+        return [space.first, *space.neighbours(space.first)[:3], *space.neighbours(space.first)[:3]]
+
+    bench = Bench(lambda schedule: [1e-6] * 2)
+    tuned = campaign(bench, tmp_path / "r", explorer=mine)
+    tuned.best()
+    assert len(tuned.tried) == len({one.schedule for one in tuned.tried}) == 4
+
+
+def test_an_explorer_that_proposes_no_schedule_is_refused(tmp_path: Path) -> None:
+    def mine(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Any:
+        return ["schedule C"]
+
+    with pytest.raises(DescribeError) as refused:
+        campaign(Bench(lambda schedule: [1e-6] * 2), tmp_path / "r", explorer=mine).best()
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot try 'schedule C'
+  at       explorer mine
+  because  it is no schedule
+  help     space.sample(rng)
+  help     space.neighbours(point)"""
+    )
+
+
+def test_where_nothing_can_be_measured_the_last_reason_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TargetError) as refused:
+        campaign(Bench(lambda schedule: [math.inf] * 2), tmp_path / "r", trials=1).best()
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot measure a schedule of C
+  because  the last of 1 is refused: planted"""
+    )
+
+
+# Alternatives
+
+
+def one_way(label: str, times: Sequence[float], spread: float = 0.0) -> Measured:
+    """A schedule of one way, by its strategy."""
+    text = str(spaces.space("dense", 2).first)
+    head, _, _ = text.partition("split i")
+    tail = text[text.index("split j") :]
+    schedule = Schedule.parse(
+        f"{head}split i {label} 14\n    {tail}".replace("way balance", f"way {label}")
+    )
+    made = (Time(at, one, spread) for (at, _), one in zip(SIZES, times, strict=True))
+    return Measured(schedule, Outcome.OK, tuple(made))
+
+
+def ways(schedule: Schedule) -> tuple[Any, ...]:
+    return next(step for step in schedule.steps if isinstance(step, Nest)).ways
+
+
+def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> None:
+    tried = [
+        one_way("ladder", [1e-6, 9e-6]),
+        one_way("even", [5e-6, 4e-6]),
+        one_way("cut", [6e-6, 5e-6]),
+    ]
+    made = composed(problem("dense"), tried, 3)
+    assert made is not None
+    assert made.seconds == pytest.approx(0.5 * 1e-6 + 0.5 * 4e-6)
+    assert [way.label for way in ways(made.schedule)] == ["even", "ladder"]
+    even, ladder = (way.cost for way in ways(made.schedule))
+    assert evaluate(even, {"n": 1}) == pytest.approx(5e-6)
+    assert evaluate(ladder, {"n": 64}) == pytest.approx(9e-6)
+    assert Schedule.parse(str(made.schedule)) == made.schedule
+    request, options, target = spaces.problem("dense")
+    planned = target.policy(request, replace(options, schedule=made.schedule))
+    considered = target.plan_of(planned, request, options, {"n": 1}).considered
+    assert [one.label for one in considered if one.chosen] == ["ladder"]
+
+
+def test_one_way_is_enough_where_it_is_best_everywhere_or_others_gain_no_more_than_noise() -> None:
+    best = one_way("ladder", [1e-6, 4e-6])
+    assert composed(problem("dense"), [best, one_way("even", [2e-6, 5e-6])], 3) is None
+    near = one_way("even", [2e-6, 3.9e-6], spread=0.3)
+    assert composed(problem("dense"), [best, near], 3) is None
+    assert composed(problem("dense"), [best, one_way("even", [2e-6, 3e-6])], 1) is None
+
+
+def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
+    cost = lines("n", {8: 4e-6, 2: 1e-6, 16: 4e-6})
+    assert parse_expr(format_expr(cost), "float64") == cost
+    found = [float(evaluate(cost, {"n": n})) for n in (1, 2, 5, 8, 12, 16, 32)]
+    assert found == pytest.approx([1e-6, 1e-6, 2.5e-6, 4e-6, 4e-6, 4e-6, 8e-6])
+
+
+# Measured
+
+
+def dense() -> tuple[Any, Any, Any]:
+    n = oc.dim("n", min=1, max=64)
+    a, w = oc.placeholder((n, 24), name="A"), oc.placeholder((24, 16), name="W")
+    k = oc.reduce_axis(24, name="k")
+    return oc.compute((n, 16), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C"), a, w
+
+
+def few(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+    """An explorer that is quick: the first neighbours of the default."""
+    return space.neighbours(space.first)[:3]
+
+
+def test_a_layer_is_tuned_and_compiled_as_it_was_tuned(tmp_path: Path) -> None:
+    result, a, w = dense()
+    given = {"inputs": [a, w], "constants": ["W"], "sizes": {"n": [3, 20]}, "limits": QUICK}
+    records = Records(tmp_path / "r")
+    tuned = oc.tune(result, **given, trials=3, explorer=few, records=records, progress=False)
+    assert isinstance(tuned, Schedule)
+    assert len({record.schedule for record in records}) >= 3
+    count = len(records)
+    assert oc.tune(result, **given, trials=3, explorer=few, records=tmp_path / "r") == tuned
+    assert len(records) == count
+    draw = np.random.default_rng(0)
+    x, v = draw.standard_normal((17, 24), "f"), draw.standard_normal((24, 16), "f")
+    kernel = oc.compile(result, inputs=[a, w], constants={"W": v}, schedule=tuned)
+    np.testing.assert_allclose(kernel(x), x @ v, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("fault", ["be_slow", "miss_an_element", "crash"])
+def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) -> None:
+    result, a, w = dense()
+    given = {"inputs": [a, w], "constants": ["W"], "sizes": {"n": [3, 20]}, "limits": QUICK}
+    planned = oc.tune(result, **given, trials=1, records=tmp_path / "plain", explorer=few)
+    tried: list[Schedule] = []
+
+    def two(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+        tried.extend(space.neighbours(space.first)[:1])
+        return tuple(tried)
+
+    oc.tune(result, **given, trials=2, records=tmp_path / "plain", explorer=two)
+    target = Planted({tried[0].digest: fault})
+    found = oc.tune(result, **given, trials=2, records=tmp_path / "r", explorer=two, target=target)
+    assert found == planned
+    outcomes = {r.schedule: r.outcome for r in Records(tmp_path / "r") if r.explorer != CONFIRM}
+    wanted = {"be_slow": Outcome.OK, "miss_an_element": Outcome.WRONG, "crash": Outcome.CRASHED}
+    assert outcomes[str(tried[0])] is wanted[fault]
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = ["tests", "tests/unit"]
+from test_tuning import QUICK, dense, few
+import offcut as oc
+result, a, w = dense()
+oc.tune(result, inputs=[a, w], constants=["W"], sizes={"n": [3, 20]}, limits=QUICK, trials=4,
+        explorer=few, records=sys.argv[1])
+"""
+
+
+def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path) -> None:
+    records = Records(tmp_path / "r")
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(records.path)], cwd=ROOT)
+    until = time.monotonic() + 60
+    while not len(records) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = list(records)
+    assert before
+    result, a, w = dense()
+    given = {"inputs": [a, w], "constants": ["W"], "sizes": {"n": [3, 20]}, "limits": QUICK}
+    oc.tune(result, **given, trials=4, explorer=few, records=records)
+    after = list(records)
+    assert after[: len(before)] == before
+    trials = [record for record in after if record.explorer != CONFIRM]
+    assert len(trials) == len({(r.schedule, tuple(r.sizes.items())) for r in trials})
