@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import isfinite, prod
 from typing import Any
@@ -50,6 +51,35 @@ def distribution(program: Program, users: Users, given: object) -> Weights:
         found.append((vector, prod(weight for _, weight in values)))
     total = sum(weight for _, weight in found)
     return tuple((vector, weight / total) for vector, weight in found)
+
+
+def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
+    """What is given of each size, as text: ``n=1,7,33`` a list; ``n=1:512``, ``n=1:512:8`` a range with both ends.
+
+    >>> read_sizes(["n=1,7", "m=8:64:8"])
+    {'n': [1, 7], 'm': range(8, 65, 8)}
+
+    Raises DescribeError for any other text, and for a size that is given twice.
+    """
+    found: dict[str, range | list[int]] = {}
+    for text in texts:
+        name, _, values = (part.strip() for part in text.partition("="))
+        numbers = [int(number) for number in re.findall(r"\d+", values)]
+        if not name or not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", values):
+            because = "it is no name with a list or a range of whole numbers"
+        elif name in found:
+            because = f"--sizes {name}=… came before"
+        elif ":" in values and numbers[2:] == [0]:
+            because = "the range does not advance: its step is 0"
+        else:
+            step = numbers[2] if len(numbers) == 3 else 1
+            found[name] = range(numbers[0], numbers[1] + 1, step) if ":" in values else numbers
+            continue
+        help = ("--sizes n=1,7,33", "--sizes n=1:512", "--sizes n=1:512:8")
+        raise DescribeError(
+            "tune", "cannot read the sizes", at=f"--sizes {text}", because=because, help=help
+        )
+    return found
 
 
 def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:

@@ -1,0 +1,58 @@
+"""`offcut tune`: the schedule of a program in a file that is measured to be the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offcut.cli.app import app, refusals
+from offcut.cli.records import In
+
+
+@app.command("tune")
+def tune_command(
+    program: Annotated[Path, typer.Argument(help="A loop program, as `parse` reads it.")],
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(help="n=1,7,33, n=1:512 or n=1:512:8 (both ends); once for each size."),
+    ] = None,
+    constants: Annotated[
+        list[str] | None, typer.Option(help="An input that is known before any call.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="At most; 64 where --seconds is not given.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="After which no trial begins.")] = None,
+    explorer: Annotated[
+        str, typer.Option(help="anneal, beam, evolution, exhaustive, random, or a plug-in's.")
+    ] = "anneal",
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    records: In = None,
+    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where the schedule goes, too.")] = None,
+) -> None:
+    """Search, measure and record schedules of a program, and print the best for these sizes.
+
+    Example: offcut tune gemm.offcut --sizes n=1,7,33 --constants W --trials 64 --records gemm.sqlite
+    """
+    from offcut.cli.files import read_program
+    from offcut.tuning.distribution import read_sizes
+    from offcut.tuning.tune import tune
+
+    with refusals():
+        found = tune(
+            read_program(program, "tune"),
+            constants=tuple(constants or ()),
+            sizes=read_sizes(sizes) if sizes else None,
+            trials=trials,
+            seconds=seconds,
+            explorer=explorer,
+            seed=seed,
+            records=records,
+            threads=threads,
+        )
+    if out is not None:
+        out.write_text(f"{found}\n", encoding="utf-8")
+    typer.echo(str(found))
