@@ -28,14 +28,14 @@ from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import Cost, Device, Formulas, Level, Units, cost, formulas, processor
+from offcut.costmodel import Cost, Device, Formulas, Hardware, Level, cost, formulas, processor
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.schedule import Applied, Schedule
+from offcut.schedule import Applied, Primitive, Schedule
 from offcut.search import place_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class Planned:
     applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
     notes     what became of its loops and tiles, and why
     through   programs on the way to it: a proof by small steps reaches further
-    by_hand   what primitives by hand made of what was asked for, each by a theorem of its own; None: there are none
+    by_hand   what primitives of the schedule that was asked for made, each by a theorem of its own: the proof goes on
+              from there; None: there are none
     """
 
     program: Program
@@ -249,14 +250,14 @@ class Target(ABC):
             *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
         )
         kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
-        units = Units(machine, kernels, register_bytes, levels)
+        hardware = Hardware(machine, kernels, register_bytes, levels)
         users = dict(request.users.sizes)
         if sizes is None:
             own = {name: user for user, name in users.items()}
-            return formulas(request.program, planned.program, units, own)
+            return formulas(request.program, planned.program, hardware, own)
         check_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
-        return cost(request.program, planned.program, units, sizes, given)
+        return cost(request.program, planned.program, hardware, sizes, given)
 
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options
@@ -286,7 +287,9 @@ class Target(ABC):
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
-        source = request.program if found.by_hand is None else found.by_hand
+        steps = () if options.schedule is None else options.schedule.steps
+        asked = any(isinstance(step, Primitive) for step in steps)
+        source = found.by_hand if asked and found.by_hand is not None else request.program
         check_compiled((source, *found.through, found.program), options.reassociate)
         return found
 

@@ -1,6 +1,6 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
-from offcut.costmodel.closed import Cost, Formulas, Level, Units, cost, formulas
+from offcut.costmodel.closed import Cost, Formulas, Hardware, Level, cost, formulas
 from offcut.costmodel.closed_form import (
     Blocks,
     Work,
@@ -25,6 +25,7 @@ __all__ = [
     "Device",
     "Energy",
     "Formulas",
+    "Hardware",
     "Level",
     "Loops",
     "Machine",
@@ -35,7 +36,6 @@ __all__ = [
     "Threads",
     "TileUnit",
     "Unit",
-    "Units",
     "Work",
     "copies_worth",
     "cost",

@@ -21,7 +21,7 @@ from offcut.core.expr import walk as nodes
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.ranges import Known, Range
-from offcut.costmodel import Level, Units, cost, formulas, load
+from offcut.costmodel import Hardware, Level, cost, formulas, load
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import summed
@@ -107,7 +107,7 @@ def test_a_sum_without_a_closed_form_is_written_out_or_says_that_it_is_none() ->
     assert not summed("i", ix.const(0), n, term, SIZES).exact
 
 
-def units(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Units:
+def hardware(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Hardware:
     """A machine whose plain loops run one by one, and whose caches have these capacities."""
     described = load(machine)
     sizes = caches or tuple(memory.bytes for memory in described.memory)
@@ -115,7 +115,7 @@ def units(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Units:
     for level, size in enumerate(sizes):
         described = described.with_memory(level, size, None)  # type: ignore[union-attr]
     levels = (Level(512, 1), *(Level(size, 64, WAYS) for size in sizes))
-    return Units(described, {}, 32, levels)  # type: ignore[arg-type]
+    return Hardware(described, {}, 32, levels)  # type: ignore[arg-type]
 
 
 def ran(body: tuple[Stmt, ...], at: Mapping[str, int]) -> Iterator[tuple[Store, dict[str, int]]]:
@@ -151,7 +151,7 @@ def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
         sizes = {
             size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
         }
-        found = counted(program, units(), sizes)
+        found = counted(program, hardware(), sizes)
         assert found.exact
         runs = list(ran(program.body, sizes))
         assert sum(literal(one.instances) for one in found.counts) == len(runs)
@@ -161,12 +161,12 @@ def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_formulas_give_what_is_counted_at_sizes(kernel: str) -> None:
     program = KERNELS[kernel].program()
-    whole = counted(program, units(), {})
+    whole = counted(program, hardware(), {})
     for values in ((1, 1, 1, 1), (5, 4, 3, 6), (9, 11, 8, 10)):
         sizes = {
             size.name: max(size.min, at) for size, at in zip(program.sizes, values, strict=False)
         }
-        there = counted(program, units(), sizes)
+        there = counted(program, hardware(), sizes)
         if whole.exact:
             for field in ("instances", "flop"):
                 total = sum(int(value_of(getattr(one, field), sizes)) for one in whole.counts)
@@ -319,7 +319,7 @@ for i in 0:n
 def test_bytes_are_those_of_a_simulated_cache(name: str, size: int) -> None:
     text, sizes = STREAMED[name]
     program = oc.parse(text)
-    found = counted(program, units(caches=(size, 1 << 22, 1 << 24)), sizes)
+    found = counted(program, hardware(caches=(size, 1 << 22, 1 << 24)), sizes)
     moved = sum(literal(one) for one in found.moved[1].values())
     # A box is a hull: of a triangle it is the square, and rows are as long as in the middle.
     wide = 0.16 if name == "a triangle" else 0.105
@@ -368,7 +368,7 @@ def test_a_cost_reads_as_a_table() -> None:
 def test_a_machine_with_other_caches_moves_other_bytes() -> None:
     program = oc.parse(STREAMED["a product in tiles"][0])
     near, far = (
-        cost(program, program, units(caches=(size, 1 << 20, 1 << 22)), {"n": 12}, {"n": 12})
+        cost(program, program, hardware(caches=(size, 1 << 20, 1 << 22)), {"n": 12}, {"n": 12})
         for size in (1 << 17, 1 << 11)
     )
     assert near.bytes["L2"] < far.bytes["L2"]
@@ -378,8 +378,8 @@ def test_a_machine_with_other_caches_moves_other_bytes() -> None:
 
 def test_energy_is_that_of_operations_and_bytes_by_the_table() -> None:
     program = oc.parse(STREAMED["a sum of columns"][0])
-    described = units().machine
-    found = cost(program, program, units(), {"n": 100}, {"n": 100})
+    described = hardware().machine
+    found = cost(program, program, hardware(), {"n": 100}, {"n": 100})
     energy = described.energy
     assert energy is not None
     expected = 100 * 96 * energy.add.float32
@@ -402,8 +402,8 @@ for i in 0:n
     y[i] += x[k]
 """
     )
-    assert not cost(rows, rows, units(), {"n": 7}, {"n": 7}).exact
-    assert not formulas(rows, rows, units(), {}).exact
+    assert not cost(rows, rows, hardware(), {"n": 7}, {"n": 7}).exact
+    assert not formulas(rows, rows, hardware(), {}).exact
 
 
 @pytest.mark.parametrize(
@@ -456,3 +456,12 @@ def test_a_curve_that_there_is_not_is_refused(asked: dict[str, Any], text: str) 
     with pytest.raises(oc.CallError) as refused:
         dense().cost().plot(**asked)
     assert str(refused.value) == text
+
+
+def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plot, is not installed")
+    with pytest.raises(oc.CallError) as refused:
+        dense().cost().plot(tmp_path / "cost.nothing")
+    text = str(refused.value)
+    assert text.startswith("plot: cannot write the picture to ")
+    assert text.endswith('help     kernel.cost().plot("cost.png")')

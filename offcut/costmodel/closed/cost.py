@@ -10,7 +10,7 @@ from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.costmodel.closed.counted import Units, counted
+from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.predicted import Predicted, predicted
 
@@ -156,7 +156,7 @@ class Cost:
 def cost(
     described: Program,
     program: Program,
-    units: Units,
+    hardware: Hardware,
     named: Mapping[str, int],
     sizes: Mapping[str, int],
 ) -> Cost:
@@ -165,12 +165,12 @@ def cost(
     named   the sizes, by the user's names
     sizes   the same, by the program's
     """
-    made = predicted(program, units, sizes)
+    made = predicted(program, hardware, sizes)
     pieces = tuple(_at(one) for one in made.pieces)
-    whole = counted(described, units, sizes)
+    whole = counted(described, hardware, sizes)
     flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
     ran = tuple(piece for piece in pieces if piece.runs)
-    machine, exact = units.machine, made.exact and whole.exact
+    machine, exact = hardware.machine, made.exact and whole.exact
     return Cost(described.name, machine.name, dict(named), flop, ran, machine.hertz, exact)
 
 

@@ -83,10 +83,10 @@ class Counts:
     """Of a piece, in a call.
 
     runs          of the tile, or of its statements
-    instances     of its statements
+    instances     of its statements; of a masked tile, those that are switched off too
     flop          operations on elements: additions, multiplications, comparisons of ``max=``, functions
     instructions  thousandths of those that are issued
-    cycles        thousandths that the units take that compute, operands at hand
+    cycles        thousandths that what computes takes, operands at hand
     picojoules    thousandths that the operations take; 0 where the machine does not say
     """
 
@@ -134,7 +134,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class Hardware:
     """What computes.
 
     microkernels    that tiles may name
@@ -148,10 +148,10 @@ class Units:
     levels: tuple[Level, ...]
 
 
-def counted(program: Program, units: Units, sizes: Mapping[str, int]) -> Counted:
+def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
     """`program`, counted at these sizes, and over those that are not given."""
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    return _Counter(program, units, fixed).counted(
+    return _Counter(program, hardware, fixed).counted(
         all_mapped(substituted(program.body, fixed), _quotients)
     )
 
@@ -182,8 +182,8 @@ class _Scope:
 
 
 class _Counter:
-    def __init__(self, program: Program, units: Units, fixed: Mapping[str, Expr]) -> None:
-        self.program, self.units = program, units
+    def __init__(self, program: Program, hardware: Hardware, fixed: Mapping[str, Expr]) -> None:
+        self.program, self.hardware = program, hardware
         ranges = (
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in program.sizes
@@ -195,7 +195,7 @@ class _Counter:
             for one in program.buffers
             if one.kind is not Kind.PRIVATE
         }
-        self.traffic = Traffic(self.held, units.levels, self.known)
+        self.traffic = Traffic(self.held, hardware.levels, self.known)
         self.pieces: list[Piece] = []
         self.choices: list[tuple[Way, ...]] = []
         self.values: dict[str, Expr] = {}
@@ -248,8 +248,8 @@ class _Counter:
                 with self.around(name, lo, hi):
                     body = self.block(stmt.body, inside)
                 return self.loop(name, lo, hi, body, scope.known)
-            case Tile(microkernel=str(name)) if name in self.units.microkernels:
-                return self.covered(stmt, self.units.microkernels[name], scope)
+            case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
+                return self.covered(stmt, self.hardware.microkernels[name], scope)
             case Tile(axes, body):
                 return self.tile(axes, body, scope)
             case If(condition, then, other):
@@ -341,10 +341,14 @@ class _Counter:
     def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: Known) -> _Seen:
         counts: dict[int, Counts] = {}
         for piece, each in body.counts.items():
-            totals = [summed(name, lo, hi, value, known) for value in _values(each)]
-            self.exact = self.exact and all(total.exact for total in totals)
-            counts[piece] = Counts(*(total.value for total in totals))
+            counts[piece] = self.over(name, lo, hi, each, known)
         return _Seen(self.traffic.loop(name, lo, hi, body.touched, known), counts)
+
+    def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known) -> Counts:
+        """Of all iterations of a loop."""
+        totals = [summed(name, lo, hi, value, known) for value in _values(each)]
+        self.exact = self.exact and all(total.exact for total in totals)
+        return Counts(*(total.value for total in totals))
 
     def where(self, condition: Expr, then: _Seen, other: _Seen) -> _Seen:
         if reads_memory(condition):
@@ -364,21 +368,21 @@ class _Counter:
         self.exact = False
         if start is None:
             return ix.const(0)
-        trips = self.units.machine.policy.trips
+        trips = self.hardware.machine.policy.trips
         return ix.const(trips) if reads_memory(start) else ix.add(start, trips)
 
     def store(self, stmt: Store, scope: _Scope) -> _Seen:
         """One instance of a statement."""
         assert scope.piece is not None
         dtype = self.program.buffer(stmt.buffer).dtype
-        width = max(1, self.units.register_bytes // ITEM_BYTES[dtype]) if scope.lane else 1
-        prices = StatementPrices(self.units.machine, width)
-        loops, inner = self.units.machine.loops, "" if scope.loop is None else scope.loop.iter
+        width = max(1, self.hardware.register_bytes // ITEM_BYTES[dtype]) if scope.lane else 1
+        prices = StatementPrices(self.hardware.machine, width)
+        loops, inner = self.hardware.machine.loops, "" if scope.loop is None else scope.loop.iter
         work = prices.store(stmt, scope.lane, inner)
         if scope.loop is not None:
             step = loops.iterate_cycles if scope.lane is None else loops.lane_iterate_cycles
             work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
-        flop, energy = operations(stmt), self.units.machine.energy
+        flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
         issued = (flop + 1 + sum(isinstance(n, Load) for n in _parts(stmt.value))) / width
         counts = Counts(
@@ -402,19 +406,15 @@ class _Counter:
         columns: Expr = ix.const(1)
         for number, axis in enumerate(reversed(tile.axes)):
             extent = folded(axis.extent)
-            counts = Counts(
-                *(
-                    summed(axis.iter, axis.start, ix.add(axis.start, extent), v, scope.known).value
-                    for v in _values(counts)
-                )
-            )
+            end = ix.add(axis.start, extent)
+            counts = self.over(axis.iter, axis.start, end, counts, scope.known)
             ends = {axis.iter: (axis.start, ix.sub(ix.add(axis.start, extent), 1))}
             boxes = {name: one.over(ends) for name, one in boxes.items()}
             rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)
         depth: Expr = ix.const(1)
         for loop in (one for one in statements(tile.body) if isinstance(one, For)):
             depth = ix.mul(depth, ix.sub(loop.hi, loop.lo))
-        lanes = max(1, self.units.register_bytes // 4)
+        lanes = max(1, self.hardware.register_bytes // 4)
         counts = replace(
             counts,
             runs=ix.const(1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from offcut.core.expr import Expr, substitute
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Size
 from offcut.costmodel.closed.predicted import Prediction
-from offcut.errors import CallError, TargetError
+from offcut.errors import CallError
+from offcut.partition.show.picture import check_drawable, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,13 +75,7 @@ def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figur
 
     Raises TargetError without matplotlib, CallError where the picture cannot be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise TargetError(
-            "plot",
-            "cannot draw the cost",
-            because="matplotlib is not installed",
-            help=('pip install "offcut[plot]"',),
-        )
+    check_drawable("the cost")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -103,15 +97,7 @@ def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figur
     axes.set_ylabel("predicted µs (lower is better)")
     axes.set_title(title)
     axes.legend()
-    if path is not None:
-        try:
-            figure.savefig(Path(path), dpi=150)
-        except (OSError, TypeError, ValueError) as error:
-            raise CallError(
-                "plot",
-                f"cannot write the picture to {path!r}",
-                because=f"{type(error).__name__}: {error}",
-            ) from None
+    write(figure, path, 'kernel.cost().plot("cost.png")')
     return figure
 
 

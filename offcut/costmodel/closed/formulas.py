@@ -13,7 +13,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Select, Var, real, substitute
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.costmodel.closed.counted import Units, counted
+from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.in_sympy import in_sympy
 from offcut.costmodel.closed.predicted import Predicted, Prediction, predicted
@@ -35,13 +35,13 @@ class Formulas:
 
     described: Program
     prediction: Prediction
-    units: Units
+    hardware: Hardware
     users: Mapping[str, str]
 
     @cached_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
-        whole = counted(self.described, self.units, {})
+        whole = counted(self.described, self.hardware, {})
         return self._shown(ix.add(*(counts.flop for counts in whole.counts)))
 
     @cached_property
@@ -52,7 +52,7 @@ class Formulas:
     @property
     def seconds(self) -> sympy.Expr:
         """Of the call, on one core."""
-        return self.cycles / self.units.machine.hertz
+        return self.cycles / self.hardware.machine.hertz
 
     @cached_property
     def bytes(self) -> dict[str, sympy.Expr]:
@@ -140,19 +140,19 @@ class Formulas:
         found, values = along(self.described.sizes, self.users, size, over, others)
         own = {user: name for name, user in self.users.items()}
         fixed = {own.get(user, user): value for user, value in others.items()}
-        made = curve(self.prediction, found.name, fixed, values, self.units.machine.hertz)
-        title = f"{self.described.name} on {self.units.machine.name}"
+        made = curve(self.prediction, found.name, fixed, values, self.hardware.machine.hertz)
+        title = f"{self.described.name} on {self.hardware.machine.name}"
         return draw(title, self.users.get(found.name, found.name), made, path)
 
 
 def formulas(
-    described: Program, program: Program, units: Units, users: Mapping[str, str]
+    described: Program, program: Program, hardware: Hardware, users: Mapping[str, str]
 ) -> Formulas:
     """What `program`, which computes what is `described`, costs at any sizes.
 
     users   what the user calls the sizes, by the program's names
     """
-    return Formulas(described, predicted(program, units, {}), units, users)
+    return Formulas(described, predicted(program, hardware, {}), hardware, users)
 
 
 def _while_it_runs(one: Predicted, value: Expr) -> Expr:

@@ -16,7 +16,7 @@ from functools import reduce
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
-from offcut.costmodel.closed.counted import ZERO, Counts, Piece, Units, Way, counted
+from offcut.costmodel.closed.counted import ZERO, Counts, Hardware, Piece, Way, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
@@ -58,11 +58,11 @@ class Prediction:
     exact: bool
 
 
-def predicted(program: Program, units: Units, sizes: Mapping[str, int]) -> Prediction:
+def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Prediction:
     """What `program` costs at these sizes, and over those that are not given."""
-    made = counted(program, units, sizes)
+    made = counted(program, hardware, sizes)
     pieces = tuple(
-        _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], units.machine)
+        _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], hardware.machine)
         for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
     )
     return Prediction(pieces, made.choices, made.values, made.exact)

@@ -10,7 +10,6 @@ are those between the outer tiles of several levels.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Form, Role
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError, PartitionError, TargetError
+from offcut.errors import CallError, PartitionError
 from offcut.partition.pieces import Piece
 from offcut.partition.show.drawn import Nest, nests
+from offcut.partition.show.picture import check_drawable, write
 from offcut.partition.show.rectangles import Area, Line, minus, outline, points, strips_of
 from offcut.partition.show.tile_shapes import TileShape, TooMany, first, tiles
 from offcut.partition.strategies.placing import Segment
@@ -82,13 +82,7 @@ def plot(
     Raises TargetError without matplotlib, CallError for a size that is missing, unknown, against
     its facts or too large to draw, PartitionError where no axis is cut, or no nest has the axes.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise TargetError(
-            "plot",
-            "cannot draw the partition",
-            because="matplotlib is not installed",
-            help=('pip install "offcut[plot]"',),
-        )
+    check_drawable("the partition")
     values = _checked(partition, sizes)
     at = ", ".join(f"{user} = {sizes[user]}" for user, _ in partition.users.sizes)
     known = [Nest(partition, pieces, axes) for pieces in nests(partition)]
@@ -121,16 +115,7 @@ def plot(
     for panel, place in zip(panels, grid[:, 0], strict=True):
         panel.draw(place, names.count(panel.nest.label) > 1)
     figure.suptitle(f"{partition.loops.name}{at and f' at {at}'}", weight="bold")
-    if path is not None:
-        try:
-            figure.savefig(Path(path), dpi=150)
-        except (OSError, TypeError, ValueError) as error:
-            raise CallError(
-                "plot",
-                f"cannot write the picture to {path!r}",
-                because=str(error).splitlines()[0],
-                help=('plot("cut.png", n=29)',),
-            ) from None
+    write(figure, path, 'plot("cut.png", n=29)')
     return figure
 
 
