@@ -61,6 +61,7 @@ class Cost:
     sizes    of the call
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
+    memories by name, the nearest first
     exact    whether every count is one; else some are bounds
     """
 
@@ -70,6 +71,7 @@ class Cost:
     flop: int
     pieces: tuple[PieceCost, ...]
     hertz: float
+    memories: tuple[str, ...]
     exact: bool
 
     @property
@@ -90,8 +92,7 @@ class Cost:
     @property
     def bytes(self) -> dict[str, int]:
         """From each memory, the nearest first: into registers from ``L1``, into L1 from ``L2``, and so on."""
-        names = dict.fromkeys(name for piece in self.pieces for name in piece.bytes)
-        return {name: sum(piece.bytes[name] for piece in self.pieces) for name in names}
+        return {name: sum(piece.bytes[name] for piece in self.pieces) for name in self.memories}
 
     @property
     def energy(self) -> float:
@@ -171,7 +172,10 @@ def cost(
     flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
     ran = tuple(piece for piece in pieces if piece.runs)
     machine, exact = hardware.machine, made.exact and whole.exact
-    return Cost(described.name, machine.name, dict(named), flop, ran, machine.hertz, exact)
+    memories = (*(memory.name for memory in machine.memory), machine.dram.name)
+    return Cost(
+        described.name, machine.name, dict(named), flop, ran, machine.hertz, memories, exact
+    )
 
 
 def _at(one: Predicted) -> PieceCost:
