@@ -60,6 +60,10 @@ class TargetError(OffcutError):
     """A target, feature or option that this host or this back end does not have."""
 
 
+class BusyError(TargetError):
+    """A machine that does other work, so that what is measured on it now cannot be ranked."""
+
+
 class CallError(OffcutError):
     """A compiled kernel was called with arguments that do not fit it."""
 

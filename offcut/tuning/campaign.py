@@ -2,7 +2,8 @@
 
 Rounds of a batch: the explorer proposes, what is recorded already is taken from there, the rest is measured in
 turns and recorded as soon as it is known. A round depends on the seed, its number, and what was measured before,
-so that a campaign that was killed and is begun again proposes the same, and measures what is missing. At last the best of
+so that a campaign that was killed and is begun again proposes the same, and measures what is missing. Batches are
+comparable: how the machine drifted between them is divided out (`drift`). At last the best of
 them, what their ways make together, and the default run against each other; the default stays if it is not
 beaten by more than the noise.
 """
@@ -19,9 +20,10 @@ from typing import TypeAlias
 import offcut
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Record, Records, Space
+from offcut.search import Expected, Outcome, Record, Records, Space, Trial
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.tuning.alternatives import composed
+from offcut.tuning.drift import Anchor
 from offcut.tuning.predicting import key_of
 from offcut.tuning.problem import Measured, Problem, Time
 
@@ -64,6 +66,8 @@ class Campaign:
     space    its schedules, `expected` their price
     named    what records call the explorer
     measure  of schedules
+    last     of the best, against each other: all in turns, on one device; None: `measure`
+    batch    schedules in a round, at most
     trials   at most, the default among them; None: as many as `seconds` allow
     seconds  after which no round begins; None: as many as `trials` need
     tell     of each trial
@@ -79,7 +83,15 @@ class Campaign:
     trials: int | None = None
     seconds: float | None = None
     tell: Callable[[Progress], None] = lambda progress: None
+    last: Measure | None = None
+    batch: int = BATCH
     tried: list[Measured] = field(default_factory=list, init=False)
+    anchor: Anchor = field(init=False)
+
+    def __post_init__(self) -> None:
+        default = str(self.space.first)
+        trials = (trial for trial in self._trials() if trial.schedule == default)
+        self.anchor = Anchor.of(record for trial in trials for record in trial.records)
 
     def best(self) -> Schedule:
         """The schedule that is confirmed to be the best.
@@ -98,7 +110,7 @@ class Campaign:
 
     def _count(self, elapsed: float) -> int:
         """How many schedules the next round tries."""
-        count = BATCH
+        count = self.batch
         if self.trials is not None:
             count = min(count, self.trials - len(self.tried))
         if self.seconds is not None and self.tried:
@@ -135,7 +147,8 @@ class Campaign:
             told[one.schedule] = one
             self.tell(self._progress([*self.tried, *told.values()]))
 
-        def keep(one: Measured) -> None:
+        def keep(measured: Measured) -> None:
+            one = self.anchor.scaled(measured)
             self._record(one, self.named)
             done(one)
 
@@ -169,11 +182,12 @@ class Campaign:
         if not all(str(schedule) in last_run for schedule in finalists):
             last_run = {}
 
-            def keep(one: Measured) -> None:
+            def keep(measured: Measured) -> None:
+                one = self.anchor.scaled(measured)
                 last_run[str(one.schedule)] = one
                 self._record(one, CONFIRM)
 
-            self.measure(finalists, keep)
+            (self.last or self.measure)(finalists, keep)
         ended = {schedule: last_run[str(schedule)] for schedule in finalists}
         fine = [one for one in ended.values() if one.outcome is Outcome.OK]
         if not fine:
@@ -188,13 +202,17 @@ class Campaign:
     def _recorded(self, counts: Callable[[Record], bool]) -> dict[str, Measured]:
         """What is known of schedules, by their texts: of this program, machine, version and seed, at all sizes."""
         found: dict[str, Measured] = {}
-        address = (self.problem.program, self.problem.machine, offcut.__version__)
-        for trial in self.records.trials(*address):
+        for trial in self._trials():
             kept = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
             made = self._measured(trial.schedule, kept)
             if made is not None:
                 found[trial.schedule] = made
         return found
+
+    def _trials(self) -> tuple[Trial, ...]:
+        """What the records know of this program, machine and version."""
+        address = (self.problem.program, self.problem.machine, offcut.__version__)
+        return self.records.trials(*address)
 
     def _measured(self, text: str, records: Sequence[Record]) -> Measured | None:
         """What records say of a schedule; None where they do not say all."""

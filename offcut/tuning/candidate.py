@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
-from offcut.errors import OffcutError, TargetError
+from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
 from offcut.search.children import Children, How
@@ -44,7 +44,7 @@ def measured(
 
     progress  told of each as soon as it is known: of those that fail first
 
-    Raises TargetError where the machine is too loaded to rank, or the program cannot be checked.
+    Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
     """
     with Bench(problem, limits) as bench:
         return bench.measured(schedules, progress)
@@ -138,8 +138,13 @@ class Bench:
             )
             if ended.how is How.RETURNED:
                 times: dict[str, tuple[Time, ...]] = ended.value
-                self._check_noise(times.pop(_POLICY, ()))
-                return made | {n: Measured(right[n], Outcome.OK, t) for n, t in times.items()}
+                policy = times.pop(_POLICY, ())
+                self._check_noise(policy)
+                beside = tuple(time.seconds for time in policy)
+                return made | {
+                    name: Measured(right[name], Outcome.OK, found, reference=beside)
+                    for name, found in times.items()
+                }
             blamed, at = ended.said or (next(reversed(left)), {})
             del left[blamed]
             if blamed in right:
@@ -152,7 +157,7 @@ class Bench:
         if found <= self.limits.noise:
             return
         worst = max(times, key=lambda time: time.spread)
-        raise TargetError(
+        raise BusyError(
             "tune",
             "cannot rank candidates while this machine does other work",
             at=_sizes_text(worst.sizes),

@@ -87,9 +87,11 @@ class Time:
 class Measured:
     """What became of a candidate.
 
-    times    in the order of the problem's sizes; none where the outcome is not ok
-    because  why it is not ok
-    at       the sizes where it ended; empty where that was before any call
+    times      in the order of the problem's sizes; none where the outcome is not ok
+    because    why it is not ok
+    at         the sizes where it ended; empty where that was before any call
+    reference  seconds of the default schedule's kernel, which took its turns beside it, in the order of the
+               problem's sizes; none where nothing was timed, or that kernel failed
     """
 
     schedule: Schedule
@@ -97,6 +99,7 @@ class Measured:
     times: tuple[Time, ...] = ()
     because: str = ""
     at: Mapping[str, int] = field(default_factory=dict, hash=False)
+    reference: tuple[float, ...] = ()
 
     def seconds(self, problem: Problem) -> float:
         """Sum of weight * seconds over the problem's sizes; infinite where the outcome is not ok."""

@@ -13,7 +13,7 @@ from planted_target import Planted
 
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
-from offcut.errors import OffcutError, TargetError
+from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Records
@@ -105,6 +105,9 @@ def test_a_slow_candidate_is_measured_as_slow(
     (wrong,) = bench.measured([schedules["miss_an_element"]])
 
     assert slow.seconds(asked) > 3 * 2e-3 > fast.seconds(asked)
+    assert slow.reference == fast.reference
+    assert [0 < seconds < 2e-3 for seconds in fast.reference] == [True, True]
+    assert wrong.reference == ()
     assert wrong.seconds(asked) == math.inf
     records = Records(tmp_path / "records")
     records.add([*slow.records(asked, "hand", (1e-3,)), *fast.records(asked, "hand")])
@@ -134,7 +137,7 @@ def test_a_machine_too_loaded_to_rank_is_refused(
     bench: Bench, schedules: dict[str, Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "limits", replace(QUICK, noise=0.0))
-    with pytest.raises(TargetError) as refused:
+    with pytest.raises(BusyError) as refused:
         bench.measured([schedules["nothing"]])
 
     assert refused.value.because.startswith("the quartiles of one and the same kernel are ")

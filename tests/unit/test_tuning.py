@@ -41,25 +41,34 @@ Seconds = Callable[[Schedule], Sequence[float]]
 
 @dataclass
 class Bench:
-    """Measures by a function of schedules; stops, as if killed, once it has measured `until`."""
+    """Measures by a function of schedules; stops, as if killed, once it has measured `until`.
+
+    drift    by which factor the machine is slower in each batch, by its number
+    default  whose kernel takes turns in each batch; None: nobody's
+    """
 
     seconds: Seconds
     spread: float = 0.0
     until: float = math.inf
+    drift: Callable[[int], float] = lambda batch: 1.0
+    default: Schedule | None = None
     asked: list[list[Schedule]] = field(default_factory=list)
 
     def measured(self, schedules: Sequence[Schedule], progress: Callable[[Measured], None]) -> None:
+        slower = self.drift(len(self.asked))
+        beside = () if self.default is None else self.seconds(self.default)
+        reference = tuple(one * slower for one in beside)
         self.asked.append([])
         for schedule in schedules:
             if sum(map(len, self.asked)) >= self.until:
                 raise KeyboardInterrupt
             self.asked[-1].append(schedule)
-            times = self.seconds(schedule)
+            times = [one * slower for one in self.seconds(schedule)]
             made = zip(SIZES, times, strict=True)
             ok = all(map(math.isfinite, times))
             told = tuple(Time(at, one, self.spread) for (at, _), one in made) if ok else ()
             outcome, because = (Outcome.OK, "") if ok else (Outcome.REFUSED, "planted")
-            progress(Measured(schedule, outcome, told, because))
+            progress(Measured(schedule, outcome, told, because, reference=reference))
 
 
 def problem(name: str, seed: int = 0) -> Problem:
@@ -214,6 +223,56 @@ def test_progress_says_the_best_and_the_regret_that_is_expected(tmp_path: Path) 
         "best 2 µs, 1.50× the default, regret expected 25%"
     )
     assert line(replace(told[0], best=math.inf)) == told[0].latest.outcome.value
+
+
+def sloping(space: Space) -> Seconds:
+    """Seconds by which schedules differ by less than a machine drifts: 1 µs to 2 µs."""
+    price = spaces.planted(space, space.sample(Random(5)))
+    prices = [price(schedule) for schedule in (space.first, *space.enumerate(400))]
+    least, most = min(prices), max(prices)
+    return lambda schedule: [1e-6 * (1 + (price(schedule) - least) / (most - least))] * 2
+
+
+def test_drift_between_batches_is_divided_out(tmp_path: Path) -> None:
+    space = spaces.space("dense", 2)
+    seconds = sloping(space)
+    steady = Bench(seconds, default=space.first)
+    wanted = campaign(steady, tmp_path / "steady", trials=40)
+    # By powers of two, of which none rounds.
+    drifts = Bench(seconds, default=space.first, drift=lambda batch: 2.0**-batch)
+    tuned = campaign(drifts, tmp_path / "drifts", trials=40)
+
+    assert tuned.best() == wanted.best()
+    assert drifts.asked == steady.asked
+    assert [one.times for one in tuned.tried] == [one.times for one in wanted.tried]
+    kept, told = (
+        [replace(record, created=0.0) for record in Records(tmp_path / name)]
+        for name in ("drifts", "steady")
+    )
+    assert kept == told
+
+
+def test_what_is_left_as_it_was_timed_follows_the_drift(tmp_path: Path) -> None:
+    drifts = Bench(sloping(spaces.space("dense", 2)), drift=lambda batch: 1.5**-batch)
+    tuned = campaign(drifts, tmp_path / "r", trials=40)
+    tuned.best()
+
+    times = [one.times[0].seconds for one in tuned.tried]
+    assert max(times[-8:]) < min(times[:8])
+
+
+def test_what_goes_on_later_is_scaled_to_what_was_before(tmp_path: Path) -> None:
+    space = spaces.space("dense", 2)
+    seconds = sloping(space)
+    killed = Bench(seconds, until=12, default=space.first)
+    with pytest.raises(KeyboardInterrupt):
+        campaign(killed, tmp_path / "r", trials=24).best()
+    slower = Bench(seconds, default=space.first, drift=lambda batch: 1.5)
+    tuned = campaign(slower, tmp_path / "r", trials=24)
+    tuned.best()
+
+    for one in tuned.tried:
+        assert [time.seconds for time in one.times] == pytest.approx(seconds(one.schedule))
 
 
 def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Times scaled to what the default schedule took first, at each size, whatever else the machine did since."""
+
+from __future__ import annotations
+
+from offcut.schedule import Schedule
+from offcut.search import Outcome, Record
+from offcut.tuning.drift import Anchor
+from offcut.tuning.interleaved import rankable
+from offcut.tuning.problem import Limits, Measured, Time
+
+SCHEDULE = Schedule("C", ())
+
+
+def measured(seconds: dict[int, float], reference: tuple[float, ...]) -> Measured:
+    times = tuple(Time({"n": n}, one, 0.1) for n, one in seconds.items())
+    return Measured(SCHEDULE, Outcome.OK, times, reference=reference)
+
+
+def seconds(one: Measured) -> list[float]:
+    return [time.seconds for time in one.times]
+
+
+def record(n: int, seconds: float) -> Record:
+    place = ("p", "schedule C", "m", "0")
+    return Record(*place, sizes={"n": n}, outcome=Outcome.OK, seconds=seconds, spread=0.0)
+
+
+def test_the_first_batch_stays_and_later_ones_are_as_if_measured_then() -> None:
+    anchor = Anchor()
+
+    assert seconds(anchor.scaled(measured({1: 2.0, 9: 3.0}, (4.0, 8.0)))) == [2.0, 3.0]
+    assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (6.0, 4.0)))) == [2.0, 6.0]
+
+
+def test_what_records_know_first_is_the_anchor_at_its_sizes() -> None:
+    anchor = Anchor.of([record(1, 4.0), record(1, 5.0)])
+
+    assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))) == [1.5, 3.0]
+    assert seconds(anchor.scaled(measured({9: 3.0}, (16.0,)))) == [1.5]
+
+
+def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> None:
+    anchor = Anchor.of([record(1, 4.0)])
+    scaled = anchor.scaled(measured({1: 3.0}, (8.0,)))
+
+    assert scaled.times[0].spread == 0.1
+    assert scaled.times[0].seconds * scaled.reference[0] / anchor.seconds[("n", 1),] == 3.0
+
+
+def test_what_has_no_reference_stays() -> None:
+    failed = Measured(SCHEDULE, Outcome.CRASHED, (), "ended by SIGSEGV", {"n": 1})
+    alone = measured({1: 3.0}, ())
+    still = measured({1: 3.0}, (0.0,))
+
+    anchor = Anchor.of([record(1, 4.0)])
+    assert [anchor.scaled(one) for one in (failed, alone, still)] == [failed, alone, still]
+
+
+class Shared:
+    """A machine whose speed changes between batches: a clock, and kernels that move it."""
+
+    def __init__(self) -> None:
+        self.now, self.slower = 0.0, 1.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def step(self, seconds: float) -> None:
+        self.now += seconds * self.slower
+
+
+def test_kernels_of_two_batches_compare_though_the_machine_slowed_down_between() -> None:
+    machine, anchor = Shared(), Anchor()
+    found = {}
+    for name, own, slower in (("first", 3e-3, 1.0), ("second", 2.5e-3, 1.5)):
+        machine.slower = slower
+        runs = {"policy": lambda: machine.step(4e-3), name: lambda own=own: machine.step(own)}
+        timed = rankable(runs, Limits(budget=0.1), machine.clock)
+        batch = measured({1: timed[name].seconds}, (timed["policy"].seconds,))
+        found[name] = anchor.scaled(batch).times[0].seconds, timed[name].seconds
+
+    assert found["first"][1] < found["second"][1], "as it was timed"
+    assert abs(found["first"][0] - 3e-3) < 1e-9
+    assert abs(found["second"][0] - 2.5e-3) < 1e-9
