@@ -36,7 +36,7 @@ FAULTS = {
     "be_slow": (Outcome.OK, ""),
     "nothing": (Outcome.OK, ""),
 }
-STRATEGIES = ("balance", "cut", "guard", "mask", "even", "residue", "pad", "shift", "mix", "ladder")
+STRATEGIES = ("balance", "cut", "guard", "mask", "even", "residue", "pad", "shift", "ladder")
 
 
 def dense() -> tuple[Any, Any, Any]:
@@ -61,7 +61,7 @@ def schedules() -> dict[str, Schedule]:
     constants = stand_ins(["W"], result, [a, w], "tune")
     made = [
         oc.compile(result, [a, w], constants, strategy={"i": name}, threads=1).schedule
-        for name in (*STRATEGIES, ("ladder", (4, 1)))
+        for name in (*STRATEGIES, ("ladder", (4, 1)), ("ladder", (7, 1)))
     ]
     assert len(set(made)) == len(FAULTS)
     asked = problem({})
