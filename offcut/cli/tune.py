@@ -31,6 +31,10 @@ def tune_command(
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     records: In = None,
     threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="tcp://host:port of a dask scheduler whose workers measure; or local."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where the schedule goes, too.")] = None,
 ) -> None:
     """Search, measure and record schedules of a program, and print the best for these sizes.
@@ -52,6 +56,7 @@ def tune_command(
             seed=seed,
             records=records,
             threads=threads,
+            pool=pool,
         )
     if out is not None:
         out.write_text(f"{found}\n", encoding="utf-8")

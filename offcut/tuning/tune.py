@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -19,9 +21,11 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Expected, Records, Space
 from offcut.search.explorers import explorer_named
+from offcut.search.pool import Pool, pool_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.candidate import Bench
 from offcut.tuning.distribution import distribution
+from offcut.tuning.pooled import ROUND, pooled
 from offcut.tuning.predicting import OwnPrice, key_of, price_of
 from offcut.tuning.problem import DEFAULT, Limits, Problem
 from offcut.tuning.progress import shown
@@ -48,6 +52,7 @@ def tune(
     microkernels: Sequence[Microkernel] = (),
     alternatives: int = 3,
     limits: Limits = DEFAULT,
+    pool: str | Pool | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """The schedule of `output` that is the fastest for calls whose sizes are distributed as `sizes` says.
@@ -68,11 +73,15 @@ def tune(
     price         ``price(schedule, **sizes)`` -> predicted seconds, in place of the target's model
     alternatives  ways of a nest that may compete at run time, at most
     limits        of each candidate
+    pool          the address of a dask scheduler, ``tcp://host:port``, whose workers measure; ``local``: one is
+                  started for this call; None: this process measures
     progress      told of each trial; or whether a bar is shown; None: on a terminal
 
-    Raises DescribeError for an argument that means nothing, TargetError where nothing can be measured.
+    Raises DescribeError for an argument that means nothing, TargetError where nothing can be measured, BusyError
+    where the machine does too much else for that.
     """
     _check(trials, seconds, seed, alternatives)
+    workers = None if pool is None else pool_of(pool, "tune")
     named, made = explorer_named(explorer)
     chosen = target if isinstance(target, Target) else target_named(target)
     options = chosen.options(
@@ -90,10 +99,15 @@ def tune(
     space = replace(space, expected=expected)
     kept = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
-    with Bench(problem, limits) as bench, shown(progress, space.first.name, most) as tell:
-        return Campaign(
-            problem, space, expected, made, named, kept, bench.measured, most, seconds, tell
-        ).best()
+    with ExitStack() as stack:
+        tell = stack.enter_context(shown(progress, space.first.name, most))
+        begun = partial(Campaign, problem, space, expected, made, named, kept)
+        if workers is None:
+            bench = stack.enter_context(Bench(problem, limits))
+            return begun(bench.measured, most, seconds, tell).best()
+        devices = stack.enter_context(pooled(problem, limits, workers))
+        campaign = begun(devices.measured, most, seconds, tell, last=devices.together, batch=ROUND)
+        return campaign.best()
 
 
 def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:

@@ -1,0 +1,57 @@
+"""A worker of a pool: one process, one device, one task at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from offcut.errors import TargetError
+from offcut.search.pool.connection import unanswered
+from offcut.search.pool.settings import RESOURCE, Pool
+
+
+def serve(pool: Pool, device: str, ready: Callable[[], None]) -> None:
+    """Take tasks until the scheduler goes, or a signal ends it.
+
+    device  what records and errors call it; no two of one pool are alike
+    ready   called when it is known to the scheduler
+
+    Raises TargetError where no scheduler answers, or it knows a worker of that name.
+    """
+    asyncio.run(_served(pool, device, ready))
+
+
+async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
+    from distributed import Worker
+
+    worker = Worker(
+        pool.address,
+        name=device,
+        nthreads=1,
+        resources={RESOURCE: 1},
+        memory_limit=0,  # candidates have limits of their own, in processes of their own
+        death_timeout=pool.answer,
+        dashboard=False,
+    )
+    try:
+        await worker
+    except ValueError as error:
+        raise _refused(pool, device, str(error)) from error
+    except Exception as error:
+        raise unanswered(pool, "worker", error) from error
+    loop = asyncio.get_running_loop()
+    ended: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: ended.add(loop.create_task(worker.close())))
+    ready()
+    await worker.finished()
+
+
+def _refused(pool: Pool, device: str, said: str) -> TargetError:
+    return TargetError(
+        "worker",
+        f"cannot be device {device!r} of {pool.address}",
+        because=f"the scheduler refuses it: {said}",
+        help=("--device another name",),
+    )
