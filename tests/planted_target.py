@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from offcut.backends.base import Signature
@@ -74,7 +76,29 @@ class Faulty:
     def write_an_input(self, given: Any, out: Array) -> None:
         given[0].flat[0] += 1
 
+    def end_the_worker(self, given: Any, out: Array) -> None:
+        """As one does that takes its machine along: the parent of a child that measures is a worker."""
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+
+    def end_a_worker(self, given: Any, out: Array) -> None:
+        if first("end"):
+            self.end_the_worker(given, out)
+
+    def stop_a_worker(self, given: Any, out: Array) -> None:
+        if first("stop"):
+            os.kill(os.getppid(), signal.SIGSTOP)
+
     def be_slow(self, given: Any, out: Array) -> None:
         until = time.process_time() + 2e-3
         while time.process_time() < until:
             pass
+
+
+def first(deed: str) -> bool:
+    """Whether no process has done it yet, by files in the folder that ``OFFCUT_PLANTED`` names."""
+    try:
+        (Path(os.environ["OFFCUT_PLANTED"]) / deed).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

@@ -141,13 +141,16 @@ class PooledBench:
         reasons = {device.name: why for device, why in self._aside.items()}
         said = "; ".join(f"{name}: {why}" for name, why in (self._gone | reasons).items())
         others = self.flights.devices.others
-        if not said and others:
-            said = f"of {others} workers none has the resource {RESOURCE}=1"
+        because = "there is no worker"
+        if said:
+            because = f"no device is left ({said})"
+        elif others:
+            because = f"of {others} workers none has the resource {RESOURCE}=1"
         address = self.flights.pool.address
         return TargetError(
             "tune",
             f"cannot measure at {address}",
-            because=f"no device is left ({said})" if said else "there is no worker",
+            because=because,
             help=(
                 f"offcut worker {address} --device NAME",
                 "begun again, tuning takes from the records what was measured",

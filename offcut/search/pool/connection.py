@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _STARTING = 60.0  # seconds until a worker has imported what it needs, at most
-_SOON = 10.0  # seconds that a worker takes to end
+_SOON = 3.0  # seconds that a worker takes to end
 
 
 @contextmanager

@@ -36,9 +36,9 @@ async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
     )
     try:
         await worker
-    except ValueError as error:
-        raise _refused(pool, device, str(error)) from error
     except Exception as error:
+        if "name taken" in str(error.__cause__):  # dask has no exception of its own for it
+            raise _taken(pool, device) from error
         raise unanswered(pool, "worker", error) from error
     loop = asyncio.get_running_loop()
     ended: set[asyncio.Task[object]] = set()  # the loop itself does not hold them
@@ -48,10 +48,10 @@ async def _served(pool: Pool, device: str, ready: Callable[[], None]) -> None:
     await worker.finished()
 
 
-def _refused(pool: Pool, device: str, said: str) -> TargetError:
+def _taken(pool: Pool, device: str) -> TargetError:
     return TargetError(
         "worker",
         f"cannot be device {device!r} of {pool.address}",
-        because=f"the scheduler refuses it: {said}",
+        because="a worker of that name is there",
         help=("--device another name",),
     )
