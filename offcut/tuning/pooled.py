@@ -108,7 +108,9 @@ class PooledBench:
             self._admitted.discard(one.device)
             self._gone[name] = one.lost
             for schedule in work.lost(parcel):
-                because = f"{work.losses[schedule]} workers went or hung with it; {name}: {one.lost}"
+                because = (
+                    f"{work.losses[schedule]} workers went or hung with it; {name}: {one.lost}"
+                )
                 tell(Measured(schedule, Outcome.CRASHED, (), because))
         elif one.raised is not None and parcel:
             raise one.raised

@@ -67,15 +67,12 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture
-def workers(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def workers(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """``workers("a", "b")`` starts workers, which end with the test; the address of their pool."""
     from offcut.search.pool.connection import worker_process
 
     monkeypatch.setenv("OFFCUT_PLANTED", str(tmp_path))
     with ExitStack() as stack:
-
         started = []
 
         def start(*names: str) -> str:
@@ -111,9 +108,7 @@ def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule
     assert {"it was silent for 3 s", "it went"} == set(bench._gone.values())
 
 
-def two_rounds(
-    space: Space, seen: Sequence[Seen], rng: Random, count: int
-) -> Sequence[Schedule]:
+def two_rounds(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
     """The default alone, then its first neighbours."""
     return space.neighbours(space.first)[:3] if seen else ()
 

@@ -56,7 +56,7 @@ class Cpu(Target):
         return isa.host() if self.described is None else isa.described(self.described)
 
     def __reduce__(self) -> tuple[type[Cpu], tuple[Machine | None]]:
-        return Cpu, (self.described,)
+        return type(self), (self.described,)
 
     @property
     def machine(self) -> Machine:

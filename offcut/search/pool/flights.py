@@ -100,7 +100,9 @@ class Flights(Generic[Label]):
             if one is not None:
                 del self._flying[device]
                 found.append(one)
-                with suppress(Exception):  # one that is lost may come back, and would end for nobody
+                with suppress(
+                    Exception
+                ):  # one that is lost may come back, and would end for nobody
                     future.cancel()
         return found
 

@@ -1,0 +1,242 @@
+"""How schedules are dealt to devices that go, refuse, or forget: made up, so that every order of events is fixed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from offcut.errors import BusyError, InternalError, OffcutError, TargetError
+from offcut.schedule import Schedule
+from offcut.search import Outcome
+from offcut.search.pool import Device, Landed, Pool
+from offcut.tuning import remote
+from offcut.tuning.pooled import REQUEUES, Parcel, PooledBench
+from offcut.tuning.problem import DEFAULT, Measured, Problem
+from tests import spaces
+
+BUSY = BusyError("tune", "cannot rank", because="other work")
+SIZES = (({"n": 1}, 1.0),)
+
+
+@dataclass
+class There:
+    """The devices of a fake pool."""
+
+    names: list[str]
+    others: int = 0
+
+    def now(self) -> tuple[Device, ...]:
+        return tuple(Device(name, name) for name in self.names)
+
+
+Fate = Callable[[Device, Parcel], Landed[Parcel]]
+
+
+@dataclass
+class Fake:
+    """Flights that land at once, in the order in which they were sent.
+
+    fate   of a parcel
+    admit  what a device says to a campaign
+    """
+
+    devices: There
+    fate: Fate
+    admit: Callable[[Device], str] = lambda device: ""
+    pool: Pool = Pool("tcp://scheduler:8786", wait=0.0)
+    flying: dict[Device, tuple[Any, Parcel]] = field(default_factory=dict)
+    dealt: list[tuple[str, Parcel]] = field(default_factory=list)
+    told: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.flying)
+
+    def idle(self) -> tuple[Device, ...]:
+        return tuple(device for device in self.devices.now() if device not in self.flying)
+
+    def send(self, device: Device, label: Parcel, task: Any, *given: Any) -> None:
+        self.flying[device] = task, label
+        if task is remote.measure:
+            assert given[1] == tuple(map(str, label))
+            self.dealt.append((device.name, label))
+
+    def landed(self) -> list[Landed[Parcel]]:
+        found = []
+        for device, (task, label) in self.flying.items():
+            asked = task is remote.admit
+            found.append(
+                Landed(device, label, self.admit(device)) if asked else self.fate(device, label)
+            )
+        self.flying.clear()
+        return found
+
+    def tell(self, device: Device, task: Any, *given: Any) -> None:
+        self.told.append((device.name, task))
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    request, options, target = spaces.problem("loops")
+    return Problem(request, options, target, SIZES)
+
+
+@pytest.fixture(scope="module")
+def schedules() -> list[Schedule]:
+    space = spaces.space("dense", 2)
+    return [*space.enumerate(16)]
+
+
+def fine(device: Device, parcel: Parcel) -> Landed[Parcel]:
+    return Landed(device, parcel, tuple(Measured(one, Outcome.OK) for one in parcel))
+
+
+def lost(device: Device, parcel: Parcel) -> Landed[Parcel]:
+    return Landed(device, parcel, lost="it went")
+
+
+def outcomes(
+    problem: Problem, flights: Fake, schedules: Sequence[Schedule], together: bool = False
+) -> dict[Schedule, Measured]:
+    told: list[Measured] = []
+    with PooledBench(problem, DEFAULT, flights) as bench:  # type: ignore[arg-type]
+        (bench.together if together else bench.measured)(schedules, told.append)
+    assert Counter(one.schedule for one in told) == Counter(schedules), "each is told once"
+    return {one.schedule: one for one in told}
+
+
+@pytest.mark.parametrize(
+    ("devices", "shares"), [(1, [8, 8]), (2, [8, 8]), (3, [6, 6, 4]), (5, [4] * 4)]
+)
+def test_each_device_is_given_its_share_and_at_most_a_batch(
+    problem: Problem, schedules: list[Schedule], devices: int, shares: list[int]
+) -> None:
+    flights = Fake(There([f"d{k}" for k in range(devices)]), fine)
+    outcomes(problem, flights, schedules)
+
+    assert [len(parcel) for _, parcel in flights.dealt] == shares
+    assert [one for _, parcel in flights.dealt for one in parcel] == schedules
+    assert flights.told == [(f"d{k}", remote.dismiss) for k in range(devices)]
+
+
+def test_the_last_run_stays_together(problem: Problem, schedules: list[Schedule]) -> None:
+    flights = Fake(There(["a", "b"]), fine)
+    outcomes(problem, flights, schedules[:5], together=True)
+
+    assert flights.dealt == [("a", tuple(schedules[:5]))]
+
+
+def test_what_a_device_had_when_it_went_is_measured_alone(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    def goes_once(device: Device, parcel: Parcel) -> Landed[Parcel]:
+        return lost(device, parcel) if len(flights.dealt) == 1 else fine(device, parcel)
+
+    flights = Fake(There(["a"]), goes_once)
+    found = outcomes(problem, flights, schedules[:10])
+
+    assert {one.outcome for one in found.values()} == {Outcome.OK}
+    assert [len(parcel) for _, parcel in flights.dealt] == [8, 2, *[1] * 8]
+
+
+def test_who_ends_every_worker_has_crashed_and_takes_no_other_along(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    killer = schedules[2]
+
+    def kills(device: Device, parcel: Parcel) -> Landed[Parcel]:
+        return lost(device, parcel) if killer in parcel else fine(device, parcel)
+
+    flights = Fake(There(["a"]), kills)
+    found = outcomes(problem, flights, schedules[:8])
+
+    assert found[killer].outcome is Outcome.CRASHED
+    assert found[killer].because == "4 workers went or hung with it; a: it went"
+    assert {one.outcome for s, one in found.items() if s != killer} == {Outcome.OK}
+    assert sum(killer in parcel for _, parcel in flights.dealt) == REQUEUES + 1
+
+
+def test_a_device_that_is_too_loaded_is_left_and_others_go_on(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    def busy(device: Device, parcel: Parcel) -> Landed[Parcel]:
+        return Landed(device, parcel, BUSY) if device.name == "a" else fine(device, parcel)
+
+    flights = Fake(There(["a", "b"]), busy)
+    found = outcomes(problem, flights, schedules)
+    assert {one.outcome for one in found.values()} == {Outcome.OK}
+    assert [name for name, _ in flights.dealt].count("a") == 1
+
+    alone = Fake(There(["a"]), busy)
+    with pytest.raises(TargetError) as refused:
+        outcomes(problem, alone, schedules)
+    assert refused.value.because == "no device is left (a: other work)"
+
+
+def test_a_device_that_forgot_the_campaign_is_asked_again(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    def forgets(device: Device, parcel: Parcel) -> Landed[Parcel]:
+        return Landed(device, parcel, None) if len(flights.dealt) == 1 else fine(device, parcel)
+
+    flights = Fake(There(["a"]), forgets)
+    outcomes(problem, flights, schedules[:8])
+
+    assert flights.dealt == [("a", tuple(schedules[:8]))] * 2
+
+
+def test_a_device_that_refuses_the_campaign_has_its_reason_said(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    refuses = {"a": "offcut is 0 there, and 1 here", "b": ""}
+    flights = Fake(There(["a", "b"]), fine, lambda device: refuses[device.name])
+    outcomes(problem, flights, schedules)
+    assert {name for name, _ in flights.dealt} == {"b"}
+
+    flights = Fake(There(["a"], others=2), fine, lambda device: refuses[device.name])
+    with pytest.raises(TargetError) as refused:
+        outcomes(problem, flights, schedules)
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot measure at tcp://scheduler:8786
+  because  no device is left (a: offcut is 0 there, and 1 here)
+  help     offcut worker tcp://scheduler:8786 --device NAME
+  help     begun again, tuning takes from the records what was measured"""
+    )
+
+
+def test_a_worker_that_lacks_offcut_has_it_said(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    class Lacking(Fake):
+        def landed(self) -> list[Landed[Parcel]]:
+            why = ModuleNotFoundError("No module named 'offcut'")
+            found: list[Landed[Parcel]] = [Landed(one, (), raised=why) for one in self.flying]
+            self.flying.clear()
+            return found
+
+    with pytest.raises(TargetError) as refused:
+        outcomes(problem, Lacking(There(["a"]), fine), schedules)
+    assert refused.value.because == (
+        "no device is left (a: ModuleNotFoundError: No module named 'offcut')"
+    )
+
+
+def test_what_ends_a_campaign_here_ends_it_there(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    unclear = TargetError("tune", "cannot check what C computes", at="n = 3", because="…")
+    bug = InternalError("a tile of no height")
+    for fate in ({"value": unclear}, {"raised": bug}):
+
+        def ends(device: Device, parcel: Parcel, fate: Any = fate) -> Landed[Parcel]:
+            return Landed(device, parcel, **fate)
+
+        with pytest.raises((OffcutError, InternalError)) as ended:
+            outcomes(problem, Fake(There(["a"]), ends), schedules)
+        assert ended.value in (unclear, bug)
+    assert unclear.at == "device a, n = 3"
