@@ -84,11 +84,7 @@ def test_a_scheduler_that_is_not_there_is_said_after_a_while(op: str, nobody: st
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
     pool = Pool(nobody, answer=0.3)
     with pytest.raises(OffcutError) as refused:
-        if op == "tune":
-            with connected(pool, op):
-                pass
-        else:
-            serve(pool, "a", lambda: None)
+        connected(pool, op).__enter__() if op == "tune" else serve(pool, "a", lambda: None)
 
     text = str(refused.value)
     assert text.startswith(

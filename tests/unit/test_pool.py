@@ -22,6 +22,8 @@ from offcut.schedule import Schedule
 from offcut.search import Outcome, Space
 from offcut.search.explorers import Seen
 from offcut.search.pool import Pool
+from offcut.search.pool.connection import worker_process
+from offcut.search.pool.worker import serve
 from offcut.tuning.pooled import pooled
 from offcut.tuning.problem import Limits, Measured, Problem
 from offcut.tuning.tune import space_of
@@ -69,8 +71,6 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def workers(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """``workers("a", "b")`` starts workers, which end with the test; the address of their pool."""
-    from offcut.search.pool.connection import worker_process
-
     monkeypatch.setenv("OFFCUT_PLANTED", str(tmp_path))
     with ExitStack() as stack:
         started = []
@@ -161,8 +161,6 @@ def test_what_a_pool_does_not_do_is_refused(
     assert loaded.startswith("no device is left (a: the quartiles of one and the same kernel are ")
     assert refusal(replace(QUICK, reference=1e-9)) == "device a"
     with pytest.raises(TargetError) as taken:
-        from offcut.search.pool.worker import serve
-
         serve(pool, "a", lambda: None)
     assert (
         str(taken.value)
@@ -204,9 +202,10 @@ def refused_by(pool: Pool, schedules: Sequence[Schedule]) -> OffcutError:
 
 def test_a_scheduler_that_goes_is_said(cluster: Any, schedules: list[Schedule]) -> None:
     pool = Pool(cluster.scheduler_address, wait=30.0)
-    with pytest.raises(TargetError) as refused, pooled(problem({}), QUICK, pool) as bench:
+    with pooled(problem({}), QUICK, pool) as bench:
         cluster.close()
-        bench.measured(schedules, lambda measured: None)
+        with pytest.raises(TargetError) as refused:
+            bench.measured(schedules, lambda measured: None)
 
     assert (
         str(refused.value)

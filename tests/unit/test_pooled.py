@@ -47,7 +47,7 @@ class Fake:
     devices: There
     fate: Fate
     admit: Callable[[Device], str] = lambda device: ""
-    pool: Pool = Pool("tcp://scheduler:8786", wait=0.0)
+    pool: Pool = field(default_factory=lambda: Pool("tcp://scheduler:8786", wait=0.0))
     flying: dict[Device, tuple[Any, Parcel]] = field(default_factory=dict)
     dealt: list[tuple[str, Parcel]] = field(default_factory=list)
     told: list[tuple[str, Any]] = field(default_factory=list)
