@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import subprocess
@@ -29,13 +30,25 @@ def connected(pool: Pool, op: str) -> Iterator[Client]:
     """
     from distributed import Client
 
-    with ExitStack() as stack:
+    with _quiet(), ExitStack() as stack:
         address = stack.enter_context(_local()) if pool.address == LOCAL else pool.address
         try:
             client = Client(address, timeout=pool.answer, set_as_default=False)
         except Exception as error:
             raise unanswered(pool, op, error) from error
         yield stack.enter_context(client)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The client's own words of a scheduler that goes are left out: it is refused in ours."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def unanswered(pool: Pool, op: str, error: Exception) -> TargetError:
