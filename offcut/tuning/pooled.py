@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from math import ceil
@@ -63,9 +63,10 @@ class PooledBench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for device in self.flights.idle() if self._admitted else ():
-            if device in self._admitted:
-                self.flights.tell(device, remote.dismiss, self.campaign)
+        with suppress(TargetError):  # where the scheduler went, nobody is told
+            for device in self.flights.idle():
+                if device in self._admitted:
+                    self.flights.tell(device, remote.dismiss, self.campaign)
 
     def measured(self, schedules: Sequence[Schedule], tell: Tell) -> None:
         """Tell what becomes of each schedule, as soon as its parcel is back.
