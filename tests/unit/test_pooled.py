@@ -175,6 +175,17 @@ def test_a_device_that_is_too_loaded_is_left_and_others_go_on(
         outcomes(problem, alone, schedules)
     assert refused.value.because == "no device is left (a: other work)"
 
+    alone = Fake(There(["a"]), busy, pool=Pool("local"))
+    with pytest.raises(TargetError) as refused:
+        outcomes(problem, alone, schedules)
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot measure at local
+  because  no device is left (a: other work)
+  help     begun again, tuning takes from the records what was measured"""
+    )
+
 
 def test_a_device_that_forgot_the_campaign_is_asked_again(
     problem: Problem, schedules: list[Schedule]
