@@ -26,7 +26,6 @@ from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas, Hardware, Level, cost, formulas, processor
 from offcut.describe.computation import Computation
@@ -35,7 +34,7 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.schedule import Applied, Primitive, Schedule
+from offcut.schedule import Applied, Primitive, Resolved, Schedule
 from offcut.search import place_of
 
 if TYPE_CHECKING:
@@ -122,11 +121,11 @@ class Target(ABC):
         """What the nests of a schedule are of; None where the target cuts no computation of it."""
         return None
 
-    def predicted(self, computation: Computation, schedule: Schedule, options: Options) -> Expr:
-        """Seconds of a call as a schedule with nests says, over the sizes; nothing is cut.
+    def resolved(self, computation: Computation, schedule: Schedule, options: Options) -> Resolved:
+        """The loops of each way of a schedule with nests; nothing is cut.
 
         Raises PartitionError for a decision that names what is not there, TargetError where the target
-        has no cost model.
+        cuts no computations.
         """
         raise TargetError(
             "tune",
@@ -231,6 +230,20 @@ class Target(ABC):
         """
         return ITEM_BYTES["float64"], 1
 
+    def hardware(self, options: Options) -> Hardware:
+        """What the cost model counts by.
+
+        Raises TargetError where the machine is no processor.
+        """
+        machine = processor(self.machine)
+        register_bytes, registers = self.vectors(options)
+        levels = (
+            Level(registers * register_bytes, 1),
+            *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
+        )
+        kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
+        return Hardware(machine, kernels, register_bytes, levels)
+
     def cost_of(
         self,
         planned: Planned,
@@ -243,14 +256,7 @@ class Target(ABC):
         Raises CallError for a size that is missing or not allowed, TargetError where the machine is no
         processor.
         """
-        machine = processor(self.machine)
-        register_bytes, registers = self.vectors(options)
-        levels = (
-            Level(registers * register_bytes, 1),
-            *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
-        )
-        kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
-        hardware = Hardware(machine, kernels, register_bytes, levels)
+        hardware = self.hardware(options)
         users = dict(request.users.sizes)
         if sizes is None:
             own = {name: user for user, name in users.items()}

@@ -1,6 +1,6 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.apply import Applied, Choice, Price, apply, predicted
+from offcut.schedule.apply import Applied, Choice, Price, Resolved, ResolvedWay, apply, resolved
 from offcut.schedule.by_hand.axes import Axis
 from offcut.schedule.by_hand.tensorize import intrinsic_named
 from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
@@ -64,6 +64,8 @@ __all__ = [
     "Primitive",
     "RFactor",
     "Reorder",
+    "Resolved",
+    "ResolvedWay",
     "Run",
     "Schedule",
     "Scratch",
@@ -83,7 +85,7 @@ __all__ = [
     "intrinsic_named",
     "pack_of",
     "position_of",
-    "predicted",
+    "resolved",
     "priced",
     "replayed",
     "restaged",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.dtypes import neutral
@@ -126,28 +126,44 @@ def apply(
     return _Applying(computation, schedule, microkernels, price, quote).applied()
 
 
-def predicted(
+@dataclass(frozen=True)
+class Resolved:
+    """What a schedule says of a computation, in terms of loops; nothing is cut or proved.
+
+    computation  with what packed copies and layouts add to it
+    nests        by the first stage of each, in order, its ways
+    """
+
+    computation: Computation
+    nests: tuple[tuple[str, tuple[ResolvedWay, ...]], ...]
+
+
+def resolved(
     computation: Computation,
     schedule: Schedule,
     microkernels: Sequence[Microkernel],
     price: Price,
-) -> Expr:
-    """Seconds of a call of `computation` as `schedule` says, over the sizes: nothing is cut or proved.
-
-    The sum over the nests of the least of their ways; arguments are those of `apply`.
+) -> Resolved:
+    """The loops of each way of a schedule; arguments are those of `apply`.
 
     Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse,
     `apply` does.
     """
     made = _Applying(computation, schedule, microkernels, price, quote=True)
     made.resolved()
-    nests = (reduce(_least, (way.cost for way in ways)) for ways in made.ways.values())
-    return reduce(_plus, nests)
+    planned = made.planned()
+    leads = {position: group[0].buffer for position, group in enumerate(made.given.groups)}
+    nests = tuple((leads[position], tuple(ways)) for position, ways in made.ways.items())
+    return Resolved(planned, nests)
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """A way with its loops resolved: those of a packed copy first."""
+class ResolvedWay:
+    """A way with its loops.
+
+    cost    predicted seconds, by which ways compete at run time
+    before  those of a packed copy
+    """
 
     way: Way
     cost: Expr
@@ -159,7 +175,7 @@ class _Way:
 class _Made:
     """A way as statements, with the tiles in them and what was proved of its loops."""
 
-    way: _Way
+    way: ResolvedWay
     body: tuple[Stmt, ...]
     tiles: tuple[Made, ...]
     theorems: tuple[Theorem, ...]
@@ -184,7 +200,7 @@ class _Applying:
         self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
         self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
-        self.ways: dict[int, list[_Way]] = {}
+        self.ways: dict[int, list[ResolvedWay]] = {}
 
     def line(self, decision: Decision) -> AbstractContextManager[None]:
         """Name the line of `decision` in what is refused meanwhile."""
@@ -288,7 +304,7 @@ class _Applying:
         groups[position] = (replace(lead, reduce_axes=axes), *rest)
         self.given = replace(self.given, groups=tuple(groups))
 
-    def way(self, position: int, way: Way, around: tuple[str, ...]) -> _Way:
+    def way(self, position: int, way: Way, around: tuple[str, ...]) -> ResolvedWay:
         lead, *rest = self.given.groups[position]
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
@@ -325,7 +341,7 @@ class _Applying:
             around,
             way.inner,
         )
-        return _Way(way, cost, before, made)
+        return ResolvedWay(way, cost, before, made)
 
     def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
         """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""
@@ -468,7 +484,7 @@ class _Applying:
         return Applied(partition, choices, staged)
 
     def made(
-        self, planned: Computation, way: _Way, around: Sequence[StageAxis], names: Names
+        self, planned: Computation, way: ResolvedWay, around: Sequence[StageAxis], names: Names
     ) -> _Made:
         """A way as statements; what it packs in an iteration of loops around lives in a window."""
         body: tuple[Stmt, ...] = ()
@@ -496,14 +512,6 @@ class _Applying:
             except PartitionError as refused:
                 refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
                 raise
-
-
-def _plus(a: Expr, b: Expr) -> Expr:
-    return Binary("+", a, b)
-
-
-def _least(a: Expr, b: Expr) -> Expr:
-    return Binary("min", a, b)
 
 
 def _read(stage: Stage) -> set[str]:

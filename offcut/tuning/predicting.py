@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offcut.core.expr import Binary, Expr
-from offcut.core.interpret.values import evaluate_all
+from offcut.costmodel.nests import Calls, SchedulePrices
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
-from offcut.schedule import Nest, Schedule, Together
+from offcut.schedule import Nest, Resolved, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
 
-Values: TypeAlias = NDArray[Any]
 OwnPrice = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
 
@@ -30,8 +27,7 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     """
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     keys = [key_of(sizes) for sizes in vectors]
-    names = dict(problem.request.users.sizes)
-    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
+    prices = None if computation is None else prices_of(problem, computation)
 
     def alike(schedule: Schedule) -> dict[Sizes, float]:
         return dict.fromkeys(keys, 0.0)
@@ -39,41 +35,30 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     def told(schedule: Schedule) -> dict[Sizes, float]:
         return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
 
-    evaluated = _Evaluated(columns, len(vectors))
-
     def modelled(schedule: Schedule) -> dict[Sizes, float]:
-        if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+        if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
             return alike(schedule)
-        assert computation is not None
-        seconds = problem.target.predicted(computation, schedule, problem.options)
-        return {key: float(one) for key, one in zip(keys, evaluated(seconds), strict=True)}
+        return dict(zip(keys, map(float, prices(schedule)), strict=True))
 
     if own is not None:
         if not callable(own):
             raise _no_price(own, "it is no function")
         return told
-    return alike if computation is None else modelled
+    return modelled
 
 
-class _Evaluated:
-    """Values of expressions at all sizes at once; of a sum or a least, its parts are remembered: ways come again
-    and again.
-    """
+def prices_of(problem: Problem, computation: Computation) -> SchedulePrices:
+    """The closed form of schedules with nests, at the sizes of a problem in their order."""
+    target, options = problem.target, problem.options
+    names = dict(problem.request.users.sizes)
+    vectors = [dict(sizes) for sizes, _ in problem.sizes]
+    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
 
-    def __init__(self, columns: Mapping[str, Values], count: int) -> None:
-        self.columns, self.count = columns, count
-        self.known: dict[int, tuple[Expr, Values]] = {}
+    def resolve(schedule: Schedule) -> Resolved:
+        return target.resolved(computation, schedule, options)
 
-    def __call__(self, expr: Expr) -> Values:
-        match expr:
-            case Binary("+", a, b):
-                return self(a) + self(b)
-            case Binary("min", a, b):
-                return np.minimum(self(a), self(b))
-        if id(expr) not in self.known:
-            found = np.broadcast_to(evaluate_all(expr, self.columns, self.count), self.count)
-            self.known[id(expr)] = expr, found  # as long as it is held, nothing else has its id
-        return self.known[id(expr)][1]
+    calls = Calls(columns, len(vectors))
+    return SchedulePrices(target.hardware(options), calls, resolve, options.threads)
 
 
 def key_of(sizes: Any) -> Sizes:

@@ -22,7 +22,6 @@ from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
-from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
@@ -30,7 +29,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
-from offcut.schedule import Schedule, predicted
+from offcut.schedule import Resolved, Schedule, resolved
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,11 +102,11 @@ class Cpu(Target):
         """The program raised to whole arrays, each from those before."""
         return planner.computation_of(request.program, request.users, options.reassociate)[0]
 
-    def predicted(self, computation: Computation, schedule: Schedule, options: Options) -> Expr:
-        """By the model that prices the ways which compete; a call on one thread."""
+    def resolved(self, computation: Computation, schedule: Schedule, options: Options) -> Resolved:
+        """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         kernels = [family.microkernel for family in families(host)]
-        return predicted(computation, schedule, kernels, remembered(host))
+        return resolved(computation, schedule, kernels, remembered(host))
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""

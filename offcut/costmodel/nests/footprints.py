@@ -1,0 +1,157 @@
+"""What statements touch of their arrays while axes run over a range, in numbers: bytes that come along, room that they take.
+
+An element is at ``sum of c_a * a + constant`` along each axis of its array, so that over L_a iterations of each axis a
+
+    length = min(extent, 1 + span + sum of |c_a| * (L_a - 1))
+
+of it are touched. Lines, runs and crowded sets are those of `offcut.costmodel.closed.touched`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr, Load, Var, variables, walk
+from offcut.core.program import Buffer, Kind
+from offcut.costmodel.closed.touched import Level
+from offcut.costmodel.nests.calls import Array, Calls
+from offcut.describe.computation import Computation, Stage
+
+Lengths = Mapping[str, Array]
+"""By axis, the iterations that are looked at."""
+
+Moves = tuple[tuple[str, int], ...]
+"""(iterator, how far an index moves with it)."""
+
+_OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All that a nest does to an array at indices that move alike.
+
+    item    bytes of an element
+    moves   by axis of the array; None: anywhere
+    first   by axis of the array, the least and the greatest constant of its index
+    shape   extents of the array
+    packed  whether what is touched lies side by side: panels
+    """
+
+    item: int
+    moves: tuple[Moves | None, ...]
+    first: tuple[tuple[int, int], ...]
+    shape: tuple[Array, ...]
+    packed: bool
+    read: bool
+    written: bool
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The iterators that it moves with."""
+        return frozenset(name for moves in self.moves for name, _ in moves or ())
+
+    def joined(self, other: Access) -> Access:
+        """Both, at indices that move alike."""
+        pairs = zip(self.first, other.first, strict=True)
+        first = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in pairs)
+        read, written = self.read or other.read, self.written or other.written
+        return replace(self, first=first, read=read, written=written)
+
+    def lengths(self, lengths: Lengths) -> tuple[Array, ...]:
+        """Of what is touched, by axis of the array."""
+        found = []
+        for moves, (low, high), extent in zip(self.moves, self.first, self.shape, strict=True):
+            if moves is None:
+                found.append(extent)
+                continue
+            steps = sum((factor * (lengths[name] - 1) for name, factor in moves), start=0.0)
+            found.append(np.minimum(extent, 1 + high - low + steps))
+        return tuple(found)
+
+
+class Levels:
+    """Levels of memory that are filled, nearest first, as columns of numbers."""
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        self.bytes = np.array([[float(one.bytes)] for one in levels])
+        self.line = np.array([[float(one.line)] for one in levels])
+        sets = [one.bytes // (one.line * one.ways) if one.ways else 0 for one in levels]
+        self.sets = np.array([[float(max(1, count))] for count in sets])
+
+    def touched(self, access: Access, lengths: Lengths) -> tuple[Array, Array]:
+        """Bytes that come into each level along with an access, and the room that they take there."""
+        parts = access.lengths(lengths)
+        one = np.ones_like(parts[0]) if parts else np.ones(1)
+        if access.packed or not parts:
+            size = np.prod(parts, axis=0) * access.item if parts else one * access.item
+            size = np.broadcast_to(size, (len(self.line), len(size)))
+            return size, size
+        run, runs, apart, whole = one, one, one, one > 0
+        for length, extent in zip(reversed(parts), reversed(access.shape), strict=True):
+            run, apart = np.where(whole, run * length, run), np.where(whole, apart * extent, apart)
+            runs = np.where(whole, runs, runs * length)
+            whole = whole & (length == extent)
+        side, step = run * access.item, apart * access.item
+        aligned = (step % self.line == 0) & (runs > 1)
+        lines = self.line * np.ceil(side / self.line)
+        size = runs * np.where(aligned, lines, side + self.line - access.item * (self.line > 1) - (self.line <= 1))
+        starts = self.sets / np.gcd(self.sets.astype(np.int64), (step // self.line).astype(np.int64))
+        reached = np.minimum(self.sets, np.maximum(starts, 1) * np.ceil(side / self.line))
+        crowded = aligned & (self.line > 1)
+        return size, size * np.where(crowded, np.maximum(1.0, self.sets / reached), 1.0)
+
+
+def accesses(
+    computation: Computation, stages: Iterable[Stage], around: Sequence[str], calls: Calls
+) -> tuple[Access, ...]:
+    """Of the statements of a nest; what lives in windows of loops around it lies where it always does.
+
+    around   axes of those loops
+    """
+    found: dict[tuple[str, tuple[Moves | None, ...]], Access] = {}
+    named = {size.name for size in computation.sizes}
+    for stage in stages:
+        point = tuple(Var(axis.name) for axis in stage.axes)
+        touched = [(stage.buffer, point, True)]
+        loads = (node for node in walk(stage.value) if isinstance(node, Load))
+        touched += [(node.buffer, node.index, False) for node in loads]
+        for name, index, written in touched:
+            buffer = computation.buffer(name)
+            if buffer.kind is Kind.PRIVATE:
+                continue
+            fixed = frozenset(() if buffer.kind in _OWNED else around)
+            one = _access(buffer, index, fixed, named, calls, written)
+            key = name, one.moves
+            found[key] = found[key].joined(one) if key in found else one
+    return tuple(found.values())
+
+
+def _access(
+    buffer: Buffer,
+    index: Sequence[Expr],
+    fixed: frozenset[str],
+    named: set[str],
+    calls: Calls,
+    written: bool,
+) -> Access:
+    moves: list[Moves | None] = []
+    first, shape = [], []
+    for part, extent in zip(index, buffer.shape, strict=True):
+        form = ix.linear(part)
+        own: Moves | None = ()
+        for atom, factor in form.terms:
+            if isinstance(atom, Var) and atom.name not in fixed | named and own is not None:
+                own = (*own, (atom.name, abs(factor)))
+            elif not variables(atom) <= fixed | named or isinstance(atom, Load):
+                own = None
+        within = any(variables(atom) & fixed for atom, _ in form.terms) and own == ()
+        moves.append(own)
+        first.append((form.const, form.const))
+        shape.append(calls.constant(1) if within else calls.of(extent))
+    item, packed = ITEM_BYTES[buffer.dtype], buffer.layout is not None
+    return Access(item, tuple(moves), tuple(first), tuple(shape), packed, not written, written)

@@ -1,0 +1,130 @@
+"""Schedules of a computation in, predicted seconds at many sizes out: what is known of a way is computed once.
+
+The seconds of a schedule are the sum over its nests, in the way that is taken at run time: that whose own cost is least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.nests.nest import NestCost, Nests
+from offcut.costmodel.nests.calls import Array, Calls
+from offcut.describe.computation import Computation
+from offcut.errors import PartitionError
+from offcut.schedule import Mark, Nest, Resolved, Schedule, Step, Together, Way
+
+Resolve: TypeAlias = Callable[[Schedule], Resolved]
+"""The loops of a schedule with nests. Raises PartitionError for one that is not legal."""
+
+Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WayCost:
+    """A way of a nest, by call.
+
+    seconds  that it is predicted to take
+    own      seconds by which it competes at run time
+    parts    what it consists of: a packed copy first
+    """
+
+    seconds: Array
+    own: Array
+    parts: tuple[NestCost, ...]
+
+
+@dataclass
+class SchedulePrices:
+    """Predicted seconds of schedules of one program.
+
+    resolve  what loops a schedule says
+    threads  that share loops where a schedule marks them
+    """
+
+    hardware: Hardware
+    calls: Calls
+    resolve: Resolve
+    threads: int = 1
+    known: dict[Key, WayCost | PartitionError] = field(default_factory=dict, init=False)
+
+    def __call__(self, schedule: Schedule) -> Array:
+        """Seconds, by call.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
+        total = self.calls.constant(0)
+        for ways in self.nests(schedule):
+            taken = ways[0].seconds
+            if len(ways) > 1:
+                least = np.argmin([way.own for way in ways], axis=0)
+                taken = np.choose(least, [way.seconds for way in ways])
+            total = total + taken
+        return total / self.shared(schedule)
+
+    def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
+        """The ways of each nest, in order.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
+        keys = _keys(schedule)
+        if any(key not in self.known for ways in keys for key in ways):
+            self.learn(schedule, keys)
+        found = []
+        for ways in keys:
+            made = [self.known[key] for key in ways]
+            for one in made:
+                if isinstance(one, PartitionError):
+                    raise one
+            found.append(tuple(one for one in made if isinstance(one, WayCost)))
+        return tuple(found)
+
+    def shared(self, schedule: Schedule) -> float:
+        """By how much marked threads divide the time."""
+        marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
+        return float(self.threads) if marked else 1.0
+
+    def learn(self, schedule: Schedule, keys: Sequence[Sequence[Key]]) -> None:
+        """Price the ways that are not known."""
+        try:
+            made = self.resolve(schedule)
+        except PartitionError as refused:
+            missing = [key for ways in keys for key in ways if key not in self.known]
+            if len(missing) == 1:
+                self.known[missing[0]] = refused
+            raise
+        rows = any(isinstance(s, Mark) and s.unit == "rows" for s in schedule.steps)
+        nests = Nests(self.hardware, self.calls)
+        for own, (_, ways) in zip(keys, made.nests, strict=True):
+            for key, way in zip(own, ways, strict=True):
+                if key in self.known:
+                    continue
+                parts = [nests.cost(made.computation, one, rows) for one in (*way.before, way.cut)]
+                cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
+                seconds = cycles / self.hardware.machine.hertz
+                self.known[key] = WayCost(seconds, self.calls.of(way.cost), tuple(parts))
+
+
+def _keys(schedule: Schedule) -> list[list[Key]]:
+    """What the price of each way depends on, by nest: the stages as they are, loops around, itself."""
+    before = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
+    found: list[list[Key]] = []
+
+    def visit(part: Step, around: tuple[str, ...]) -> None:
+        if isinstance(part, Together):
+            for inner in part.parts:
+                visit(inner, (*around, *part.axes))
+        elif isinstance(part, Nest):
+            found.append([(before, around, part.stage, _unnamed(way)) for way in part.ways])
+
+    for step in schedule.steps:
+        visit(step, ())
+    return found
+
+
+def _unnamed(way: Way) -> Way:
+    return replace(way, label="")

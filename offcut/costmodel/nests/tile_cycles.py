@@ -1,0 +1,153 @@
+"""What one tile of a nest takes, operands at hand, in numbers: of a microkernel by its table, of plain loops by their statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Load, Var, walk
+from offcut.core.program import For, Store
+from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.nests.footprints import Lengths
+from offcut.costmodel.nests.calls import Array
+from offcut.costmodel.statements import StatementPrices
+from offcut.core import index as ix
+from offcut.describe.computation import Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.polyhedral import coefficient
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a tile takes.
+
+    cycles   that computing it takes
+    issued   instructions
+    """
+
+    cycles: Array
+    issued: Array
+
+    def plus(self, other: Taken) -> Taken:
+        """Both."""
+        return Taken(self.cycles + other.cycles, self.issued + other.issued)
+
+    def times(self, count: Array) -> Taken:
+        """That often."""
+        return Taken(self.cycles * count, self.issued * count)
+
+
+def covered(kernel: Microkernel, rows: Array, columns: Array, depth: Array, lanes: int) -> Taken:
+    """A tile of a microkernel: ``ceil(n / width(h)) * (c(h, n) d + u(h, n))``, of more rows than it has in turn."""
+    table = _table(kernel)
+    tallest = len(table.widest) - 1
+    whole, rest = np.divmod(rows.astype(np.int64), tallest)
+    total = np.zeros(np.broadcast(rows, columns, depth).shape)
+    for count, height in ((whole, np.full_like(whole, tallest)), (np.minimum(rest, 1), rest)):
+        widest = np.maximum(table.widest[height], 1)
+        calls = np.ceil(columns / widest)
+        width = np.minimum(columns.astype(np.int64), widest)
+        total = total + count * calls * (table.term[height, width] * depth + table.start[height, width])
+    vectors = np.ceil(columns / lanes)
+    return Taken(total, vectors * (rows + 1) * np.ceil(depth / kernel.interleave))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """By rows, and by rows and columns."""
+
+    widest: npt.NDArray[np.int64]
+    term: Array
+    start: Array
+
+
+@lru_cache(64)
+def _table(kernel: Microkernel) -> _Table:
+    tallest = kernel.max_rows
+    widest = np.array([0, *(kernel.columns_for(height) for height in range(1, tallest + 1))])
+    term, start = (np.zeros((tallest + 1, int(widest.max()) + 1)) for _ in range(2))
+    for height in range(1, tallest + 1):
+        for width in range(1, int(widest[height]) + 1):
+            shape = kernel.tile(height, width)
+            term[height, width], start[height, width] = shape.cycles, shape.startup
+    return _Table(widest, term, start)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Tiles of plain loops on a machine.
+
+    register_bytes  of a vector
+    rows            whether sums over rows of memory may run as lanes of themselves
+    """
+
+    machine: Machine
+    register_bytes: int
+    rows: bool
+
+    def taken(self, stages: Sequence[Stage], lane: str | None, lengths: Lengths, apart: bool) -> Taken:
+        """The instances of stages over a tile.
+
+        lane   the axis that lanes run along, None: none of the stages' own
+        apart  whether each instance is under a condition
+        """
+        one = np.ones(1)
+        total = Taken(0 * one, 0 * one)
+        for stage in stages:
+            total = total.plus(self.stage(stage, lane, lengths))
+        if apart:
+            total = total.plus(Taken(one * self.machine.loops.bind_cycles, one))
+        return total
+
+    def stage(self, stage: Stage, lane: str | None, lengths: Lengths) -> Taken:
+        """The cheapest of what lanes may run along."""
+        summed = stage.reduce_axes[-1].name if stage.reduce_axes else None
+        choices: list[str | None] = [lane]
+        if lane is None and stage.axes:
+            choices.append(stage.axes[-1].name)
+        if summed is not None and self.rows and _along(stage, summed):
+            choices = [summed]
+        return min((self.along(stage, one, lengths) for one in choices), key=lambda t: float(t.cycles.mean()))
+
+    def along(self, stage: Stage, lane: str | None, lengths: Lengths) -> Taken:
+        """All instances, lanes along an axis; None: one by one."""
+        item = max(ITEM_BYTES[node.dtype] for node in walk(stage.value) if isinstance(node, Load)) if any(
+            isinstance(node, Load) for node in walk(stage.value)) else 4
+        width = 1 if lane is None else max(1, self.register_bytes // item)
+        point = tuple(Var(axis.name) for axis in stage.axes)
+        store = Store(stage.buffer, point, stage.value, stage.reducer)
+        prices, loops = StatementPrices(self.machine, width), self.machine.loops
+        summed = [axis.name for axis in stage.reduce_axes]
+        inner = summed[-1] if summed else ""
+        work = prices.store(store, lane, inner)
+        step = loops.iterate_cycles if lane is None else loops.lane_iterate_cycles
+        if summed:
+            around = For(inner, ix.const(0), ix.const(1), (store,))
+            work = max(work, prices.chain(around, side_by_side=lane is not None))
+        vectors = np.ones(1)
+        for name in [*(axis.name for axis in stage.axes), *summed]:
+            length = np.maximum(lengths[name], 0)
+            vectors = vectors * (np.ceil(length / width) if name == lane else length)
+        cycles = vectors * (step + work)
+        if lane is not None:
+            outside = np.ones(1)
+            for axis in stage.axes:
+                if axis.name != lane:
+                    outside = outside * lengths[axis.name]
+            ended = loops.reduce_cycles if lane in summed else 0.0
+            cycles = cycles + outside * (loops.enter_cycles + ended)
+        issued = vectors * (operations(store) + 2)
+        return Taken(cycles, issued)
+
+
+def _along(stage: Stage, axis: str) -> bool:
+    """Whether what a stage reads along an axis of its sum lies side by side."""
+    read = [node for node in walk(stage.value) if isinstance(node, Load)]
+    steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]
+    return bool(steps) and all(not any(s[:-1]) and s[-1] in (0, 1) for s in steps) and any(s[-1] == 1 for s in steps)
