@@ -23,7 +23,7 @@ from offcut.costmodel.closed.counted import Hardware
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.nests.footprints import Levels, accesses
 from offcut.costmodel.nests.moved import Trips, moved
-from offcut.costmodel.nests.runs import Run, tiles_of
+from offcut.costmodel.nests.runs import Form, Run, tiles_of
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.tile_cycles import Plain, Taken, covered
 from offcut.describe.computation import Computation
@@ -160,14 +160,14 @@ class Nests:
             many = tiles_of(one, self.calls.constant(one.group), height)
             few = tiles_of(one, left, height)
             return (
-                *(Run(run.count * full, run.height, run.body, run.apart) for run in many),
-                *(Run(run.count * (left > 0), run.height, run.body, run.apart) for run in few),
+                *(Run(run.count * full, run.height, run.form) for run in many),
+                *(Run(run.count * (left > 0), run.height, run.form) for run in few),
             )
 
-        def visit(place: int, lengths: dict[str, Array], count: Array, body: bool, apart: bool) -> None:
+        def visit(place: int, lengths: dict[str, Array], count: Array, form: Form) -> None:
             if place == len(runs):
-                one = self.tile(computation, cut, lengths, rows, apart).times(count)
-                totals[body] = totals[body].plus(one)
+                one = self.tile(computation, cut, lengths, rows, form).times(count)
+                totals[form.body] = totals[form.body].plus(one)
                 return
             axis, found = runs[place]
             height = lengths[runs[place - 1][0]] if place else self.calls.constant(1)
@@ -175,17 +175,17 @@ class Nests:
                 if not run.count.any():
                     continue
                 inner = {**lengths, axis: run.height}
-                visit(place + 1, inner, count * run.count, body and run.body, apart or run.apart)
+                visit(place + 1, inner, count * run.count, form.within(run.form))
 
-        visit(0, dict(inside), self.calls.constant(1), True, False)
+        visit(0, dict(inside), self.calls.constant(1), Form(body=True, fixed=True, apart=False))
         return totals[True], totals[False]
 
-    def tile(self, computation: Computation, cut: GroupCut, lengths: Mapping[str, Array], rows: bool, apart: bool) -> Taken:
+    def tile(self, computation: Computation, cut: GroupCut, lengths: Mapping[str, Array], rows: bool, form: Form) -> Taken:
         """One tile, whose axes have these lengths."""
         plain = Plain(self.hardware.machine, self.hardware.register_bytes, rows)
         lane = cut.cuts[-1].axis if cut.cuts else None
         if cut.match is None:
-            return plain.taken(cut.group, lane, lengths, apart)
+            return plain.taken(cut.group, lane, lengths, form)
         found, lead = cut.match, cut.group[0]
         one = self.calls.constant(1)
         height = one if found.rows is None else lengths[found.rows]
@@ -196,7 +196,7 @@ class Nests:
         for axis in lead.reduce_axes:
             if axis.name != found.depth:
                 taken = taken.times(lengths[axis.name])
-        return taken.plus(plain.taken(cut.group[1:], lane, lengths, apart))
+        return taken.plus(plain.taken(cut.group[1:], lane, lengths, form))
 
     def factor(self, computation: Computation, found: Match) -> Array:
         """How much longer a microkernel takes on operands that lie otherwise than it likes."""

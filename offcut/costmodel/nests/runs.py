@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Role
@@ -18,17 +19,35 @@ _EXTENT = Var("extent")
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """What is known of tiles, whatever the extent.
+
+    body   whether they are whole ones
+    fixed  whether their height is: their code has no loop then
+    apart  whether each is one instance, under a condition of its own or not
+    """
+
+    body: bool
+    fixed: bool
+    apart: bool
+
+    def within(self, other: Form) -> Form:
+        """Of tiles that are cut along another axis, too."""
+        return Form(
+            self.body and other.body, self.fixed and other.fixed, self.apart or other.apart
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Tiles of one height.
 
-    body   whether they are whole tiles
-    apart  whether each is an instance under a condition of its own
+    form  of the tiles
     """
 
     count: Array
     height: Array
-    body: bool
-    apart: bool = False
+    form: Form
 
 
 def tiles_of(cut: AxisCut, extent: Array, around: Array) -> tuple[Run, ...]:
@@ -43,7 +62,7 @@ def tiles_of(cut: AxisCut, extent: Array, around: Array) -> tuple[Run, ...]:
         for (low, high), tile, heights in cut.by_height:
             here = (around >= low) & (around <= high)
             for run in _runs(cut.strategy.stepped(heights), extent, tile):
-                found.append(Run(run.count * here, run.height, run.body, run.apart))
+                found.append(Run(run.count * here, run.height, run.form))
         return tuple(found)
     return tuple(_steps(cut, extent, around))
 
@@ -58,15 +77,15 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
         widths = np.array([heights[step] if step < len(heights) else 0 for _, _, heights in cut.by_height], float)
         width = widths[number]
         count = np.where(width > 0, left // np.maximum(width, 1), 0)
-        yield Run(count, np.maximum(width, 1), body=step == 0)
+        yield Run(count, np.maximum(width, 1), Form(step == 0, fixed=True, apart=False))
         left = left - count * width
-    yield Run(np.minimum(left, 1), left, body=False)
+    yield Run(np.minimum(left, 1), left, Form(body=False, fixed=False, apart=False))
 
 
 def _runs(strategy: Strategy, extent: Array, tile: int) -> Iterator[Run]:
     values = {"extent": np.maximum(extent, 0).astype(np.int64)}
-    for count, height, body, apart in _symbolic(strategy, tile):
-        yield Run(_at(count, values), _at(height, values), body, apart)
+    for count, height, form in _symbolic(strategy, tile):
+        yield Run(_at(count, values), _at(height, values), form)
 
 
 def _at(expr: Expr, values: dict[str, np.ndarray]) -> Array:
@@ -76,9 +95,18 @@ def _at(expr: Expr, values: dict[str, np.ndarray]) -> Array:
 
 
 @lru_cache(1 << 12)
-def _symbolic(strategy: Strategy, tile: int) -> tuple[tuple[Expr, Expr, bool, bool], ...]:
-    """What a strategy runs of any extent; `Role` and guards are those of its segments."""
+def _symbolic(strategy: Strategy, tile: int) -> tuple[tuple[Expr, Expr, Form], ...]:
+    """What a strategy runs of any extent."""
     found = []
-    for run, segment in zip(runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True):
-        found.append((*run, segment.role is Role.BODY, segment.guarded is not None))
+    pairs = zip(
+        runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True
+    )
+    for (count, height), segment in pairs:
+        single = ix.literal(height) == 1
+        form = Form(
+            segment.role is Role.BODY,
+            ix.literal(height) is not None,
+            segment.guarded is not None or (single and tile > 1),
+        )
+        found.append((count, height, form))
     return tuple(found)

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Load, Var, walk
+from offcut.core.expr import Load, Var, dtype_of, walk
 from offcut.core.program import For, Store
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.calls import Array
+from offcut.costmodel.nests.runs import Form
 from offcut.costmodel.statements import StatementPrices
 from offcut.core import index as ix
 from offcut.describe.computation import Stage
@@ -91,38 +92,41 @@ class Plain:
     register_bytes: int
     rows: bool
 
-    def taken(self, stages: Sequence[Stage], lane: str | None, lengths: Lengths, apart: bool) -> Taken:
+    def taken(
+        self, stages: Sequence[Stage], lane: str | None, lengths: Lengths, form: Form
+    ) -> Taken:
         """The instances of stages over a tile.
 
-        lane   the axis that lanes run along, None: none of the stages' own
-        apart  whether each instance is under a condition
+        lane   the axis of the tile that lanes run along; None: the tile has none
         """
-        one = np.ones(1)
-        total = Taken(0 * one, 0 * one)
+        total = Taken(np.zeros(1), np.zeros(1))
         for stage in stages:
-            total = total.plus(self.stage(stage, lane, lengths))
-        if apart:
-            total = total.plus(Taken(one * self.machine.loops.bind_cycles, one))
+            total = total.plus(self.stage(stage, lane, lengths, form))
         return total
 
-    def stage(self, stage: Stage, lane: str | None, lengths: Lengths) -> Taken:
+    def stage(self, stage: Stage, lane: str | None, lengths: Lengths, form: Form) -> Taken:
         """The cheapest of what lanes may run along."""
         summed = stage.reduce_axes[-1].name if stage.reduce_axes else None
-        choices: list[str | None] = [lane]
-        if lane is None and stage.axes:
-            choices.append(stage.axes[-1].name)
-        if summed is not None and self.rows and _along(stage, summed):
-            choices = [summed]
-        return min((self.along(stage, one, lengths) for one in choices), key=lambda t: float(t.cycles.mean()))
+        if summed is not None and self.rows and _beside(stage, summed):
+            return self.along(stage, summed, lengths, fixed=False)
+        if form.apart:
+            return self.along(stage, None, lengths, fixed=False)
+        if lane is not None:
+            return self.along(stage, lane, lengths, form.fixed)
+        choices = [None, *(axis.name for axis in stage.axes[-1:])]
+        found = (self.along(stage, one, lengths, fixed=False) for one in choices)
+        return min(found, key=lambda taken: float(taken.cycles.mean()))
 
-    def along(self, stage: Stage, lane: str | None, lengths: Lengths) -> Taken:
-        """All instances, lanes along an axis; None: one by one."""
-        item = max(ITEM_BYTES[node.dtype] for node in walk(stage.value) if isinstance(node, Load)) if any(
-            isinstance(node, Load) for node in walk(stage.value)) else 4
+    def along(self, stage: Stage, lane: str | None, lengths: Lengths, fixed: bool) -> Taken:
+        """All instances, lanes along an axis; None: one by one.
+
+        fixed  whether the code has no loop along the lanes
+        """
+        loops, item = self.machine.loops, ITEM_BYTES[dtype_of(stage.value)]
         width = 1 if lane is None else max(1, self.register_bytes // item)
         point = tuple(Var(axis.name) for axis in stage.axes)
         store = Store(stage.buffer, point, stage.value, stage.reducer)
-        prices, loops = StatementPrices(self.machine, width), self.machine.loops
+        prices = StatementPrices(self.machine, width)
         summed = [axis.name for axis in stage.reduce_axes]
         inner = summed[-1] if summed else ""
         work = prices.store(store, lane, inner)
@@ -130,23 +134,20 @@ class Plain:
         if summed:
             around = For(inner, ix.const(0), ix.const(1), (store,))
             work = max(work, prices.chain(around, side_by_side=lane is not None))
-        vectors = np.ones(1)
+        elif fixed:
+            step = 0.0
+        vectors, outside = np.ones(1), np.ones(1)
         for name in [*(axis.name for axis in stage.axes), *summed]:
             length = np.maximum(lengths[name], 0)
             vectors = vectors * (np.ceil(length / width) if name == lane else length)
-        cycles = vectors * (step + work)
-        if lane is not None:
-            outside = np.ones(1)
-            for axis in stage.axes:
-                if axis.name != lane:
-                    outside = outside * lengths[axis.name]
-            ended = loops.reduce_cycles if lane in summed else 0.0
-            cycles = cycles + outside * (loops.enter_cycles + ended)
-        issued = vectors * (operations(store) + 2)
-        return Taken(cycles, issued)
+            outside = outside * (1 if name == lane or name in summed else length)
+        once = 0.0 if lane is None else loops.iterate_cycles if fixed else loops.enter_cycles
+        once += loops.reduce_cycles if lane in summed else 0.0
+        cycles = vectors * (step + work) + outside * once
+        return Taken(cycles, vectors * (operations(store) + 2))
 
 
-def _along(stage: Stage, axis: str) -> bool:
+def _beside(stage: Stage, axis: str) -> bool:
     """Whether what a stage reads along an axis of its sum lies side by side."""
     read = [node for node in walk(stage.value) if isinstance(node, Load)]
     steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]
