@@ -132,9 +132,10 @@ def own_machine(architecture: str, features: frozenset[str]) -> Machine:
     near = nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)
-    for level, index in ((0, 0), (1, 2)):  # the data caches that a core has for itself
+    for level, index in enumerate(_DATA_CACHES):
         size, ways, line = (_cache_fact(index, fact) for fact in _CACHE_FACTS)
-        near = near.with_memory(level, size, ways, line)
+        share = size // _sharing(index) if size else None
+        near = near.with_memory(level, share, ways, line)
     return near
 
 
@@ -148,6 +149,7 @@ def nearest(architecture: str, features: frozenset[str]) -> Machine:
     return processor(load("cascade-lake")) if best is None else found[best]
 
 
+_DATA_CACHES = (0, 2, 3)  # how Linux counts L1, L2 and L3; 1 holds instructions
 _CACHE_FACTS = ("size", "ways_of_associativity", "coherency_line_size")
 
 
@@ -159,6 +161,16 @@ def _cache_fact(index: int, fact: str) -> int | None:
         return None
     digits, factor = text.rstrip("KM"), {"K": 1024, "M": 1 << 20}.get(text[-1:], 1)
     return int(digits) * factor if digits.isdigit() else None
+
+
+def _sharing(index: int) -> int:
+    """How many of this system's processors share one of the core's caches; 1 where it does not say."""
+    try:
+        listed = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/shared_cpu_list").read_text()
+    except OSError:
+        return 1
+    ranges = (part.partition("-") for part in listed.strip().split(",") if part)
+    return max(1, sum(int(last or first) - int(first) + 1 for first, _, last in ranges))
 
 
 def _architecture(triple: str) -> str:
