@@ -85,9 +85,9 @@ __all__ = [
     "intrinsic_named",
     "pack_of",
     "position_of",
-    "resolved",
     "priced",
     "replayed",
+    "resolved",
     "restaged",
     "schedule_of",
 ]

@@ -13,7 +13,7 @@ from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.dtypes import neutral
-from offcut.core.expr import Binary, Const, Expr, Load, Select, Var, rewrite, variables, walk
+from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
 from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
@@ -144,12 +144,13 @@ def resolved(
     microkernels: Sequence[Microkernel],
     price: Price,
 ) -> Resolved:
-    """The loops of each way of a schedule; arguments are those of `apply`.
+    """The loops of each way of a schedule; arguments are those of `apply`, but of a way that competes with none
+    nobody asks what it costs.
 
     Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse,
     `apply` does.
     """
-    made = _Applying(computation, schedule, microkernels, price, quote=True)
+    made = _Applying(computation, schedule, microkernels, price, quote=True, alone=False)
     made.resolved()
     planned = made.planned()
     leads = {position: group[0].buffer for position, group in enumerate(made.given.groups)}
@@ -194,9 +195,10 @@ class _Applying:
         microkernels: Sequence[Microkernel],
         price: Price,
         quote: bool,
+        alone: bool = True,
     ) -> None:
         self.given, self.schedule, self.kernels = computation, schedule, microkernels
-        self.price, self.quote = price, quote
+        self.price, self.quote, self.alone = price, quote, alone
         self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
         self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
@@ -294,7 +296,8 @@ class _Applying:
                 raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
             for depth in depths:
                 self.innermost(position, depth)
-        self.ways[position] = [self.way(position, way, around) for way in nest.ways]
+        asked = self.alone or len(nest.ways) > 1
+        self.ways[position] = [self.way(position, way, around, asked) for way in nest.ways]
 
     def innermost(self, position: int, depth: str) -> None:
         """Run the reduction axis that a microkernel takes innermost."""
@@ -304,7 +307,8 @@ class _Applying:
         groups[position] = (replace(lead, reduce_axes=axes), *rest)
         self.given = replace(self.given, groups=tuple(groups))
 
-    def way(self, position: int, way: Way, around: tuple[str, ...]) -> ResolvedWay:
+    def way(self, position: int, way: Way, around: tuple[str, ...], asked: bool) -> ResolvedWay:
+        """A way with its loops; where it is `asked`, also what it costs."""
         lead, *rest = self.given.groups[position]
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
@@ -318,8 +322,10 @@ class _Applying:
         if cost is not None:
             with self.line(way):
                 check_cost(cost, self.given.sizes)
-        else:
+        elif asked:
             cost = self.price(self.given, (lead, *rest), found, way, self.laid)
+        else:
+            cost = Const(0.0, "float64")
         if way.pack is not None:
             with self.line(way.pack):
                 if found is None or way.cover is None or found.columns is None:
@@ -381,6 +387,13 @@ class _Applying:
         load, multiple = found.by_columns, pack.panels.multiple
         used = set().union(*(variables(part) for part in load.index))
         axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
+        apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
+        if apart:
+            raise not_applied(
+                f"cannot pack {load.buffer} in the loops around",
+                f"it is the same in every iteration of {', '.join(apart)}",
+                help=("a nest that shares no such loop", "no pack"),
+            )
         inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
         axes = [a for a in axes if a not in inner] + inner
         if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):

@@ -168,7 +168,8 @@ class _Forms:
             yield None, None
         used = set().union(*(variables(part) for part in load.index))
         axes = [a for a in (*self.lead.axes, *self.lead.reduce_axes) if a.name in used]
-        if kernel.packed and found.columns is not None and len(axes) <= len(load.index):
+        own_copy = used >= set(self.shared) and len(axes) <= len(load.index)
+        if kernel.packed and found.columns is not None and own_copy:
             own = (way.pack.name for way in self.nest.ways if way.pack is not None)
             name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
             yield pack_of(self.lead, found, name, self.shared), None

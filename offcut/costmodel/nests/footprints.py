@@ -99,8 +99,12 @@ class Levels:
         side, step = run * access.item, apart * access.item
         aligned = (step % self.line == 0) & (runs > 1)
         lines = self.line * np.ceil(side / self.line)
-        size = runs * np.where(aligned, lines, side + self.line - access.item * (self.line > 1) - (self.line <= 1))
-        starts = self.sets / np.gcd(self.sets.astype(np.int64), (step // self.line).astype(np.int64))
+        size = runs * np.where(
+            aligned, lines, side + self.line - access.item * (self.line > 1) - (self.line <= 1)
+        )
+        starts = self.sets / np.gcd(
+            self.sets.astype(np.int64), (step // self.line).astype(np.int64)
+        )
         reached = np.minimum(self.sets, np.maximum(starts, 1) * np.ceil(side / self.line))
         crowded = aligned & (self.line > 1)
         return size, size * np.where(crowded, np.maximum(1.0, self.sets / reached), 1.0)
@@ -117,7 +121,7 @@ def accesses(
     named = {size.name for size in computation.sizes}
     for stage in stages:
         point = tuple(Var(axis.name) for axis in stage.axes)
-        touched = [(stage.buffer, point, True)]
+        touched: list[tuple[str, tuple[Expr, ...], bool]] = [(stage.buffer, point, True)]
         loads = (node for node in walk(stage.value) if isinstance(node, Load))
         touched += [(node.buffer, node.index, False) for node in loads]
         for name, index, written in touched:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcut.costmodel.nests.footprints import Access, Lengths, Levels
 from offcut.costmodel.nests.calls import Array
+from offcut.costmodel.nests.footprints import Access, Lengths, Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ def moved(found: Sequence[Access], loops: Sequence[Trips], tile: Lengths, levels
         some = np.minimum(loop.count, 1)
         fits, stays = entire_room <= levels.bytes, room <= levels.bytes
         total = np.where(
-            fits, some * sum(all_of, start=np.zeros_like(total)), np.where(stays, some * near, loop.count * total)
+            fits,
+            some * sum(all_of, start=np.zeros_like(total)),
+            np.where(stays, some * near, loop.count * total),
         )
         touched, each, room = whole, all_of, entire_room
     return total

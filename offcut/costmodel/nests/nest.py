@@ -21,10 +21,10 @@ from offcut.core.expr import Var
 from offcut.core.program import Kind, Store
 from offcut.costmodel.closed.counted import Hardware
 from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels, accesses
 from offcut.costmodel.nests.moved import Trips, moved
 from offcut.costmodel.nests.runs import Form, Run, tiles_of
-from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.tile_cycles import Plain, Taken, covered
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut, Match
@@ -55,14 +55,16 @@ class NestCost:
     @property
     def memory(self) -> Array:
         """Cycles of the level that takes longest."""
-        return (self.bytes / self.rates).max(axis=0)
+        longest: Array = np.max(self.bytes / self.rates, axis=0)
+        return longest
 
     @property
     def cycles(self) -> Array:
         """In all."""
         busy = np.maximum(self.compute, self.issue)
-        far = (self.bytes[2:] / self.rates[2:]).max(axis=0)
-        return np.maximum(busy, self.memory) + self.loss * np.minimum(busy, far)
+        far = np.max(self.bytes[2:] / self.rates[2:], axis=0)
+        total: Array = np.maximum(busy, self.memory) + self.loss * np.minimum(busy, far)
+        return total
 
 
 class Nests:
@@ -75,7 +77,10 @@ class Nests:
         self.hardware, self.calls = hardware, calls
         self.levels = Levels(hardware.levels)
         machine = hardware.machine
-        rates = [*(memory.bytes_per_cycle for memory in machine.memory), machine.dram.bytes_per_cycle]
+        rates = [
+            *(memory.bytes_per_cycle for memory in machine.memory),
+            machine.dram.bytes_per_cycle,
+        ]
         self.rates = np.array([[rate] for rate in rates])
 
     def cost(self, computation: Computation, cut: GroupCut, rows: bool) -> NestCost:
@@ -84,12 +89,19 @@ class Nests:
         rows  whether sums over rows of memory may run as lanes of themselves
         """
         lead, machine = cut.group[0], self.hardware.machine
-        extents = {a.name: self.calls.of(a.extent) for s in cut.group for a in (*s.axes, *s.reduce_axes)}
+        extents = {
+            a.name: self.calls.of(a.extent) for s in cut.group for a in (*s.axes, *s.reduce_axes)
+        }
         own = {axis.name for axis in lead.axes}
-        loops = [Trips(name, extents[name], extents[name]) for name in (*cut.around, *cut.outer) if name in own]
+        loops = [
+            Trips(name, extents[name], extents[name])
+            for name in (*cut.around, *cut.outer)
+            if name in own
+        ]
         single = {loop.axis for loop in loops} | set(cut.inner)
         inside: dict[str, Array] = {
-            name: self.calls.constant(1) if name in single else extent for name, extent in extents.items()
+            name: self.calls.constant(1) if name in single else extent
+            for name, extent in extents.items()
         }
         grouped: Mapping[str, Array] = {}
         for one in cut.cuts:
@@ -180,7 +192,14 @@ class Nests:
         visit(0, dict(inside), self.calls.constant(1), Form(body=True, fixed=True, apart=False))
         return totals[True], totals[False]
 
-    def tile(self, computation: Computation, cut: GroupCut, lengths: Mapping[str, Array], rows: bool, form: Form) -> Taken:
+    def tile(
+        self,
+        computation: Computation,
+        cut: GroupCut,
+        lengths: Mapping[str, Array],
+        rows: bool,
+        form: Form,
+    ) -> Taken:
         """One tile, whose axes have these lengths."""
         plain = Plain(self.hardware.machine, self.hardware.register_bytes, rows)
         lane = cut.cuts[-1].axis if cut.cuts else None
@@ -218,4 +237,3 @@ class Nests:
                     size = size * self.calls.of(extent)
                 total = total + size
         return total
-

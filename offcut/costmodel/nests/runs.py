@@ -33,9 +33,7 @@ class Form:
 
     def within(self, other: Form) -> Form:
         """Of tiles that are cut along another axis, too."""
-        return Form(
-            self.body and other.body, self.fixed and other.fixed, self.apart or other.apart
-        )
+        return Form(self.body and other.body, self.fixed and other.fixed, self.apart or other.apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,9 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
     most = max(len(heights) for _, _, heights in cut.by_height)
     left = np.maximum(extent, 0)
     for step in range(most):
-        widths = np.array([heights[step] if step < len(heights) else 0 for _, _, heights in cut.by_height], float)
+        widths = np.array(
+            [heights[step] if step < len(heights) else 0 for _, _, heights in cut.by_height], float
+        )
         width = widths[number]
         count = np.where(width > 0, left // np.maximum(width, 1), 0)
         yield Run(count, np.maximum(width, 1), Form(step == 0, fixed=True, apart=False))
@@ -98,9 +98,7 @@ def _at(expr: Expr, values: dict[str, np.ndarray]) -> Array:
 def _symbolic(strategy: Strategy, tile: int) -> tuple[tuple[Expr, Expr, Form], ...]:
     """What a strategy runs of any extent."""
     found = []
-    pairs = zip(
-        runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True
-    )
+    pairs = zip(runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True)
     for (count, height), segment in pairs:
         single = ix.literal(height) == 1
         form = Form(

@@ -12,9 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from offcut.costmodel.closed.counted import Hardware
-from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.calls import Array, Calls
-from offcut.describe.computation import Computation
+from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.errors import PartitionError
 from offcut.schedule import Mark, Nest, Resolved, Schedule, Step, Together, Way
 

@@ -9,16 +9,16 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, dtype_of, walk
 from offcut.core.program import For, Store
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.calls import Array
+from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
 from offcut.costmodel.statements import StatementPrices
-from offcut.core import index as ix
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral import coefficient
@@ -54,7 +54,9 @@ def covered(kernel: Microkernel, rows: Array, columns: Array, depth: Array, lane
         widest = np.maximum(table.widest[height], 1)
         calls = np.ceil(columns / widest)
         width = np.minimum(columns.astype(np.int64), widest)
-        total = total + count * calls * (table.term[height, width] * depth + table.start[height, width])
+        total = total + count * calls * (
+            table.term[height, width] * depth + table.start[height, width]
+        )
     vectors = np.ceil(columns / lanes)
     return Taken(total, vectors * (rows + 1) * np.ceil(depth / kernel.interleave))
 
@@ -151,4 +153,8 @@ def _beside(stage: Stage, axis: str) -> bool:
     """Whether what a stage reads along an axis of its sum lies side by side."""
     read = [node for node in walk(stage.value) if isinstance(node, Load)]
     steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]
-    return bool(steps) and all(not any(s[:-1]) and s[-1] in (0, 1) for s in steps) and any(s[-1] == 1 for s in steps)
+    return (
+        bool(steps)
+        and all(not any(s[:-1]) and s[-1] in (0, 1) for s in steps)
+        and any(s[-1] == 1 for s in steps)
+    )

@@ -166,7 +166,9 @@ def _cache_fact(index: int, fact: str) -> int | None:
 def _sharing(index: int) -> int:
     """How many of this system's processors share one of the core's caches; 1 where it does not say."""
     try:
-        listed = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/shared_cpu_list").read_text()
+        listed = Path(
+            f"/sys/devices/system/cpu/cpu0/cache/index{index}/shared_cpu_list"
+        ).read_text()
     except OSError:
         return 1
     ranges = (part.partition("-") for part in listed.strip().split(",") if part)

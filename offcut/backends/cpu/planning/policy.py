@@ -86,8 +86,11 @@ def policy(
     return planner.schedule()
 
 
-def pricing(families: Sequence[Family], machine: Machine) -> Price:
-    """The price of a way, by the cost model of these cores."""
+def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> Price:
+    """The price of a way, by the cost model of these cores.
+
+    legible  whether it is written as one would write it: somebody reads it, or code evaluates it
+    """
     by_name = {family.microkernel.name: family for family in families}
 
     def price(
@@ -102,7 +105,8 @@ def pricing(families: Sequence[Family], machine: Machine) -> Price:
         how = "panels" if found.by_columns.buffer in laid else "direct"
         operand = Operand(found, "packed" if way.pack is not None else how)
         tiles = Tiles(computation, by_name, machine, 1)
-        return shortened(tiles.seconds(group[0], operand, _along_rows(found, way)))
+        seconds = tiles.seconds(group[0], operand, _along_rows(found, way))
+        return shortened(seconds) if legible else seconds
 
     return price
 
@@ -110,7 +114,7 @@ def pricing(families: Sequence[Family], machine: Machine) -> Price:
 @lru_cache(maxsize=4)
 def remembered(host: Host) -> Price:
     """The same of the microkernels that a host has; what a way costs is computed once."""
-    priced = pricing(families(host), host.machine)
+    priced = pricing(families(host), host.machine, legible=False)
     known: dict[Hashable, Expr] = {}
 
     def price(
