@@ -75,9 +75,19 @@ class Cost:
     exact: bool
 
     @property
+    def stages(self) -> dict[str, dict[str, float]]:
+        """Cycles of each resource, by stage: those of its pieces together, which overlap."""
+        found: dict[str, dict[str, float]] = {}
+        for piece in self.pieces:
+            total = found.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
+            for name, cycles in piece.resources.items():
+                total[name] += cycles
+        return found
+
+    @property
     def cycles(self) -> float:
-        """Of the call."""
-        return sum(piece.cycles for piece in self.pieces)
+        """Of the call: of each stage, those of the resource that takes longest."""
+        return sum(max(resources.values()) for resources in self.stages.values())
 
     @property
     def seconds(self) -> float:
@@ -103,8 +113,9 @@ class Cost:
     def bound_by(self) -> str:
         """The resource that binds for most of the cycles."""
         total: dict[str, float] = {}
-        for piece in self.pieces:
-            total[piece.bound_by] = total.get(piece.bound_by, 0.0) + piece.cycles
+        for resources in self.stages.values():
+            name = max(resources, key=lambda one: resources[one])
+            total[name] = total.get(name, 0.0) + resources[name]
         return max(total, key=lambda name: total[name], default="nothing")
 
     def to_dict(self) -> dict[str, object]:

@@ -16,9 +16,11 @@ from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
+    Compare,
     Const,
     Expr,
     Load,
+    Logic,
     Var,
     children,
     reads_memory,
@@ -250,8 +252,8 @@ class _Counter:
                 return self.loop(name, lo, hi, body, scope.known)
             case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
                 return self.covered(stmt, self.hardware.microkernels[name], scope)
-            case Tile(axes, body):
-                return self.tile(axes, body, scope)
+            case Tile(axes, body, where):
+                return self.tile(axes, body, scope, where)
             case If(condition, then, other):
                 match decided(condition):
                     case Const(holds):
@@ -265,7 +267,9 @@ class _Counter:
             case Choose():
                 return self.choose(stmt, scope)
 
-    def tile(self, axes: Sequence[TileAxis], body: Sequence[Stmt], scope: _Scope) -> _Seen:
+    def tile(
+        self, axes: Sequence[TileAxis], body: Sequence[Stmt], scope: _Scope, where: Expr | None
+    ) -> _Seen:
         """A tile of plain loops, whose lanes run along the last axis."""
         if not axes:
             return self.block(body, scope)
@@ -273,8 +277,8 @@ class _Counter:
         start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
-            seen = self.tile(rest, body, replace(scope, known=known, lane=axis.iter))
-        return self.loop(axis.iter, start, end, seen, scope.known)
+            seen = self.tile(rest, body, replace(scope, known=known, lane=axis.iter), where)
+        return self.loop(axis.iter, start, end, seen, scope.known, _switched_off(axis.iter, where))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -338,11 +342,24 @@ class _Counter:
         """A cost that no size decides any more."""
         return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
 
-    def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: Known) -> _Seen:
+    def loop(
+        self,
+        name: str,
+        lo: Expr,
+        hi: Expr,
+        body: _Seen,
+        known: Known,
+        off: Expr | None = None,
+    ) -> _Seen:
+        """Of all iterations of a loop.
+
+        off  from which on lanes are switched off, and touch nothing
+        """
         counts: dict[int, Counts] = {}
         for piece, each in body.counts.items():
             counts[piece] = self.over(name, lo, hi, each, known)
-        return _Seen(self.traffic.loop(name, lo, hi, body.touched, known), counts)
+        end = hi if off is None else ix.minimum(hi, off)
+        return _Seen(self.traffic.loop(name, lo, end, body.touched, known), counts)
 
     def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known) -> Counts:
         """Of all iterations of a loop."""
@@ -453,6 +470,18 @@ def _quotients(expr: Expr) -> Expr:
                 return None
 
     return rewrite(expr, change)
+
+
+def _switched_off(name: str, where: Expr | None) -> Expr | None:
+    """From which iteration on the lanes of a tile are switched off; None where none are known to be."""
+    match where:
+        case Compare("<", Var(iterator), end) if iterator == name and not reads_memory(end):
+            return folded(end)
+        case Logic("and", parts):
+            ends = (_switched_off(name, part) for part in parts)
+            return next((end for end in ends if end is not None), None)
+        case _:
+            return None
 
 
 def _parted(stmt: Stmt) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from offcut.core.expr import Expr, substitute
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Size
-from offcut.costmodel.closed.predicted import Prediction
+from offcut.costmodel.closed.predicted import Prediction, by_stage
 from offcut.errors import CallError
 from offcut.partition.show.picture import check_drawable, write
 
@@ -57,14 +57,12 @@ def curve(
     taken = [np.argmin([at(way.cost) for way in ways], axis=0) for ways in prediction.choices]
     names = list(dict.fromkeys(name for one in prediction.pieces for name in one.resources))
     by_resource = np.zeros((len(names), len(values)))
-    for one in prediction.pieces:
-        each = np.stack([at(one.resources[name]) for name in names])
-        runs = at(one.counts.runs) > 0
-        if one.piece.way is not None:
-            number, option = one.piece.way
-            runs &= taken[number] == option
-        binding = np.argmax(each, axis=0)
-        cycles = np.where(runs, each.max(axis=0), 0.0)
+    for (way, _), resources in by_stage(prediction.pieces).items():
+        each = np.stack([at(resources[name]) for name in names])
+        binding, cycles = np.argmax(each, axis=0), each.max(axis=0)
+        if way is not None:
+            number, option = way
+            cycles = np.where(taken[number] == option, cycles, 0.0)
         by_resource[binding, np.arange(len(values))] += cycles
     most = np.argmax(by_resource, axis=0)
     return Curve(values, by_resource.sum(axis=0) / hertz, tuple(names[k] for k in most))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Select, Var, real, substitute
+from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.in_sympy import in_sympy
-from offcut.costmodel.closed.predicted import Predicted, Prediction, predicted
-from offcut.costmodel.closed.summation import chosen, decided
+from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
 
 if TYPE_CHECKING:
     import sympy
@@ -47,7 +46,8 @@ class Formulas:
     @cached_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
-        return self._shown(self._total(lambda one: _while_it_runs(one, one.cycles)))
+        stages = by_stage(self.prediction.pieces).items()
+        return self._shown(self._total((way, longest(found)) for (way, _), found in stages))
 
     @property
     def seconds(self) -> sympy.Expr:
@@ -63,7 +63,7 @@ class Formulas:
     @cached_property
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
-        return self._shown(self._total(lambda one: _while_it_runs(one, one.joules)))
+        return self._shown(self._by_piece(lambda one: one.joules))
 
     @property
     def exact(self) -> bool:
@@ -76,19 +76,22 @@ class Formulas:
         return tuple(tuple(way.label for way in ways) for ways in self.prediction.choices)
 
     def _bytes(self, name: str) -> sympy.Expr:
-        return self._shown(self._total(lambda one: _while_it_runs(one, real(one.bytes[name]))))
+        return self._shown(self._by_piece(lambda one: real(one.bytes[name])))
 
-    def _total(self, of: Callable[[Predicted], Expr]) -> Expr:
-        """The sum over the pieces that run."""
+    def _by_piece(self, of: Callable[[Predicted], Expr]) -> Expr:
+        """The sum over the pieces of the ways that are taken."""
+        return self._total((one.piece.way, of(one)) for one in self.prediction.pieces)
+
+    def _total(self, parts: Iterable[tuple[tuple[int, int] | None, Expr]]) -> Expr:
+        """The sum over the ways that are taken, and over what is in none."""
         by_way: dict[tuple[int, int] | None, Expr] = {}
-        for one in self.prediction.pieces:
-            way = one.piece.way
-            by_way[way] = _plus(by_way.get(way, real(0.0)), of(one))
+        for way, part in parts:
+            by_way[way] = _plus(by_way.get(way, real(0.0)), part)
         total = by_way.get(None, real(0.0))
         for number, ways in enumerate(self.prediction.choices):
             costs = [way.cost for way in ways]
-            parts = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
-            total = _plus(total, _cheapest(costs, parts))
+            each = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
+            total = _plus(total, _cheapest(costs, each))
         return total
 
     def _shown(self, expr: Expr) -> sympy.Expr:
@@ -153,33 +156,6 @@ def formulas(
     users   what the user calls the sizes, by the program's names
     """
     return Formulas(described, predicted(program, hardware, {}), hardware, users)
-
-
-def _while_it_runs(one: Predicted, value: Expr) -> Expr:
-    """What is said of a piece, at sizes at which it runs: bytes may be noted with one that a condition leaves out."""
-    return chosen(_is_positive(one.counts.runs), value, real(0.0))
-
-
-def _is_positive(count: Expr) -> Expr:
-    """Where a count is not 0, by the conditions in it."""
-    match count:
-        case Const(value):
-            return Const(int(value > 0), "bool")
-        case Select(condition, then, other):
-            yes, no = _is_positive(then), _is_positive(other)
-            return decided(
-                Logic(
-                    "or",
-                    (
-                        Logic("and", (condition, yes)),
-                        Logic("and", (Logic("not", (condition,)), no)),
-                    ),
-                )
-            )
-        case Binary("*", Const(factor), part) if factor > 0:
-            return _is_positive(part)
-        case _:
-            return Compare(">", count, ix.const(0))
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

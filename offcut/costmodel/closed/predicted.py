@@ -1,10 +1,10 @@
 """Counts of a program and a machine -> what each piece costs, as expressions over the sizes that are left open.
 
-A piece takes as long as the resource that takes longest for it, where all of them work at once:
+A stage takes as long as the resource that takes longest for all of its pieces, where all of them work at once:
 
     cycles = max(compute, issue, bytes from a memory / what that gives per cycle, for each memory)
 
-and a program the sum of its pieces. Bytes are those of a call after one of the same sizes (`Traffic.at_a_call`). Energy is that
+and a program the sum of its stages. Bytes are those of a call after one of the same sizes (`Traffic.at_a_call`). Energy is that
 of the operations and of the bytes from each memory, by one published table: an estimate.
 """
 
@@ -37,11 +37,6 @@ class Predicted:
     bytes: Mapping[str, Expr]
     joules: Expr
 
-    @property
-    def cycles(self) -> Expr:
-        """In all."""
-        return reduce(lambda a, b: Binary("max", a, b), self.resources.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -56,6 +51,25 @@ class Prediction:
     choices: tuple[tuple[Way, ...], ...]
     values: Mapping[str, Expr]
     exact: bool
+
+
+Stage = tuple[tuple[int, int] | None, str]
+"""The way that a piece is in, and what it stores."""
+
+
+def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
+    """Cycles of each resource, by stage: those of its pieces together."""
+    found: dict[Stage, dict[str, Expr]] = {}
+    for one in pieces:
+        total = found.setdefault((one.piece.way, one.piece.stage), {})
+        for name, cycles in one.resources.items():
+            total[name] = shortened(Binary("+", total[name], cycles)) if name in total else cycles
+    return found
+
+
+def longest(resources: Mapping[str, Expr]) -> Expr:
+    """Cycles of the resource that takes longest."""
+    return reduce(lambda a, b: Binary("max", a, b), resources.values())
 
 
 def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Prediction:

@@ -109,6 +109,7 @@ class Traffic:
         count = trips(lo, hi, known)
         if not body.boxes or count == ix.const(0):
             return self.nothing
+        runs = ix.const(1) if known.at_least_zero(ix.sub(count, 1)) else ix.minimum(count, 1)
         ends = {name: (lo, ix.sub(ix.add(lo, count), 1))}
         boxes = {array: box.over(ends) for array, box in body.boxes.items()}
         half_way = {name: middle_of(lo, hi)}
@@ -127,8 +128,10 @@ class Traffic:
                 for piece, term in body.moved[number].items()
             }
             stays = self._fits(self._size(typical, level), level, known)
-            most = _either(stays, self._spread(near, body.first), far)
-            moved.append(self._where_fits(boxes, body.first, level, most, known))
+            fits = self._fits(self._size(boxes, level), level, known)
+            some = _either(stays, _times(runs, self._spread(near, body.first)), far)
+            all_of = _times(runs, self._spread(whole, body.first))
+            moved.append(_either(fits, all_of, some))
         return Touched(boxes, body.first, tuple(moved))
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
@@ -238,6 +241,10 @@ def _plus(parts: Iterable[Mapping[Piece, Expr]]) -> dict[Piece, Expr]:
         for piece, size in part.items():
             total[piece] = ix.add(total.get(piece, ix.const(0)), size)
     return total
+
+
+def _times(count: Expr, parts: Mapping[Piece, Expr]) -> dict[Piece, Expr]:
+    return {piece: ix.mul(count, size) for piece, size in parts.items()}
 
 
 def _either(

@@ -1,0 +1,172 @@
+"""What nests take in numbers is what the closed form of the program says that they become; it follows the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.requested import requested, stand_ins
+from offcut.backends.target import Target
+from offcut.costmodel import Cost, Machine
+from offcut.costmodel.nests import Calls, SchedulePrices
+from offcut.costmodel.nests.runs import tiles_of
+from offcut.describe.tensor import Tensor
+from offcut.errors import PartitionError
+from offcut.partition import STRATEGIES, AxisCut, Strategy
+from offcut.schedule import Nest, Resolved, Schedule
+from offcut.tuning.tune import space_of
+
+Program = tuple[list[Tensor], Tensor, list[str]]
+
+n = oc.dim("n", min=1, max=4096)
+SIZES = (1, 13, 14, 43, 128, 500)
+
+
+def dense() -> Program:
+    a, w = oc.placeholder((n, 768), name="A"), oc.placeholder((768, 768), name="W")
+    return [a, w], oc.ops.dense(a, w), ["W"]
+
+
+def attention() -> Program:
+    q, k, v = (oc.placeholder((2, n, 64), name=name) for name in "qkv")
+    return [q, k, v], oc.ops.attention(q, k, v), []
+
+
+def softmax() -> Program:
+    x = oc.placeholder((n, 300), name="x")
+    return [x], oc.ops.softmax(x), []
+
+
+def stencil() -> Program:
+    x = oc.placeholder((n + 2, n + 2), name="x")
+    made = oc.compute(
+        (n, n), lambda i, j: x[i, j + 1] + x[i + 2, j + 1] + x[i + 1, j] + x[i + 1, j + 2], name="S"
+    )
+    return [x], made, []
+
+
+def prices(made: Program, target: Target) -> tuple[SchedulePrices, Schedule]:
+    """The prices of schedules at `SIZES`, and the target's own."""
+    inputs, output, constants = made
+    request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
+    options = target.options("tune")
+    space = space_of(request, options, target, 3)
+    computation = space.computation
+    assert computation is not None
+
+    def resolve(schedule: Schedule) -> Resolved:
+        return target.resolved(computation, schedule, options)
+
+    names = dict(request.users.sizes)
+    calls = Calls({names["n"]: np.array(SIZES)}, len(SIZES))
+    return SchedulePrices(target.hardware(options), calls, resolve), space.first
+
+
+def cost_at(made: Program, target: Target, size: int) -> Cost:
+    """The closed form of the program that the target's own schedule makes."""
+    inputs, output, constants = made
+    request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
+    options = target.options("tune")
+    found = target.cost_of(target.policy(request, options), request, options, {"n": size})
+    assert isinstance(found, Cost)
+    return found
+
+
+def cascade_lake() -> Target:
+    return oc.target("cpu", machine="cascade-lake")
+
+
+@pytest.mark.parametrize(
+    ("make", "compute", "far"),
+    [(dense, 0.001, 0.2), (attention, 0.25, 0.3), (softmax, 0.15, 0.35), (stencil, 0.1, 0.1)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_nests_take_what_the_program_that_they_become_takes(
+    make: Callable[[], Program], compute: float, far: float
+) -> None:
+    target = cascade_lake()
+    priced, first = prices(make(), target)
+    nests = priced.nests(first)
+    for call, size in enumerate(SIZES):
+        taken = [ways[int(np.argmin([way.own[call] for way in ways]))] for ways in nests]
+        parts = [part for way in taken for part in way.parts]
+        whole = cost_at(make(), target, size)
+        ours = sum(part.compute[call] for part in parts)
+        theirs = sum(piece.resources["compute"] for piece in whole.pieces)
+        assert ours == pytest.approx(theirs, rel=compute, abs=500)
+        near = sum(part.bytes[0, call] for part in parts)
+        assert near == pytest.approx(whole.bytes["L1"], rel=far, abs=2000)
+
+
+def test_a_tile_for_each_iteration_of_every_strategy() -> None:
+    extents = np.array([0.0, 1, 15, 16, 17, 48, 53])
+    for strategy in STRATEGIES:
+        if strategy.among or strategy.divides:
+            continue
+        found = tiles_of(AxisCut("i", strategy, 16), extents, np.ones(len(extents)))
+        covered = sum(run.count * run.height for run in found)
+        assert (covered >= extents).all(), strategy
+        assert (covered[0], covered[3], covered[5]) == (0, 16, 48), strategy
+
+
+def test_widths_go_by_the_height_around() -> None:
+    cut = AxisCut(
+        "j", Strategy("ladder"), 0, None, (((1, 4), 64, (64, 32, 16)), ((5, 14), 32, (32, 16)))
+    )
+    runs = tiles_of(cut, np.full(3, 180.0), np.array([1.0, 4.0, 5.0]))
+    tiles = [[(int(r.count[k]), int(r.height[k])) for r in runs if r.count[k]] for k in range(3)]
+    assert tiles[0] == tiles[1] == [(2, 64), (1, 32), (1, 16), (1, 4)]
+    assert tiles[2] == [(5, 32), (1, 16), (1, 4)]
+
+
+def test_what_is_known_of_a_way_is_asked_once() -> None:
+    target, asked = cascade_lake(), []
+    priced, first = prices(dense(), target)
+    resolve = priced.resolve
+    priced.resolve = lambda schedule: asked.append(schedule) or resolve(schedule)  # type: ignore[func-returns-value]
+    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    both = priced(first)
+    alone = [
+        Schedule(
+            first.name, tuple(replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
+        )
+        for way in nest.ways
+    ]
+    each = [priced(one) for one in alone]
+    assert len(asked) == 1
+    assert (np.minimum(*each) <= both).all()
+    assert (both <= np.maximum(*each)).all()
+
+
+def test_a_refused_schedule_is_refused_again() -> None:
+    target = cascade_lake()
+    priced, first = prices(dense(), target)
+    wrong = Schedule.parse(str(first).replace("split i ladder", "split z ladder"))
+    for _ in range(2):
+        with pytest.raises(PartitionError, match="cannot cut z"):
+            priced(wrong)
+
+
+def test_groups_follow_the_caches() -> None:
+    """The group that is predicted to be the fastest holds what the cache does, whatever the cache."""
+
+    def best(bytes: int) -> int:
+        target = cascade_lake()
+        machine = target.machine
+        assert isinstance(machine, Machine)
+        changed = oc.target("cpu", machine=machine.with_memory(1, bytes, 16))
+        priced, first = prices(dense(), changed)
+        found = {}
+        for group in (192, 384, 768):
+            text = str(first)
+            own = text[text.index("in groups of ") :].split()[3]
+            one = Schedule.parse(text.replace(f"in groups of {own}", f"in groups of {group}"))
+            found[group] = float(priced(one)[-1])
+        return min(found, key=lambda group: found[group])
+
+    small, large = best(3 << 18), best(1 << 23)
+    assert small < large
