@@ -240,11 +240,15 @@ class Compiling:
     """What code costs.
 
     statement_bytes    of object code that a statement takes, with the loop around it
+    lanes_bytes        of one that runs as lanes, with its tails
+    accumulator_bytes  of each vector of accumulators of a microkernel's tile, its loop unrolled
     statement_seconds  that it takes to compile
     budget_seconds     that separating the conditions of a program may take
     """
 
     statement_bytes: int
+    lanes_bytes: int
+    accumulator_bytes: int
     statement_seconds: float
     budget_seconds: float
     source: str

@@ -14,6 +14,7 @@ import pytest
 from polybench import KERNELS
 
 import offcut as oc
+from offcut.backends.requested import requested, stand_ins
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, Logic, Select, Var
@@ -21,7 +22,7 @@ from offcut.core.expr import walk as nodes
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.ranges import Known, Range
-from offcut.costmodel import Hardware, Level, cost, formulas, load
+from offcut.costmodel import Cost, Hardware, Level, cost, formulas, load
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import summed
@@ -369,7 +370,8 @@ def test_a_cost_reads_as_a_table() -> None:
     assert "506,880 flop" in text[0]
     assert "bound by" in text[0]
     assert text[1].split()[:3] == ["stage", "tile", "microkernel"]
-    assert all(line.startswith("C ") for line in text[2:])
+    assert all(line.startswith("C ") for line in text[2:-1])
+    assert text[-1].startswith("holds L1 ")
 
 
 def test_a_machine_with_other_caches_moves_other_bytes() -> None:
@@ -472,3 +474,39 @@ def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     text = str(refused.value)
     assert text.startswith("plot: cannot write the picture to ")
     assert text.endswith('help     kernel.cost().plot("cost.png")')
+
+
+def test_a_cost_says_what_it_holds_and_what_its_code_takes() -> None:
+    target = oc.target("cpu", machine="cascade-lake")
+    wide = oc.ops.matmul(
+        oc.placeholder((ROWS, 768), name="X"), oc.placeholder((768, 768), name="Y")
+    )
+    request = requested(wide, None, stand_ins(["Y"], wide, None, "cost"), "cost")
+    options = target.options("cost")
+    planned = target.policy(request, options)
+    found = target.cost_of(planned, request, options, {"rows": 140})
+    formula = target.cost_of(planned, request, options)
+    assert isinstance(found, Cost)
+    # 14 rows by 2 vectors are accumulated; a group of 288 columns and a block of rows stay in L2.
+    (body,) = (piece for piece in found.pieces if piece.role == "body")
+    assert body.registers == 14 * 2 + 2 + 1
+    assert set(found.occupancy) == {"L1", "L2", "L3"}
+    assert 0.5 < found.occupancy["L2"] <= 1
+    assert found.kept["L2"] == found.occupancy["L2"] * (1 << 20)
+    assert found.code_bytes == formula.code_bytes
+    assert 5e3 < found.code_bytes < 1e5
+    assert found.compile_seconds == pytest.approx(float(formula.compile_seconds))
+    assert "31" in str(found)
+    assert "holds L1" in str(found)
+    assert {"occupancy", "code_bytes", "compile_seconds"} <= set(found.to_dict())
+
+
+def test_what_a_cache_holds_at_most_is_all_of_it() -> None:
+    for rows in (1, 7, 128):
+        there = dense().cost(rows=rows)
+        assert all(0 <= share <= 1 for share in there.occupancy.values())
+        (symbol,) = dense().cost().flop.free_symbols
+        for name, size in dense().cost().kept.items():
+            assert there.kept[name] == pytest.approx(
+                float(size.subs({symbol: rows})), rel=0.1, abs=64
+            )

@@ -6,13 +6,16 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.describe.microkernel import Microkernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class PieceCost:
     resources     cycles that each takes by itself: ``compute``, ``issue``, and memories by their names
     bytes         from each memory
     energy        joules
+    registers     of vectors, that it holds at once; 0 where another unit computes it
     """
 
     stage: str
@@ -40,6 +44,7 @@ class PieceCost:
     resources: Mapping[str, float]
     bytes: Mapping[str, int]
     energy: float
+    registers: int
 
     @property
     def cycles(self) -> float:
@@ -63,6 +68,9 @@ class Cost:
     hertz    cycles per second
     memories by name, the nearest first
     exact    whether every count is one; else some are bounds
+    kept     bytes of the largest part of the call that fits each cache, and stays there
+    occupancy  the same as shares of the caches
+    code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
     """
 
     kernel: str
@@ -73,6 +81,10 @@ class Cost:
     hertz: float
     memories: tuple[str, ...]
     exact: bool
+    kept: Mapping[str, int]
+    occupancy: Mapping[str, float]
+    code_bytes: int
+    compile_seconds: float
 
     @property
     def stages(self) -> dict[str, dict[str, float]]:
@@ -130,6 +142,9 @@ class Cost:
             "instructions": self.instructions,
             "bytes": self.bytes,
             "energy": self.energy,
+            "occupancy": dict(self.occupancy),
+            "code_bytes": self.code_bytes,
+            "compile_seconds": self.compile_seconds,
             "bound_by": self.bound_by,
             "exact": self.exact,
         }
@@ -142,14 +157,19 @@ class Cost:
             f"{_quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
         )
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
-        return "\n".join([head, *_table(rows)])
+        held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
+        code = f"code {_quantity(self.code_bytes, 'B')}, compiled in {_quantity(self.compile_seconds, 's')}"
+        return "\n".join([head, *_table(rows), f"holds {held}; {code}"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def _head(self) -> list[str]:
         memories = [f"from {name}" for name in self.bytes]
-        return ["stage", "tile", "microkernel", "runs", "flop", "cycles", "bound by", *memories]
+        return [
+            *("stage", "tile", "microkernel", "registers", "runs", "flop", "cycles", "bound by"),
+            *memories,
+        ]
 
     def _row(self, piece: PieceCost) -> list[str]:
         tile = "×".join(piece.tile.values())
@@ -157,6 +177,7 @@ class Cost:
             piece.stage,
             tile,
             piece.microkernel or "loops",
+            str(piece.registers or "–"),
             f"{piece.runs:,}",
             f"{piece.flop:,}",
             f"{piece.cycles:,.0f}",
@@ -178,20 +199,47 @@ def cost(
     sizes   the same, by the program's
     """
     made = predicted(program, hardware, sizes)
-    pieces = tuple(_at(one) for one in made.pieces)
+    lanes = max(1, hardware.register_bytes // ITEM_BYTES["float32"])
+    in_loops = held(program)
+    pieces = tuple(_at(one, hardware.microkernels, lanes, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
     flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
     ran = tuple(piece for piece in pieces if piece.runs)
     machine, exact = hardware.machine, made.exact and whole.exact
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
+    kept = {name: int(evaluate(size, {})) for name, size in made.kept.items()}
+    share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
+    code = code_bytes(program, hardware.microkernels, machine, lanes)
     return Cost(
-        described.name, machine.name, dict(named), flop, ran, machine.hertz, memories, exact
+        kernel=described.name,
+        machine=machine.name,
+        sizes=dict(named),
+        flop=flop,
+        pieces=ran,
+        hertz=machine.hertz,
+        memories=memories,
+        exact=exact,
+        kept=kept,
+        occupancy=share,
+        code_bytes=code,
+        compile_seconds=compile_seconds(code, machine),
     )
 
 
-def _at(one: Predicted) -> PieceCost:
-    """A piece, all of whose sizes are known."""
+def _at(
+    one: Predicted, kernels: Mapping[str, Microkernel], lanes: int, in_loops: Mapping[str, int]
+) -> PieceCost:
+    """A piece, all of whose sizes are known.
+
+    in_loops  registers that loops hold, by what they store
+    """
     counts, piece = one.counts, one.piece
+    extents = [int(evaluate(extent, {})) for _, extent in piece.tile if not variables(extent)]
+    kernel = kernels.get(piece.microkernel or "")
+    needed = in_loops.get(piece.stage, 0)
+    if kernel is not None:
+        rows, columns = [1, *extents][-2:]
+        needed = registers(kernel, rows, columns, lanes)
     return PieceCost(
         stage=piece.stage,
         role=piece.role,
@@ -203,6 +251,7 @@ def _at(one: Predicted) -> PieceCost:
         resources={name: float(evaluate(value, {})) for name, value in one.resources.items()},
         bytes={name: int(evaluate(size, {})) for name, size in one.bytes.items()},
         energy=float(evaluate(one.joules, {})),
+        registers=needed,
     )
 
 

@@ -122,6 +122,7 @@ class Counted:
 
     counts   by piece
     moved    into each level, nearest first, by piece: bytes
+    kept     in each level, of what a call touches
     choices  the options of each `choose`
     values   what bounded values stand for that are named in the counts, each in terms of those before
     exact    whether every count is one, and none a bound
@@ -130,6 +131,7 @@ class Counted:
     pieces: tuple[Piece, ...]
     counts: tuple[Counts, ...]
     moved: tuple[Mapping[int, Expr], ...]
+    kept: tuple[Expr, ...]
     choices: tuple[tuple[Way, ...], ...]
     values: Mapping[str, Expr]
     exact: bool
@@ -210,7 +212,13 @@ class _Counter:
         moved = self.traffic.at_a_call(seen.touched)
         counts = tuple(seen.counts.get(number, Counts()) for number in range(len(self.pieces)))
         return Counted(
-            tuple(self.pieces), counts, moved, tuple(self.choices), self.values, self.exact
+            tuple(self.pieces),
+            counts,
+            moved,
+            seen.touched.kept or tuple(ZERO for _ in self.hardware.levels),
+            tuple(self.choices),
+            self.values,
+            self.exact,
         )
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:

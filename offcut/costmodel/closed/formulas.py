@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.in_sympy import in_sympy
@@ -30,12 +32,14 @@ class Formulas:
     Where ways compete, a formula is that of the way whose own price, at the size, is least.
 
     exact   whether every count is one; else some are bounds
+    code    bytes of code
     """
 
     described: Program
     prediction: Prediction
     hardware: Hardware
     users: Mapping[str, str]
+    code: int
 
     @cached_property
     def flop(self) -> sympy.Expr:
@@ -64,6 +68,27 @@ class Formulas:
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
         return self._shown(self._by_piece(lambda one: one.joules))
+
+    @cached_property
+    def kept(self) -> dict[str, sympy.Expr]:
+        """Bytes of the largest part of the call that fits each cache, and stays there."""
+        return {name: self._shown(size) for name, size in self.prediction.kept.items()}
+
+    @property
+    def occupancy(self) -> dict[str, sympy.Expr]:
+        """The same as shares of the caches."""
+        caches = {memory.name: memory.bytes for memory in self.hardware.machine.memory}
+        return {name: size / caches[name] for name, size in self.kept.items()}
+
+    @cached_property
+    def code_bytes(self) -> sympy.Expr:
+        """Of the kernel, whatever the sizes: right to a factor of three."""
+        return self._shown(ix.const(self.code))
+
+    @property
+    def compile_seconds(self) -> sympy.Expr:
+        """Likewise, to compile it."""
+        return self._shown(real(compile_seconds(self.code, self.hardware.machine)))
 
     @property
     def exact(self) -> bool:
@@ -155,7 +180,9 @@ def formulas(
 
     users   what the user calls the sizes, by the program's names
     """
-    return Formulas(described, predicted(program, hardware, {}), hardware, users)
+    lanes = max(1, hardware.register_bytes // ITEM_BYTES["float32"])
+    code = code_bytes(program, hardware.microkernels, hardware.machine, lanes)
+    return Formulas(described, predicted(program, hardware, {}), hardware, users, code)
 
 
 def _plus(a: Expr, b: Expr) -> Expr:

@@ -43,12 +43,14 @@ class Prediction:
     """What a program costs.
 
     choices  the ways of each `choose`
+    kept     bytes that stay in each cache
     values   what names stand for that are no sizes, each in terms of those before
     exact    whether every count is one; else some are bounds
     """
 
     pieces: tuple[Predicted, ...]
     choices: tuple[tuple[Way, ...], ...]
+    kept: Mapping[str, Expr]
     values: Mapping[str, Expr]
     exact: bool
 
@@ -79,7 +81,9 @@ def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) ->
         _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], hardware.machine)
         for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
     )
-    return Prediction(pieces, made.choices, made.values, made.exact)
+    names = (memory.name for memory in hardware.machine.memory)
+    kept = dict(zip(names, made.kept[1:], strict=True))
+    return Prediction(pieces, made.choices, kept, made.values, made.exact)
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:

@@ -17,7 +17,7 @@ high-performance BLIS*, 2016, and Olivry et al., *IOOpt*, 2021, over footprints 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
@@ -48,11 +48,13 @@ class Touched:
     boxes   by array
     first   by array, the piece that touches it first; of two sides of a condition, that of the first
     moved   into each level, by piece: bytes
+    kept    by level, bytes of the largest part that fits it, which stay there
     """
 
     boxes: Mapping[str, Box] = field(default_factory=dict)
     first: Mapping[str, Piece] = field(default_factory=dict)
     moved: tuple[Mapping[Piece, Expr], ...] = ()
+    kept: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,14 @@ class Traffic:
     @property
     def nothing(self) -> Touched:
         """Of what never runs."""
-        return Touched(moved=tuple({} for _ in self.levels))
+        nothing = tuple(ix.const(0) for _ in self.levels)
+        return Touched(moved=tuple({} for _ in self.levels), kept=nothing)
 
     def access(self, boxes: Mapping[str, Box], piece: Piece) -> Touched:
         """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
         first = dict.fromkeys(boxes, piece)
         moved = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
-        return Touched(boxes, first, moved)
+        return Touched(boxes, first, moved, self._kept(boxes, (self.nothing,), self.sizes))
 
     def block(self, parts: Sequence[Touched]) -> Touched:
         """Of statements one after the other."""
@@ -102,7 +105,7 @@ class Traffic:
                     left = ix.sub(apart.get(piece, ix.const(0)), kept)
                     apart = {**apart, piece: ix.maximum(left, 0)}
             moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
-        return Touched(boxes, first, tuple(moved))
+        return Touched(boxes, first, tuple(moved), self._kept(boxes, parts, self.sizes))
 
     def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
         """Of all iterations of a loop."""
@@ -132,14 +135,18 @@ class Traffic:
             some = _either(stays, _times(runs, self._spread(near, body.first)), far)
             all_of = _times(runs, self._spread(whole, body.first))
             moved.append(_either(fits, all_of, some))
-        return Touched(boxes, body.first, tuple(moved))
+        inside = replace(body, kept=tuple(_at(size, half_way) for size in body.kept))
+        return Touched(boxes, body.first, tuple(moved), self._kept(boxes, (inside,), known))
 
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
         boxes, first = self._joined((then, other))
         pairs = zip(then.moved, other.moved, strict=True)
         moved = tuple(_either(condition, one, two) for one, two in pairs)
-        return Touched(boxes, first, moved)
+        sizes = zip(then.kept, other.kept, strict=True)
+        return Touched(
+            boxes, first, moved, tuple(chosen(condition, one, two) for one, two in sizes)
+        )
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
         """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
@@ -152,6 +159,19 @@ class Traffic:
             _either(self._fits(total, level, self.sizes), {}, moved)
             for level, moved in zip(caches, rest, strict=True)
         )
+
+    def _kept(
+        self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known
+    ) -> tuple[Expr, ...]:
+        """Of all that is touched, where that fits a level, else the most of a part."""
+        found = []
+        for number, level in enumerate(self.levels):
+            size = self._size(boxes, level)
+            inside = parts[0].kept[number]
+            for part in parts[1:]:
+                inside = ix.maximum(inside, part.kept[number])
+            found.append(chosen(self._fits(size, level, known), size, inside))
+        return tuple(found)
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
         """Bytes that boxes take up."""
@@ -226,6 +246,10 @@ class Traffic:
 def middle_of(lo: Expr, hi: Expr) -> Expr:
     """Of the iterations of a loop, the one half way."""
     return ix.floordiv(ix.add(lo, hi), 2)
+
+
+def _at(size: Expr, values: Mapping[str, Expr]) -> Expr:
+    return folded(substitute(size, values)) if variables(size) & set(values) else size
 
 
 def _elements(shape: Sequence[Expr]) -> Expr:
