@@ -174,7 +174,7 @@ def meter(
     buffers  None: one thread, which reads a line of zeros
     count    0: as many as a long call takes
     """
-    buffers, count = buffers or [_aligned(64)], count or LONG // loop.work
+    buffers, count = buffers or [_aligned(64)], count or max(1, LONG // loop.work)
     loaded = jit.load([jit.object_code(loop.text, host, passes=False)], host)
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     function = prototype(loaded.address("loop"))
