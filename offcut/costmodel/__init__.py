@@ -9,7 +9,7 @@ from offcut.costmodel.closed_form import (
     rows_seconds,
     unpacked_factor,
 )
-from offcut.costmodel.description import load, shipped
+from offcut.costmodel.description import load, of_plain, plain, shipped
 from offcut.costmodel.device import Accelerator, Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.roofline import Roofline, roofline
@@ -42,7 +42,9 @@ __all__ = [
     "formulas",
     "lanes_seconds",
     "load",
+    "of_plain",
     "pack_seconds",
+    "plain",
     "processor",
     "roofline",
     "rows_seconds",

@@ -55,6 +55,30 @@ def load(named: str | os.PathLike[str]) -> Device:
     return _shipped(str(named))
 
 
+def plain(device: Device) -> dict[str, Any]:
+    """A description field by field, as JSON has them; not those that are as they are where nothing is said."""
+    found: dict[str, Any] = _plain(device)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    said = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
+    return {name: _plain(one) for name, (one, default) in said.items() if one not in (None, default)}
+
+
+def of_plain(stated: Mapping[str, Any]) -> Device:
+    """The description that `plain` was given.
+
+    Raises TargetError for fields that are of none.
+    """
+    file = _File(Path(str(stated.get("name", "machine"))), "")
+    return file.section(Machine if "core" in stated else Accelerator, stated, ())
+
+
 @cache
 def _shipped(name: str) -> Device:
     path = SHIPPED / f"{name}.toml"

@@ -1,5 +1,6 @@
 """What search is made of that no target is named in: spaces, explorers, records, and processes to measure in."""
 
+from offcut.search.origin import Origin, Place, ProgramText
 from offcut.search.prices import Expected, Price, Sizes
 from offcut.search.record import Outcome, Record, place_of
 from offcut.search.records import Records
@@ -8,8 +9,11 @@ from offcut.search.trials import Trial, by_place, ranked
 
 __all__ = [
     "Expected",
+    "Origin",
     "Outcome",
+    "Place",
     "Price",
+    "ProgramText",
     "Record",
     "Records",
     "Sizes",

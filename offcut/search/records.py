@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from offcut.errors import OffcutError
-from offcut.search import transfer
+from offcut.search import origins, transfer
+from offcut.search.origin import Origin
 from offcut.search.record import Outcome, Record
 from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
 
@@ -83,6 +84,19 @@ class Records:
         with self._open(writes=True) as connection:
             connection.executemany(_INSERT, rows)
 
+    def keep(self, kept: Iterable[Origin]) -> None:
+        """Write what digests stand for: the texts of programs, the descriptions of places; each is kept once."""
+        with self._open(writes=True) as connection:
+            origins.keep(connection, kept)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """What is known of the programs and the places that records name."""
+        if not self._exists():
+            return ()
+        with self._open() as connection:
+            return origins.kept(connection)
+
     def __iter__(self) -> Iterator[Record]:
         for _, record in self._numbered():
             yield record
@@ -140,19 +154,20 @@ class Records:
                 if (one.program, one.machine, one.version, one.schedule) not in stay
             ]
             connection.executemany("DELETE FROM record WHERE id = ?", gone)
+            origins.drop_unused(connection)
         return len(gone)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write all records as text, ``.jsonl`` or ``.csv`` by the suffix; how many.
 
-        The file appears whole or not at all.
+        JSON lines hold what their digests stand for, too. The file appears whole or not at all.
         """
         file = Path(path)
         transfer.check_form(file, "export")
         with _said(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:
-                count = transfer.write(self, half)
+                count = transfer.write(self, half, self.origins)
                 half.replace(file)
             finally:
                 half.unlink(missing_ok=True)
@@ -165,8 +180,10 @@ class Records:
         """
         file = Path(path)
         with _said(file, "import"):
-            rows = [_row(record) for record in transfer.read(file)]
+            found, told = transfer.read(file)
+            rows = [_row(record) for record in found]
         with self._open(writes=True) as connection:
+            origins.keep(connection, told)
             here = set(connection.execute(f"SELECT {_FIELDS} FROM record"))
             new = [row for row in dict.fromkeys(rows) if row not in here]
             connection.executemany(_INSERT, new)

@@ -1,6 +1,7 @@
 """Records as text: a line of JSON each, or CSV; what is written is read back exactly.
 
-A field's name is its name in `Record`. In CSV, sizes are a JSON object and an empty cell is None.
+A field's name is its name in `Record`. In CSV, sizes are a JSON object and an empty cell is None. Among lines of JSON are
+those of programs and places, each with its ``kind``; CSV has none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from offcut.errors import OffcutError
+from offcut.search.origin import Origin, origin_of, text_of
 from offcut.search.record import Outcome, Record
 
 NAMES = tuple(one.name for one in fields(Record))
@@ -49,8 +51,11 @@ def record_of(found: Mapping[str, Any]) -> Record:
         raise ValueError(refused.because) from None
 
 
-def write(records: Iterable[Record], file: Path) -> int:
-    """Records into a file by its suffix, ``.jsonl`` or ``.csv``; how many."""
+def write(records: Iterable[Record], file: Path, origins: Iterable[Origin] = ()) -> int:
+    """Records into a file by its suffix, ``.jsonl`` or ``.csv``; how many.
+
+    origins  what they name by digest: lines of JSON before theirs
+    """
     kept = tuple(records)
     with file.open("w", encoding="utf-8", newline="") as out:
         if file.suffix == ".csv":
@@ -58,12 +63,13 @@ def write(records: Iterable[Record], file: Path) -> int:
             writer.writerow(NAMES)
             writer.writerows(map(_cells, kept))
         else:
+            out.writelines(f"{text_of(one)}\n" for one in origins)
             out.writelines(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in kept)
     return len(kept)
 
 
-def read(file: Path) -> list[Record]:
-    """The records in a file that `write` wrote.
+def read(file: Path) -> tuple[list[Record], list[Origin]]:
+    """The records in a file that `write` wrote, and the programs and places among them.
 
     Raises OffcutError, with the number of the first bad line, where one is no record.
     """
@@ -71,7 +77,9 @@ def read(file: Path) -> list[Record]:
     data = file.read_bytes()
     try:
         lines = io.StringIO(data.decode(), newline="")
-        return [_taken(number, found) for number, found in _FORMS[file.suffix](lines)]
+        made = [_taken(number, found) for number, found in _FORMS[file.suffix](lines)]
+        records = [one for one in made if isinstance(one, Record)]
+        return records, [one for one in made if not isinstance(one, Record)]
     except UnicodeDecodeError as bad:
         number, because = data.count(b"\n", 0, bad.start) + 1, f"it is not UTF-8: {bad.reason}"
     except _BadLine as bad:
@@ -85,9 +93,9 @@ def read(file: Path) -> list[Record]:
     )
 
 
-def _taken(number: int, found: Mapping[str, Any]) -> Record:
+def _taken(number: int, found: Mapping[str, Any]) -> Record | Origin:
     try:
-        return record_of(found)
+        return origin_of(found) if "kind" in found else record_of(found)
     except ValueError as error:
         raise _BadLine(number, str(error)) from None
 
