@@ -1,0 +1,27 @@
+"""What is learned about the closed form from measurements: features, boosted trees, and what both say together."""
+
+from offcut.costmodel.learned.case import Case, Ran, nests, ran
+from offcut.costmodel.learned.described import Feature, described, features_found
+from offcut.costmodel.learned.ensemble import Settings
+from offcut.costmodel.learned.features import CLOSED, FEATURES
+from offcut.costmodel.learned.pair import Foreseen, Pair, columns, learned, ordered
+from offcut.costmodel.learned.rows import Rows
+
+__all__ = [
+    "CLOSED",
+    "FEATURES",
+    "Case",
+    "Feature",
+    "Foreseen",
+    "Pair",
+    "Ran",
+    "Rows",
+    "Settings",
+    "columns",
+    "described",
+    "features_found",
+    "learned",
+    "nests",
+    "ordered",
+    "ran",
+]

@@ -1,0 +1,80 @@
+"""Features by name: those of this package, those of plug-ins, and those that are handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from offcut.costmodel.learned.case import Case, Values
+from offcut.costmodel.learned.features import FEATURES
+from offcut.errors import DescribeError
+
+GROUP = "offcut.features"
+
+Feature: TypeAlias = Callable[[Case], Any]
+"""A case -> a number, a number for each vector of sizes, or several of these by name."""
+
+
+def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...], Values]:
+    """The names of what features give, and the numbers: ``(vectors of sizes, names)``.
+
+    A number is called as the function is, or ``function.key``.
+
+    Raises DescribeError for one that gives no number.
+    """
+    columns: dict[str, Values] = {}
+    for feature in features:
+        name = _name(feature)
+        try:
+            found = feature(case)
+        except Exception as error:
+            raise _refused(name, f"it raised {type(error).__name__}: {error}") from error
+        given = found if isinstance(found, Mapping) else {"": found}
+        for key, value in given.items():
+            columns[f"{name}.{key}".rstrip(".")] = _numbers(value, case.count, name)
+    made = np.stack(list(columns.values()), axis=1) if columns else np.zeros((case.count, 0))
+    return tuple(columns), made
+
+
+@cache
+def features_found() -> tuple[Feature, ...]:
+    """Those of this package, and the entry points of the group ``offcut.features`` in order of their names.
+
+    Raises DescribeError for a plug-in that cannot be loaded.
+    """
+    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
+
+    found: list[Feature] = []
+    for point in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        try:
+            found.append(point.load())
+        except Exception as error:
+            raise DescribeError(
+                "learn",
+                f"cannot load the feature {point.name!r}",
+                at=f"{point.value}, an entry point of {GROUP}",
+                because=f"{type(error).__name__}: {error}",
+            ) from error
+    return (*FEATURES, *found)
+
+
+def _numbers(value: Any, count: int, name: str) -> Values:
+    try:
+        found = np.broadcast_to(np.asarray(value, float), (count,))
+    except (TypeError, ValueError):
+        raise _refused(name, f"it gave {value!r}") from None
+    if not np.isfinite(found).all():
+        raise _refused(name, f"it gave {found[~np.isfinite(found)][0]}")
+    return found
+
+
+def _name(feature: Feature) -> str:
+    return str(getattr(feature, "__name__", type(feature).__name__))
+
+
+def _refused(name: str, because: str) -> DescribeError:
+    wanted = "a number, a number for each vector of sizes, or several of these by name"
+    return DescribeError("learn", f"cannot take the feature {name}", because=because, help=(wanted,))

@@ -1,0 +1,196 @@
+"""The closed form and what corrects it: ``seconds = closed * exp(correction)``, with a spread, or the closed form and why."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.costmodel.learned.ensemble import Ensemble, Settings, fitted
+from offcut.costmodel.learned.familiar import Familiar, familiar
+from offcut.costmodel.learned.metrics import pairs
+from offcut.costmodel.learned.rows import Rows, Values
+from offcut.errors import OffcutError
+
+COVERED = 0.9
+"""The share of measured seconds that is to lie within the spread."""
+
+LEAST = 8
+"""Rows that a correction is learned from, at least."""
+
+_FORMAT = "offcut model 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Predicted seconds, an entry for each row.
+
+    spread   measured seconds lie within ``seconds * exp(-spread) … seconds * exp(spread)``, nine times in ten
+    because  why it is the closed form that stands there; "" where it was corrected
+    """
+
+    seconds: Values
+    spread: Values
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A learned correction of the closed form.
+
+    names     of the features, in order
+    ensemble  gives the correction
+    familiar  what it was learned from
+    doubt     what is added to the members' own spread, so that it covers what they had not seen
+    closed    likewise of the closed form alone
+    useless   why it is never used; "" where it is better than the closed form on what it had not seen
+    learned   from what: numbers of rows, programs and places, the seed, the version
+    """
+
+    names: tuple[str, ...]
+    ensemble: Ensemble
+    familiar: Familiar
+    doubt: float
+    closed: float
+    useless: str = ""
+    learned: Mapping[str, Any] = field(default_factory=dict)
+
+    def predict(self, features: Values, closed: Values, strict: bool = True) -> Foreseen:
+        """Seconds of rows.
+
+        features  ``(rows, features)``, by `names`
+        closed    seconds by the closed form
+        strict    whether what is unlike all that was learned from stays as the closed form has it
+        """
+        because = [self.useless] * len(closed) if strict else [""] * len(closed)
+        if strict and not self.useless:
+            because = self.familiar.because(features)
+        found = self.ensemble(features)
+        spread = found.std(axis=0) + self.doubt
+        falls = np.array([bool(one) for one in because], bool)
+        seconds = np.where(falls, closed, closed * np.exp(found.mean(axis=0)))
+        return Foreseen(seconds, np.where(falls, self.closed, spread), tuple(because))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as JSON; the file appears whole or not at all."""
+        file = Path(path)
+        said = {
+            "format": _FORMAT,
+            "learned": dict(self.learned),
+            "useless": self.useless,
+            "doubt": self.doubt,
+            "closed": self.closed,
+            "names": list(self.names),
+            "familiar": self.familiar.plain(),
+            "ensemble": self.ensemble.plain(),
+        }
+        half = file.with_name(f".{os.getpid()}-{file.name}")
+        try:
+            half.write_text(json.dumps(said), encoding="utf-8")
+            half.replace(file)
+        except OSError as error:
+            raise OffcutError(
+                "learn", f"cannot write {file.name}", at=str(file), because=error.strerror or str(error)
+            ) from None
+        finally:
+            half.unlink(missing_ok=True)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Pair:
+        """The model that `save` wrote.
+
+        Raises OffcutError for a file that holds none, TargetError where XGBoost is not installed.
+        """
+        file = Path(path)
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise _unread(file, error.strerror or str(error)) from None
+        except ValueError:
+            raise _unread(file, "it is no JSON") from None
+        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+            raise _unread(file, f"it is no {_FORMAT}")
+        return Pair(
+            tuple(found["names"]),
+            Ensemble.of_plain(found["ensemble"]),
+            Familiar.of_plain(found["familiar"]),
+            float(found["doubt"]),
+            float(found["closed"]),
+            str(found["useless"]),
+            found["learned"],
+        )
+
+
+def learned(
+    rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = ""
+) -> Pair:
+    """The pair that rows teach; the same rows and seed give the same.
+
+    version  of offcut, which the model says that it is from
+
+    Raises OffcutError for too few rows, TargetError where XGBoost is not installed.
+    """
+    if len(rows) < LEAST or len(np.unique(rows.schedule)) < 2:
+        raise OffcutError(
+            "learn",
+            "cannot learn a correction",
+            because=f"there are {len(rows)} rows of {len(np.unique(rows.schedule))} schedules, and {LEAST} of 2 are the least",
+            help=("offcut tune … --records FILE measures more",),
+        )
+    chosen = settings or Settings()
+    made = fitted(rows, seed, chosen)
+    off = np.abs(rows.log_ratio - made.unseen)
+    own = made.ensemble(rows.features).std(axis=0)
+    doubt = float(np.quantile(np.maximum(off - own, 0), COVERED))
+    before, after = (ordered(rows, one) for one in (rows.closed, rows.closed * np.exp(made.unseen)))
+    useless = ""
+    if after < before:
+        useless = f"on what it had not seen it orders {after:.1%} of the pairs rightly, and the closed form {before:.1%}"
+    facts = {
+        "rows": len(rows),
+        "programs": len(np.unique(rows.program)),
+        "places": len(np.unique(rows.place)),
+        "seed": seed,
+        "settings": asdict(chosen),
+        "version": version,
+        "pairs ordered": {"closed form": before, "pair": after},
+    }
+    known = familiar(rows, made.part, seed)
+    closed = float(np.quantile(np.abs(rows.log_ratio), COVERED))
+    return Pair(rows.names, made.ensemble, known, doubt, closed, useless, facts)
+
+
+def ordered(rows: Rows, seconds: Values) -> float:
+    """The share of comparable pairs that predicted seconds have in the right order; 1 where there are none."""
+    found = [pairs(rows.seconds[g], seconds[g], rows.spread[g]) for g in rows.groups]
+    count = sum(one for _, one in found)
+    return sum(right for right, _ in found) / count if count else 1.0
+
+
+def columns(names: Sequence[str], wanted: Sequence[str], at: str) -> list[int]:
+    """The positions of the features of a model among those that there are.
+
+    at  the model, as it is to be called
+
+    Raises OffcutError for one that is not there.
+    """
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise OffcutError(
+            "learn",
+            "cannot use the model",
+            at=at,
+            because=f"it was learned from {', '.join(missing[:3])}, which no feature gives here",
+            help=("offcut learn makes a model of the features that there are",),
+        )
+    return [list(names).index(name) for name in wanted]
+
+
+def _unread(file: Path, because: str) -> OffcutError:
+    help = ("offcut learn RECORDS -o MODEL makes one",)
+    return OffcutError("learn", f"cannot read {file.name}", at=str(file), because=because, help=help)

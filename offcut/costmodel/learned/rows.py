@@ -1,0 +1,92 @@
+"""A training set: of each schedule at each vector of sizes its features, what was measured, and what the closed form says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcut.errors import OffcutError
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a training set; each array has an entry for each row.
+
+    names     of the features
+    features  ``(rows, features)``
+    program, place, sizes, schedule  what a row is of: two digests, the sizes and the schedule as keys
+    seconds   measured, of a call
+    spread    distance of the quartiles over the median
+    closed    seconds by the closed form, or by whatever else is corrected
+    """
+
+    names: tuple[str, ...]
+    features: Values
+    program: Values
+    place: Values
+    sizes: Values
+    schedule: Values
+    seconds: Values
+    spread: Values
+    closed: Values
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def groups(self) -> list[Values]:
+        """The positions of rows that are comparable: of one program, in one place, at the same sizes."""
+        if not len(self):
+            return []
+        keys = np.stack([self.program, self.place, self.sizes])
+        _, codes = np.unique(keys, axis=1, return_inverse=True)
+        return [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
+
+    @property
+    def log_ratio(self) -> Values:
+        """``log(measured / closed)``: what is learned."""
+        found: Values = np.log(self.seconds / self.closed)
+        return found
+
+    def at(self, where: Values | Sequence[int]) -> Rows:
+        """Some of the rows, by position or by a mask."""
+        parts = {
+            one.name: getattr(self, one.name)[where] for one in fields(self) if one.name != "names"
+        }
+        return Rows(self.names, **parts)
+
+    def only(self, keep: Sequence[str]) -> Rows:
+        """The same rows with these features."""
+        columns = [self.names.index(name) for name in keep]
+        parts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Rows(**{**parts, "names": tuple(keep), "features": self.features[:, columns]})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write them as arrays of numpy, one for each field; ``numpy.load`` reads them."""
+        arrays: dict[str, Any] = {one.name: np.asarray(getattr(self, one.name)) for one in fields(self)}
+        with Path(path).open("wb") as out:
+            np.savez_compressed(out, **arrays)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Rows:
+        """The rows that `save` wrote.
+
+        Raises OffcutError for a file that holds no rows.
+        """
+        file = Path(path)
+        try:
+            with np.load(file, allow_pickle=False) as held:
+                parts = {one.name: held[one.name] for one in fields(Rows)}
+        except (OSError, KeyError, ValueError, BadZipFile, AttributeError) as error:
+            because = f"it holds no rows: {error}"
+            raise OffcutError("learn", f"cannot read {file.name}", at=str(file), because=because) from None
+        return Rows(**{**parts, "names": tuple(map(str, parts["names"]))})
