@@ -1,7 +1,7 @@
 """What search is made of that no target is named in: spaces, explorers, records, and processes to measure in."""
 
 from offcut.search.origin import Origin, Place, ProgramText
-from offcut.search.prices import Expected, Price, Sizes
+from offcut.search.prices import Expected, Price, Refitted, Sizes, Times
 from offcut.search.record import Outcome, Record, place_of
 from offcut.search.records import Records
 from offcut.search.space import Space
@@ -16,8 +16,10 @@ __all__ = [
     "ProgramText",
     "Record",
     "Records",
+    "Refitted",
     "Sizes",
     "Space",
+    "Times",
     "Trial",
     "by_place",
     "place_of",

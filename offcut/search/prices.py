@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from offcut.errors import PartitionError
 from offcut.schedule import Schedule
@@ -14,6 +14,17 @@ from offcut.schedule import Schedule
 Sizes: TypeAlias = tuple[tuple[str, int], ...]
 # A schedule -> predicted seconds of a call, by its sizes. Raises PartitionError for one that is not legal.
 Price: TypeAlias = Callable[[Schedule], Mapping[Sizes, float]]
+# What was measured, in order: seconds of a call, and the distance of the quartiles over them, by sizes
+Times: TypeAlias = Mapping[Schedule, Mapping[Sizes, tuple[float, float]]]
+
+
+@runtime_checkable
+class Refitted(Protocol):
+    """A price that learns from what a search has measured so far."""
+
+    def refit(self, times: Times) -> None:
+        """Learn from these, and from nothing that was given before: the same times make the same price."""
+        ...
 
 
 @dataclass
@@ -42,6 +53,13 @@ class Expected:
             self.known[schedule] = self._asked(schedule)
         seconds = self.known[schedule]
         return seconds if seconds <= self.factor * self.least else inf
+
+    def refit(self, times: Times) -> None:
+        """Tell the price what was measured; where it learns from that, all is asked anew."""
+        if isinstance(self.price, Refitted):
+            self.price.refit(times)
+            self.known.clear()
+            self.least = inf
 
     def _asked(self, schedule: Schedule) -> float:
         try:

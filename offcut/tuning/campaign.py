@@ -20,7 +20,7 @@ from typing import TypeAlias
 import offcut
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Record, Records, Space, Trial
+from offcut.search import Expected, Outcome, Record, Records, Space, Times, Trial
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
@@ -50,6 +50,7 @@ class Progress:
     best     seconds of a call of the distribution, of the best trial so far; infinite where none was ok
     default  likewise of the default schedule
     regret   by which share of its time the best so far is predicted to miss the best there is; None: not known
+    price    what search goes by, in words; "" where it does not say
     """
 
     trial: int
@@ -57,6 +58,7 @@ class Progress:
     best: float
     default: float
     regret: float | None
+    price: str = ""
 
 
 @dataclass
@@ -105,6 +107,7 @@ class Campaign:
             if not batch:
                 break
             self._try(batch)
+            self.expected.refit(self._times())
             rounds += 1
         return self._confirmed()
 
@@ -159,6 +162,14 @@ class Campaign:
         if new:
             self.measure(new, keep)
         self.tried += [told[schedule] for schedule in batch]
+
+    def _times(self) -> Times:
+        """What was measured of the trials that are ok."""
+        return {
+            one.schedule: {key_of(t.sizes): (t.seconds, t.spread) for t in one.times}
+            for one in self.tried
+            if one.outcome is Outcome.OK
+        }
 
     def _confirmed(self) -> Schedule:
         """The best of the last run; the default where it is not beaten."""
@@ -245,7 +256,8 @@ class Campaign:
         least = Judge(self.space, seen).scale * self.expected.least
         regret = max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
         default = seconds.get(self.space.first, inf)
-        return Progress(len(tried), tried[-1], best, default, regret)
+        said = str(getattr(self.expected.price, "said", ""))
+        return Progress(len(tried), tried[-1], best, default, regret, said)
 
     def _time(self, one: Measured) -> float:
         return one.seconds(self.problem)

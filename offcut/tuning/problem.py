@@ -11,8 +11,9 @@ from time import time
 import offcut
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
+from offcut.costmodel import plain
 from offcut.schedule import Schedule
-from offcut.search import Outcome, Record
+from offcut.search import Origin, Outcome, Place, ProgramText, Record
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,17 @@ class Problem:
     def machine(self) -> str:
         """What records call the place."""
         return self.target.place(self.options)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """The program and the place in full: with these, what was recorded can be planned again."""
+        options = self.options
+        lent = tuple(kernel.name for kernel in options.microkernels)
+        machine = plain(self.target.machine)
+        return (
+            ProgramText(self.program, str(self.request.program), dict(self.request.users.sizes)),
+            Place(self.machine, self.target.name, machine, options.threads, options.reassociate, lent),
+        )
 
     def scheduled(self, schedule: Schedule | None) -> Options:
         """The options of a candidate; of the default policy where there is no schedule."""

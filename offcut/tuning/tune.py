@@ -26,7 +26,8 @@ from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.candidate import Bench
 from offcut.tuning.distribution import distribution
 from offcut.tuning.pooled import ROUND, pooled
-from offcut.tuning.predicting import OwnPrice, key_of, price_of
+from offcut.tuning.predicting import OwnPrice, key_of
+from offcut.tuning.prices import price_named
 from offcut.tuning.problem import DEFAULT, Limits, Problem
 from offcut.tuning.progress import shown
 
@@ -46,7 +47,7 @@ def tune(
     seed: int = 0,
     records: str | os.PathLike[str] | Records | None = None,
     target: str | Target = "cpu",
-    price: OwnPrice | None = None,
+    price: str | os.PathLike[str] | OwnPrice | None = None,
     threads: int | None = None,
     reassociate: bool = True,
     microkernels: Sequence[Microkernel] = (),
@@ -70,7 +71,10 @@ def tune(
                   ``offcut.explorers``; or a function ``(space, seen, rng, count) -> schedules``
     seed          of what is drawn: explorers and arrays
     records       where measurements are kept; None: the default file
-    price         ``price(schedule, **sizes)`` -> predicted seconds, in place of the target's model
+    price         what search goes by: ``"closed"``, the target's model; ``"learned"``, that model corrected by what was
+                  learned before (the default file, where it is) and by the trials of each round; the path of such a
+                  model; an entry point of the group ``offcut.prices``; or ``price(schedule, **sizes)`` -> seconds.
+                  None: learned where XGBoost is installed, else closed
     alternatives  ways of a nest that may compete at run time, at most
     limits        of each candidate
     pool          the address of a dask scheduler, ``tcp://host:port``, whose workers measure; ``local``: one is
@@ -94,7 +98,7 @@ def tune(
     weights = distribution(request.program, request.users, sizes)
     problem = Problem(request, options, chosen, weights, seed)
     space = space_of(request, options, chosen, alternatives)
-    foreseen = price_of(problem, space.computation, price)
+    foreseen = price_named(problem, space.computation, space.first, price)
     expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND)
     space = replace(space, expected=expected)
     kept = records if isinstance(records, Records) else Records(records)

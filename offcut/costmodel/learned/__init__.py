@@ -1,5 +1,6 @@
 """What is learned about the closed form from measurements: features, boosted trees, and what both say together."""
 
+from offcut.costmodel.learned import library
 from offcut.costmodel.learned.case import Case, Ran, nests, ran
 from offcut.costmodel.learned.described import Feature, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
@@ -21,6 +22,7 @@ __all__ = [
     "described",
     "features_found",
     "learned",
+    "library",
     "nests",
     "ordered",
     "ran",

@@ -1,0 +1,150 @@
+"""The price of a campaign: the closed form, corrected by a model that was learned before, and by what the campaign has measured so far.
+
+Each round fits a correction of what was predicted before any trial to the trials of all rounds before: the same trials teach the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offcut.costmodel.learned import (
+    Case,
+    Feature,
+    Pair,
+    Rows,
+    Settings,
+    columns,
+    described,
+    features_found,
+    learned,
+    library,
+)
+from offcut.costmodel.learned.case import Values
+from offcut.costmodel.learned.pair import LEAST
+from offcut.errors import OffcutError
+from offcut.schedule import Schedule
+from offcut.search import Sizes, Times
+from offcut.tuning.learning.cases import Cases
+
+ONLINE = Settings(members=3, rounds=40, depth=3)
+"""Of a few hundred rows, several times in a campaign."""
+
+SCHEDULES = 6
+"""Trials that a correction is fitted to, at least."""
+
+
+@dataclass
+class Corrected:
+    """Predicted seconds of schedules by sizes, which follow what was measured.
+
+    keys     the vectors of sizes
+    model    that was learned before; None: there is none
+    named    what the model is called
+    seed     of what is drawn
+    without  why nothing is learned; "" where it is
+    """
+
+    cases: Cases
+    keys: tuple[Sizes, ...]
+    model: Pair | None = None
+    named: str = ""
+    seed: int = 0
+    without: str = ""
+    features: tuple[Feature, ...] = field(default_factory=features_found)
+    _known: dict[Schedule, tuple[Values, Values]] = field(default_factory=dict, init=False)
+    _names: tuple[str, ...] = field(default=(), init=False)
+    _fit: Pair | None = field(default=None, init=False)
+    _learned: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._model, self._not = self.model, "" if self.model is not None else self.named
+
+    def begin(self, first: Schedule) -> None:
+        """Decide by a first schedule whether the model knows what it is asked here.
+
+        It is decided once: prices of which some are corrected and others not would not compare.
+        """
+        if self._model is None:
+            return
+        try:
+            features, closed = self._row(first)
+            wanted = columns(self._names, self._model.names, self.named)
+            found = self._model.predict(features[:, wanted], closed).because
+        except OffcutError as refused:
+            found = (refused.because,)
+        because = next((one for one in found if one), "")
+        if because:
+            self._model, self._not = None, f"not by {self.named}: {because}"
+
+    def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
+        """Seconds by sizes.
+
+        Raises PartitionError for what is not legal.
+        """
+        features, seconds = self._before(schedule)
+        if self._fit is not None:
+            seconds = self._fit.predict(features, seconds, strict=False).seconds
+        return {key: float(one) for key, one in zip(self.keys, seconds, strict=True)}
+
+    def refit(self, times: Times) -> None:
+        """Learn from trials; too few, or what orders trials that were left out no better, change nothing."""
+        self._fit, self._learned = None, 0
+        rows = self._rows(times)
+        if self.without or rows is None:
+            return
+        fit = learned(rows, self.seed, ONLINE)
+        if not fit.useless:
+            self._fit, self._learned = fit, len(times)
+
+    @property
+    def said(self) -> str:
+        """What stands behind a price, in words."""
+        by = [self.named] if self._model is not None else []
+        by += [f"{self._learned} trials"] if self._fit is not None else []
+        said = "the closed form" + (f", corrected by {' and '.join(by)}" if by else "")
+        return "; ".join(part for part in (said, self._not, self.without) if part)
+
+    def _row(self, schedule: Schedule) -> tuple[Values, Values]:
+        """Features and the closed form of a schedule, at all sizes."""
+        if schedule not in self._known:
+            case: Case = self.cases(schedule, [dict(key) for key in self.keys])
+            self._names, features = described(case, self.features)
+            self._known[schedule] = features, np.maximum(case.seconds, 1e-12)
+        return self._known[schedule]
+
+    def _before(self, schedule: Schedule) -> tuple[Values, Values]:
+        """Features, and what is predicted before any trial."""
+        features, closed = self._row(schedule)
+        if self._model is None:
+            return features, closed
+        wanted = columns(self._names, self._model.names, self.named)
+        return features, self._model.predict(features[:, wanted], closed, strict=False).seconds
+
+    def _rows(self, times: Times) -> Rows | None:
+        found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
+        if len(found) < SCHEDULES or len(found) * len(self.keys) < LEAST:
+            return None
+        count = len(found) * len(self.keys)
+        timed = [at[key] for _, at, _, _ in found for key in self.keys]
+        sizes = np.array([repr(key) for key in self.keys])
+        return Rows(
+            self._names,
+            np.concatenate([features for _, _, features, _ in found]),
+            program=np.full(count, "it"),
+            place=np.full(count, "here"),
+            sizes=np.tile(sizes, len(found)),
+            schedule=np.repeat(np.array([one.digest for one, *_ in found]), len(self.keys)),
+            seconds=np.array([max(seconds, 1e-12) for seconds, _ in timed]),
+            spread=np.array([spread for _, spread in timed]),
+            closed=np.concatenate([before for *_, before in found]),
+        )
+
+
+def corrected(
+    cases: Cases, keys: tuple[Sizes, ...], model: Pair | None, named: str, seed: int
+) -> Corrected:
+    """The price by a model, refitted where XGBoost is installed."""
+    without = "" if library.there() else f"not by trials: {library.ABSENT}"
+    return Corrected(cases, keys, model, named, seed, without)

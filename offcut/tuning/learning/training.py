@@ -1,0 +1,160 @@
+"""Records -> a training set: each schedule planned again for the place where it was measured, in numbers.
+
+What cannot be planned again is left out, and counted by its reason: a program or a place of which no text was kept, microkernels that
+were handed over, a schedule that is no longer legal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.core.text.parser import parse
+from offcut.costmodel import of_plain
+from offcut.costmodel.learned import Feature, Rows, described
+from offcut.errors import OffcutError
+from offcut.partition import Users
+from offcut.pipeline import target as target_named
+from offcut.schedule import Schedule
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Trial
+from offcut.search.transfer import read
+from offcut.tuning.learning.cases import Cases
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A training set.
+
+    left   how many schedules were left out, by why
+    """
+
+    rows: Rows
+    left: Mapping[str, int]
+
+
+def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record], list[Origin]]:
+    """All records of some files, SQLite's or JSON lines, and what their digests stand for.
+
+    Raises OffcutError for a file that is not there, or holds no records.
+    """
+    records: list[Record] = []
+    origins: list[Origin] = []
+    for file in map(Path, files):
+        if not file.exists():
+            raise OffcutError("learn", f"cannot read {file.name}", at=str(file), because="it is not there")
+        if file.suffix in (".jsonl", ".csv"):
+            found, told = read(file)
+        else:
+            held = Records(file)
+            found, told = list(held), list(held.origins)
+        records += found
+        origins += told
+    return records, origins
+
+
+def training_set(
+    records: Iterable[Record],
+    origins: Iterable[Origin],
+    features: Sequence[Feature],
+    tell: Callable[[int, int], None] = lambda done, all: None,
+) -> Training:
+    """Of each schedule that is ok its rows; at the same sizes what was written last counts.
+
+    tell  how many schedules are done, and how many there are
+    """
+    programs = {one.digest: one for one in origins if isinstance(one, ProgramText)}
+    places = {one.digest: one for one in origins if isinstance(one, Place)}
+    grouped: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        grouped[record.program, record.machine, record.schedule].append(record)
+    left = Counter[str]()
+    made = _Made()
+    known: dict[tuple[str, str], Cases | str] = {}
+    for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
+        tell(number, len(grouped))
+        if any(record.outcome is not Outcome.OK for record in kept):
+            continue
+        if (program, place) not in known:
+            known[program, place] = _cases(programs.get(program), places.get(place))
+        cases = known[program, place]
+        if isinstance(cases, str):
+            left[cases] += 1
+            continue
+        last = {_key(record.sizes): record for record in kept}
+        try:
+            case = cases(Schedule.parse(text), [record.sizes for record in last.values()])
+            names, found = described(case, features)
+        except OffcutError as refused:
+            left[f"{refused.op}: {refused.refused}"] += 1
+            continue
+        made.add(names, found, case.seconds, last)
+    return Training(made.rows(), dict(left))
+
+
+def _cases(program: ProgramText | None, place: Place | None) -> Cases | str:
+    """Schedules of a program in a place, or why there are none."""
+    if program is None:
+        return "the text of the program was not kept"
+    if place is None:
+        return "the description of the machine was not kept"
+    if place.microkernels:
+        return "microkernels were handed over"
+    try:
+        target = target_named(place.target, of_plain(place.machine))
+        asked = {"reassociate": place.reassociate, "threads": place.threads}
+        options = replace(target.options("learn"), **asked)
+        parsed = parse(program.text)
+    except OffcutError as refused:
+        return f"{refused.op}: {refused.refused}"
+    if parsed.digest != program.digest or target.place(options) != place.digest:
+        return "this version reads the program or the machine otherwise"
+    names = tuple(program.sizes.items())
+    return Cases(target, options, parsed, Users(names, Users.of(parsed).buffers))
+
+
+def _key(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
+
+
+class _Made:
+    """Rows as they come."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self.parts: dict[str, list[Any]] = defaultdict(list)
+
+    def add(self, names: tuple[str, ...], features: Any, closed: Any, last: Mapping[str, Record]) -> None:
+        self.names = names
+        for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
+            if not (record.seconds and seconds > 0):
+                continue  # a call that takes no time has no ratio
+            said = {
+                "features": row,
+                "program": record.program,
+                "place": record.machine,
+                "sizes": key,
+                "schedule": Trial(record.schedule, record.version, ()).digest,
+                "seconds": record.seconds,
+                "spread": record.spread or 0.0,
+                "closed": float(seconds),
+            }
+            for name, value in said.items():
+                self.parts[name].append(value)
+
+    def rows(self) -> Rows:
+        count = len(self.parts["seconds"])
+        features = np.array(self.parts["features"], float).reshape(count, len(self.names))
+        texts = {
+            name: np.array(self.parts[name], dtype=str)
+            for name in ("program", "place", "sizes", "schedule")
+        }
+        numbers = {
+            name: np.array(self.parts[name], dtype=float) for name in ("seconds", "spread", "closed")
+        }
+        return Rows(self.names, features, **texts, **numbers)

@@ -1,0 +1,111 @@
+"""What search goes by, as a user names it: the closed form, what corrects it, or a price of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+from offcut.costmodel import Machine
+from offcut.costmodel.learned import Pair, library
+from offcut.describe.computation import Computation
+from offcut.errors import DescribeError, OffcutError
+from offcut.schedule import Schedule
+from offcut.search import Price, Records, Refitted, Sizes, Times
+from offcut.tuning.learning.cases import Cases
+from offcut.tuning.learning.corrected import corrected
+from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.problem import Problem
+
+GROUP = "offcut.prices"
+CLOSED, LEARNED = "closed", "learned"
+VARIABLE = "OFFCUT_MODEL"
+
+
+def model_path() -> Path:
+    """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records."""
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else Records().path.with_name("model.json")
+
+
+def price_named(
+    problem: Problem, computation: Computation | None, first: Schedule, given: object
+) -> Price:
+    """The price that ``price=`` says.
+
+    given   ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
+            the group ``offcut.prices``; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
+    first   the target's own schedule, by which is decided whether a model knows this program and machine
+
+    Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
+    """
+    if given == CLOSED:
+        return price_of(problem, computation, None)
+    if given is None or given == LEARNED:
+        path = model_path()
+        try:
+            return _learned(problem, computation, first, Pair.load(path) if path.exists() else None, path.name)
+        except OffcutError as refused:
+            named = f"not by {path.name}: {refused.because}"
+            return _learned(problem, computation, first, None, named)
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
+        path = Path(given)
+        return _learned(problem, computation, first, Pair.load(path), path.name)
+    own: Any = _loaded(given) if isinstance(given, str) else given
+    price = price_of(problem, computation, own)
+    return _Own(price, own.refit) if isinstance(own, Refitted) else price
+
+
+def _learned(
+    problem: Problem, computation: Computation | None, first: Schedule, model: Pair | None, named: str
+) -> Price:
+    known = isinstance(problem.target.machine, Machine) and computation is not None
+    if not known or (model is None and not library.there()):
+        return price_of(problem, computation, None)
+    request = problem.request
+    cases = Cases(problem.target, problem.options, request.program, request.users)
+    keys = tuple(key_of(sizes) for sizes, _ in problem.sizes)
+    said = named if model is not None or named.startswith("not ") else ""
+    made = corrected(cases, keys, model, said, problem.seed)
+    made.begin(first)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A price of the user's that learns; schedules are asked by what it was told last."""
+
+    price: Price
+    learn: Callable[[Mapping[Schedule, Mapping[Sizes, tuple[float, float]]]], None]
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
+
+    def refit(self, times: Times) -> None:
+        """Hand over what was measured."""
+        self.learn(times)
+
+
+def _loaded(name: str) -> object:
+    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
+
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            try:
+                return point.load()
+            except Exception as error:
+                raise DescribeError(
+                    "tune",
+                    f"cannot load price={name!r}",
+                    at=f"{point.value}, an entry point of {GROUP}",
+                    because=f"{type(error).__name__}: {error}",
+                ) from error
+    raise DescribeError(
+        "tune",
+        f"cannot take price={name!r}",
+        because="there is no such price",
+        help=(f'"{CLOSED}", "{LEARNED}", the path of a model (.json)', "lambda schedule, n: 2e-9 * n"),
+    )
