@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 
-from offcut.costmodel import Machine
 from offcut.costmodel.learned import Pair, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Price, Records, Refitted, Sizes, Times
-from offcut.tuning.learning.cases import Cases
+from offcut.tuning.learning.cases import Cases, has_nests
 from offcut.tuning.learning.corrected import corrected
-from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.predicting import price_of
 from offcut.tuning.problem import Problem
 
 GROUP = "offcut.prices"
@@ -62,14 +61,12 @@ def price_named(
 def _learned(
     problem: Problem, computation: Computation | None, first: Schedule, model: Pair | None, named: str
 ) -> Price:
-    known = isinstance(problem.target.machine, Machine) and computation is not None
-    if not known or (model is None and not library.there()):
+    """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
+    nothing = model is None and not library.there()
+    if nothing or computation is None or not has_nests(first):
         return price_of(problem, computation, None)
-    request = problem.request
-    cases = Cases(problem.target, problem.options, request.program, request.users)
-    keys = tuple(key_of(sizes) for sizes, _ in problem.sizes)
     said = named if model is not None or named.startswith("not ") else ""
-    made = corrected(cases, keys, model, said, problem.seed)
+    made = corrected(Cases(problem, computation), model, said)
     made.begin(first)
     return made
 

@@ -1,7 +1,7 @@
 """What is learned about the closed form from measurements: features, boosted trees, and what both say together."""
 
 from offcut.costmodel.learned import library
-from offcut.costmodel.learned.case import Case, Ran, nests, ran
+from offcut.costmodel.learned.case import Case, Ran
 from offcut.costmodel.learned.described import Feature, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
 from offcut.costmodel.learned.features import CLOSED, FEATURES
@@ -23,7 +23,5 @@ __all__ = [
     "features_found",
     "learned",
     "library",
-    "nests",
     "ordered",
-    "ran",
 ]

@@ -8,147 +8,143 @@ that is learned alone does without.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from math import log, log1p
 
 import numpy as np
 
-from offcut.costmodel.learned.case import Case, Ran, Values, nests
+from offcut.costmodel.learned.case import Case, Ran, Values
+from offcut.costmodel.learned.facts import NOTHING, Along, facts_of, tiles_along
+from offcut.costmodel.nests import NestCost
 from offcut.partition import STRATEGIES
-from offcut.schedule import Copy, Cut, Lay, Mark, Scratch, Separate, Turn
+from offcut.schedule import Copy, Lay, Mark, Scratch, Separate, Turn
 
 Numbers = Mapping[str, Values | float]
-_ROLES = ("body", "tail", "whole")
 _TINY = 1e-15
 
 
-def seconds(case: Case) -> Numbers:
-    """The closed form: seconds, the cycles of each resource over those that are predicted, and which binds."""
-    cycles = np.maximum(case.total(lambda piece: piece.cycles), _TINY)
-    found: dict[str, Values | float] = {"log": np.log(np.maximum(case.seconds, _TINY))}
-    for place, name in enumerate(_resources(case)):
-        one = case.total(lambda piece, name=name: piece.resources.get(name, 0.0))
-        binds = case.total(lambda piece, name=name: piece.cycles * _binds(piece, name))
-        found |= {f"{_called(place)}": one / cycles, f"{_called(place)}.binds": binds / cycles}
+def closed(case: Case) -> Numbers:
+    """The closed form: seconds, what each resource takes of the cycles that are predicted, what binds, and tails."""
+    cycles = np.maximum(case.cycles, _TINY)
+    found: dict[str, Values | float] = {
+        "seconds": np.log(np.maximum(case.seconds, _TINY)),
+        "compute": case.total(lambda part: part.compute) / cycles,
+        "issue": case.total(lambda part: part.issue) / cycles,
+        "tails": case.total(lambda part: part.tails) / cycles,
+        "compute.binds": case.total(lambda part: part.cycles * (part.compute >= part.memory)) / cycles,
+    }
+    for level, _ in enumerate(case.machine.levels):
+        taken = case.total(lambda part, level=level: (part.bytes / part.rates)[level])
+        binds = case.total(lambda part, level=level: part.cycles * _binds(part, level))
+        found |= {f"level{level}": taken / cycles, f"level{level}.binds": binds / cycles}
     return found
 
 
 def work(case: Case) -> Numbers:
-    """Operations, instructions, instances, and how often tiles and statements run."""
-    flop = case.flop
-    runs = case.total(lambda piece: piece.runs)
-    instances = case.total(lambda piece: piece.instances)
-    issued = case.total(lambda piece: piece.instructions)
+    """Operations, how they divide among nests, and the sizes of calls."""
+    sizes = [np.log1p(np.asarray(value, float)) for value in case.sizes.values()]
+    none = np.zeros(case.count)
+    flop = np.maximum(case.flop, 1)
+    most = max((way.total(lambda part: part.flop) for way in case.ways), key=np.sum, default=none)
     return {
-        "flop": np.log1p(flop),
-        "runs": np.log1p(runs),
-        "instances": np.log1p(instances),
-        "instances_a_run": np.log1p(instances / np.maximum(runs, 1)),
-        "instructions_a_flop": np.log1p(issued / np.maximum(flop, 1)),
-        "pieces": log1p(len(case.pieces)),
-        "pieces_run": np.log1p(case.total(lambda piece: piece.runs > 0)),
+        "flop": np.log1p(case.flop),
+        "flop_of_most": most / flop,
+        "least_size": np.min(sizes, axis=0) if sizes else none,
+        "largest_size": np.max(sizes, axis=0) if sizes else none,
     }
 
 
 def loops(case: Case) -> Numbers:
-    """How deep loops are nested, how long those are that are cut, and the values of the sizes."""
-    depths = [around + len(way.loops) + len(way.inner) for nest, around in nests(case.schedule.steps) for way in nest.ways]
-    cuts = [step for step in case.schedule.steps if isinstance(step, Cut)]
-    sizes = [np.log1p(np.asarray(value, float)) for value in case.sizes.values()]
-    zero = np.zeros(case.count)
+    """How deep loops are nested, how long the loops around a tile are, and how often tiles run."""
     return {
-        "deepest": float(max(depths, default=0)),
-        "mean_depth": sum(depths) / max(1, len(depths)),
-        "shared": float(max((around for _, around in nests(case.schedule.steps)), default=0)),
-        "levels": float(max((len(cut.tiles) for cut in cuts), default=0)),
-        "least_size": np.min(sizes, axis=0) if sizes else zero,
-        "largest_size": np.max(sizes, axis=0) if sizes else zero,
+        "depth": case.mean(lambda one: one.around + len(one.way.loops) + len(one.way.inner)),
+        "shared": case.mean(lambda one: float(one.around)),
+        "inner": case.mean(lambda one: float(len(one.way.inner))),
+        "trips": case.mean(_trips),
+        "tiles": case.mean(lambda one: sum((np.log1p(along.count) for along in _along(one)), 0.0)),
+        "largest_extent": case.mean(lambda one: _log(one.extents.values(), np.max)),
+        "least_extent": case.mean(lambda one: _log(one.extents.values(), np.min)),
     }
 
 
 def reuse(case: Case) -> Numbers:
     """Bytes from each memory by operation, and over what the memory before it holds."""
-    flop = np.maximum(case.flop, 1)
     found: dict[str, Values | float] = {}
+    flop = np.maximum(case.flop, 1)
     capacities = [1.0, *(float(memory.bytes) for memory in case.machine.memory)]
-    for place, level in enumerate(case.machine.levels):
-        moved = case.total(lambda piece, name=level.name: piece.bytes.get(name, 0.0))
-        found[f"level{place}.by_flop"] = np.log1p(moved / flop)
-        found[f"level{place}.over_nearer"] = np.log1p(moved / capacities[place])
+    for level, capacity in enumerate(capacities):
+        moved = case.total(lambda part, level=level: part.bytes[level])
+        found[f"level{level}.by_flop"] = np.log1p(moved / flop)
+        found[f"level{level}.over_nearer"] = np.log1p(moved / capacity)
     return found
 
 
 def tiles(case: Case) -> Numbers:
-    """The share of bodies, tails and whole loops in operations and in time, and how high and wide tiles are."""
-    flop, cycles = np.maximum(case.flop, 1), case.total(lambda piece: piece.cycles)
+    """How high and wide tiles are, over what their microkernel has, and which share of an axis whole tiles cover."""
     found: dict[str, Values | float] = {}
-    for role in _ROLES:
-        part = case.total(lambda piece, role=role: piece.flop * (piece.role == role))
-        time = case.total(lambda piece, role=role: piece.cycles * (piece.role == role))
-        found |= {f"{role}.flop": part / flop, f"{role}.time": time / np.maximum(cycles, _TINY)}
-    shapes = {id(piece): _shape(piece, case) for piece in case.pieces}
-    for place, name in enumerate(("height", "width", "height_of_most", "width_of_most")):
-        found[name] = case.mean(lambda piece, place=place: shapes[id(piece)][place])
+    for name in ("rows", "columns"):
+        along = {id(one): tiles_along(one, name) for one in case.ways}
+        facts = {id(one): _facts(case, one) for one in case.ways}
+        found |= {
+            f"{name}.length": case.mean(lambda one, along=along: np.log1p(along[id(one)].length)),
+            f"{name}.whole": case.mean(lambda one, along=along: along[id(one)].whole),
+            f"{name}.heights": case.mean(lambda one, along=along: along[id(one)].heights),
+            f"{name}.of_most": case.mean(
+                lambda one, along=along, facts=facts, name=name: along[id(one)].length
+                / max(1.0, facts[id(one)][f"most_{name}"])
+            ),
+        }
     return found
 
 
 def strategies(case: Case) -> Numbers:
-    """By strategy, the share of the splits of rows, of columns and of other axes that take it."""
-    counted: dict[str, Counter[str]] = {"rows": Counter(), "columns": Counter(), "other": Counter()}
-    for way in case.ways:
-        for cut in way.splits:
-            rows = way.cover is not None and cut.axis == way.cover.rows
-            columns = way.cover is not None and cut.axis == way.cover.columns
-            counted["rows" if rows else "columns" if columns else "other"][cut.strategy.name] += 1
-    for step in case.schedule.steps:
-        if isinstance(step, Cut):
-            counted["other"][step.strategy.name] += 1
+    """By strategy, the share of the time in ways whose rows, columns or other axes are cut by it."""
     found: dict[str, Values | float] = {}
-    for axis, counts in counted.items():
-        total = max(1, counts.total())
-        found |= {f"{axis}.{one.name}": counts.pop(one.name, 0) / total for one in STRATEGIES}
-        found[f"{axis}.own"] = counts.total() / total
+    named = {id(one): _strategies(one) for one in case.ways}
+    for axis in ("rows", "columns", "other"):
+        for name in (*(strategy.name for strategy in STRATEGIES), "own"):
+            shares = {key: counts[axis, name] / max(1, counts[axis, ""]) for key, counts in named.items()}
+            some = any(shares.values())
+            found[f"{axis}.{name}"] = case.mean(lambda one, shares=shares: shares[id(one)]) if some else 0.0
     return found
 
 
 def microkernels(case: Case) -> Numbers:
-    """What covers tiles: its share of the time, lanes, rows, terms at once, and cycles of an operation."""
-    found: dict[str, Values | float] = {}
-
-    def fact(of: str) -> Values:
-        facts = {name: _facts(case, name)[of] for name in case.microkernels}
-        return case.mean(lambda piece: facts.get(piece.microkernel or "", 0.0))
-
-    covered = case.mean(lambda piece: float(piece.microkernel in case.microkernels))
-    compute = case.total(lambda piece: piece.resources.get("compute", 0.0))
-    found["covered"] = covered
+    """What covers tiles: its share of the time, its lanes, rows, terms at once, operations a cycle; and of all, cycles an operation."""
+    facts = {id(one): _facts(case, one) for one in case.ways}
+    found: dict[str, Values | float] = {
+        name: case.mean(lambda one, name=name: facts[id(one)][name]) for name in NOTHING
+    }
+    compute = case.total(lambda part: part.compute)
     found["cycles_a_flop"] = np.log(np.maximum(compute, _TINY) / np.maximum(case.flop, 1))
-    return found | {name: fact(name) for name in _facts(case, "")}
+    return found
 
 
 def packing(case: Case) -> Numbers:
     """What is copied or laid out before it is read, and how large the groups are that a cache holds."""
-    steps, ways = case.schedule.steps, case.ways
-    groups = [cut.group for way in ways for cut in way.splits if cut.group is not None]
-    made = {kind.__name__.lower(): kind for kind in (Lay, Scratch, Copy, Turn)}
-    counts = {name: float(sum(isinstance(step, kind) for step in steps)) for name, kind in made.items()}
+    steps = case.schedule.steps
+    made = {"lay": Lay, "scratch": Scratch, "copy": Copy, "turn": Turn}
+    copied = sum(
+        (np.where(one.taken, sum(part.cycles for part in one.parts[:-1]), 0.0) for one in case.ways),
+        np.zeros(case.count),
+    )
     return {
-        **counts,
-        "packed": sum(way.pack is not None for way in ways) / max(1, len(ways)),
-        "grouped": len(groups) / max(1, len(ways)),
-        "group": sum(map(log, groups)) / max(1, len(groups)),
+        **{name: float(sum(isinstance(step, kind) for step in steps)) for name, kind in made.items()},
+        "packed": case.mean(lambda one: float(one.way.pack is not None)),
+        "copied": copied / np.maximum(case.cycles, _TINY),
+        "group": case.mean(lambda one: log1p(max((cut.group or 0 for cut in one.way.splits), default=0))),
     }
 
 
 def competing(case: Case) -> Numbers:
-    """How many nests there are, how many ways, what loops are marked with, and copies of statements."""
-    found = [nest for nest, _ in nests(case.schedule.steps)]
+    """How many nests there are, how many ways, what loops are marked with, threads, and copies of statements."""
+    ways = Counter(one.nest for one in case.ways)
     marks = {step.unit for step in case.schedule.steps if isinstance(step, Mark)}
     copies = [step.copies for step in case.schedule.steps if isinstance(step, Separate)]
     return {
-        "nests": float(len(found)),
-        "ways": float(max((len(nest.ways) for nest in found), default=0)),
+        "nests": float(len(ways)),
+        "ways": float(max(ways.values(), default=0)),
         **{f"mark.{unit}": float(unit in marks) for unit in ("rows", "lanes", "threads")},
         "copies": log1p(max(copies, default=0)),
         "threads": log(case.threads),
@@ -166,7 +162,7 @@ def machine(case: Case) -> Numbers:
         "hertz": log(case.machine.hertz),
         "nearest_bytes": log(memory[0].bytes),
         "nearest_rate": log(rates[0]),
-        "widest": log(max((_facts(case, name)["lanes"] for name in case.microkernels), default=1.0) or 1.0),
+        "lanes": max((log1p(facts_of(one)["lanes"]) for one in case.microkernels.values()), default=0.0),
     }
     for place, (near, far) in enumerate(pairwise(memory)):
         found[f"bytes{place + 1}"] = log(far.bytes / near.bytes)
@@ -175,45 +171,44 @@ def machine(case: Case) -> Numbers:
     return found
 
 
-CLOSED = (seconds,)
+CLOSED = (closed,)
 FEATURES = (*CLOSED, work, loops, reuse, tiles, strategies, microkernels, packing, competing, machine)
 
 
-def _resources(case: Case) -> tuple[str, ...]:
-    return ("compute", "issue", *(level.name for level in case.machine.levels))
+def _binds(part: NestCost, level: int) -> Values:
+    taken = part.bytes / part.rates
+    return (taken[level] >= taken.max(axis=0)) & (taken[level] > part.compute)
 
 
-def _called(place: int) -> str:
-    """Memories have other names on other machines, and the same places."""
-    return ("compute", "issue")[place] if place < 2 else f"level{place - 2}"
+def _trips(one: Ran) -> Values | float:
+    """The logarithm of the iterations of the loops around a tile."""
+    names = (*one.way.loops, *one.way.inner)
+    return sum((np.log1p(one.extents[name]) for name in names if name in one.extents), 0.0)
 
 
-def _binds(piece: Ran, name: str) -> Values:
-    return piece.resources.get(name, np.zeros_like(piece.cycles)) >= piece.cycles
+def _along(one: Ran) -> tuple[Along, ...]:
+    return tuple(tiles_along(one, name) for name in ("rows", "columns"))
 
 
-def _shape(piece: Ran, case: Case) -> tuple[Values | float, ...]:
-    """Height and width of a tile, as logarithms, and each over the most that its microkernel has."""
-    *rows, columns = piece.tile.values() or (np.ones(case.count),)
-    height = np.prod([np.ones(case.count), *rows], axis=0)
-    kernel = case.microkernels.get(piece.microkernel or "")
-    if kernel is None:
-        return np.log1p(height), np.log1p(columns), 0.0, 0.0
-    widest = max(shape.columns for shape in kernel.tiles)
-    return np.log1p(height), np.log1p(columns), height / kernel.max_rows, columns / widest
+def _log(values: Iterable[Values], of: Callable[..., Values]) -> Values | float:
+    found = list(values)
+    return np.log1p(of(found, axis=0)) if found else 0.0
 
 
-def _facts(case: Case, name: str) -> Mapping[str, float]:
-    kernel = case.microkernels.get(name)
-    if kernel is None:
-        return dict.fromkeys(("lanes", "rows", "widest", "at_once", "panel", "rate", "start"), 0.0)
-    best = min(kernel.tiles, key=lambda shape: shape.cycles / (shape.rows * shape.columns))
-    return {
-        "lanes": float(min(shape.columns for shape in kernel.tiles)),
-        "rows": float(kernel.max_rows),
-        "widest": float(max(shape.columns for shape in kernel.tiles)),
-        "at_once": float(kernel.at_once),
-        "panel": float(kernel.panel),
-        "rate": log(best.rows * best.columns / best.cycles),
-        "start": log1p(best.startup),
-    }
+def _facts(case: Case, one: Ran) -> Mapping[str, float]:
+    kernel = None if one.way.cover is None else case.microkernels.get(one.way.cover.microkernel)
+    return NOTHING if kernel is None else facts_of(kernel)
+
+
+def _strategies(one: Ran) -> Counter[tuple[str, str]]:
+    """How many splits of a way there are, by which of its axes they cut and by strategy; "" counts all."""
+    found = Counter[tuple[str, str]]()
+    cover = one.way.cover
+    known = {strategy.name for strategy in STRATEGIES}
+    for cut in one.way.splits:
+        axis = "other"
+        if cover is not None and cut.axis in (cover.rows, cover.columns):
+            axis = "rows" if cut.axis == cover.rows else "columns"
+        name = cut.strategy.name if cut.strategy.name in known else "own"
+        found.update([(axis, name), (axis, "")])
+    return found

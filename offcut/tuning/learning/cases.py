@@ -1,78 +1,85 @@
-"""Schedules of one program on one target as cases: planned, counted in closed form, and evaluated; nothing is compiled."""
+"""Schedules of one program on one target as cases: in closed form at vectors of sizes; nothing is cut, compiled or run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from offcut.backends.target import Options, Target
-from offcut.core.interpret.values import evaluate_all
-from offcut.core.program import Program
-from offcut.costmodel.closed.predicted import Prediction, predicted
-from offcut.costmodel.learned import Case, ran
+from offcut.costmodel.learned import Case, Ran
 from offcut.costmodel.learned.case import Values
-from offcut.errors import PartitionError
-from offcut.partition import Users
-from offcut.schedule import Schedule
+from offcut.costmodel.nests import SchedulePrices
+from offcut.describe.computation import Computation
+from offcut.schedule import Nest, Schedule, Step, Together
+from offcut.tuning.predicting import prices_of
+from offcut.tuning.problem import Problem
 
 
 @dataclass(frozen=True)
 class Cases:
-    """What schedules are at vectors of sizes, by the user's names.
+    """What the schedules with nests of a problem are at its sizes.
 
-    program, users  as they were asked for
+    computation  what nests are of
     """
 
-    target: Target
-    options: Options
-    program: Program
-    users: Users
+    problem: Problem
+    computation: Computation
 
-    def __call__(self, schedule: Schedule, vectors: Sequence[Mapping[str, int]]) -> Case:
+    def __call__(self, schedule: Schedule) -> Case:
         """A schedule at each vector of sizes.
 
         Raises PartitionError for one that is not legal, TargetError where the machine is no processor.
         """
-        options = replace(self.options, schedule=schedule)
-        planned = next(iter(self.target.space(self.program, self.users, options)), None)
-        if planned is None:
-            raise PartitionError(
-                "tune", f"cannot plan {schedule.name}", because="the target's space holds no plan of it"
-            )
-        hardware = self.target.hardware(options)
-        made = predicted(planned.program, hardware, {})
-        sizes = {
-            inner: np.array([at[user] for at in vectors], np.int64) for user, inner in self.users.sizes
-        }
-        named = _with_values(made, sizes, len(vectors))
+        prices = self.prices
+        seconds = prices(schedule)
+        found = prices.nests(schedule)
+        ways: list[Ran] = []
+        for (nest, around), costs in zip(_nests(schedule.steps), found, strict=True):
+            least = np.argmin([cost.own for cost in costs], axis=0)
+            extents = self.extents.get(nest.stage, {})
+            for place, (way, cost) in enumerate(zip(nest.ways, costs, strict=True)):
+                ways.append(Ran(nest.stage, way, around, least == place, cost.parts, extents))
+        hardware, calls = prices.hardware, prices.calls
         return Case(
             schedule,
             hardware.machine,
             hardware.microkernels,
-            sizes,
-            ran(made.pieces, named, len(vectors), _taken(made, named, len(vectors))),
-            self.options.threads,
-            len(vectors),
+            calls.values,
+            tuple(ways),
+            seconds,
+            self.problem.options.threads,
+            calls.count,
         )
 
+    @cached_property
+    def prices(self) -> SchedulePrices:
+        """The closed form."""
+        return prices_of(self.problem, self.computation)
 
-def _with_values(made: Prediction, sizes: Mapping[str, Values], count: int) -> dict[str, Values]:
-    """The sizes, and whatever else is named in counts."""
-    found = dict(sizes)
-    for name, value in made.values.items():
-        found[name] = evaluate_all(value, found, count)
-    return found
+    @cached_property
+    def extents(self) -> Mapping[str, Mapping[str, Values]]:
+        """Of the axes of each stage."""
+        return {
+            stage.buffer: {
+                axis.name: self.prices.calls.of(axis.extent)
+                for axis in (*stage.axes, *stage.reduce_axes)
+            }
+            for group in self.computation.groups
+            for stage in group[:1]
+        }
 
 
-def _taken(
-    made: Prediction, sizes: Mapping[str, Values], count: int
-) -> dict[tuple[int, int], Values]:
-    """Whether a call takes a way, at each vector of sizes: the one that is predicted to be the cheapest."""
-    found: dict[tuple[int, int], Values] = {}
-    for number, ways in enumerate(made.choices):
-        costs = np.stack([evaluate_all(way.cost, sizes, count) for way in ways])
-        best = np.argmin(costs, axis=0)
-        found |= {(number, place): best == place for place in range(len(ways))}
-    return found
+def has_nests(schedule: Schedule) -> bool:
+    """Whether there is a closed form for a schedule that is not cut yet."""
+    return any(isinstance(step, Nest | Together) for step in schedule.steps)
+
+
+def _nests(steps: Iterable[Step], around: int = 0) -> Iterator[tuple[Nest, int]]:
+    """The nests of decisions, each with the number of the loops that it shares with others."""
+    for step in steps:
+        if isinstance(step, Nest):
+            yield step, around
+        elif isinstance(step, Together):
+            yield from _nests(step.parts, around + len(step.axes))

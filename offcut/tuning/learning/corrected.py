@@ -6,11 +6,11 @@ Each round fits a correction of what was predicted before any trial to the trial
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from offcut.costmodel.learned import (
-    Case,
     Feature,
     Pair,
     Rows,
@@ -27,6 +27,7 @@ from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Sizes, Times
 from offcut.tuning.learning.cases import Cases
+from offcut.tuning.predicting import key_of
 
 ONLINE = Settings(members=3, rounds=40, depth=3)
 """Of a few hundred rows, several times in a campaign."""
@@ -39,7 +40,6 @@ SCHEDULES = 6
 class Corrected:
     """Predicted seconds of schedules by sizes, which follow what was measured.
 
-    keys     the vectors of sizes
     model    that was learned before; None: there is none
     named    what the model is called
     seed     of what is drawn
@@ -47,7 +47,6 @@ class Corrected:
     """
 
     cases: Cases
-    keys: tuple[Sizes, ...]
     model: Pair | None = None
     named: str = ""
     seed: int = 0
@@ -60,6 +59,11 @@ class Corrected:
 
     def __post_init__(self) -> None:
         self._model, self._not = self.model, "" if self.model is not None else self.named
+
+    @cached_property
+    def keys(self) -> tuple[Sizes, ...]:
+        """The vectors of sizes."""
+        return tuple(key_of(sizes) for sizes, _ in self.cases.problem.sizes)
 
     def begin(self, first: Schedule) -> None:
         """Decide by a first schedule whether the model knows what it is asked here.
@@ -109,7 +113,7 @@ class Corrected:
     def _row(self, schedule: Schedule) -> tuple[Values, Values]:
         """Features and the closed form of a schedule, at all sizes."""
         if schedule not in self._known:
-            case: Case = self.cases(schedule, [dict(key) for key in self.keys])
+            case = self.cases(schedule)
             self._names, features = described(case, self.features)
             self._known[schedule] = features, np.maximum(case.seconds, 1e-12)
         return self._known[schedule]
@@ -142,9 +146,7 @@ class Corrected:
         )
 
 
-def corrected(
-    cases: Cases, keys: tuple[Sizes, ...], model: Pair | None, named: str, seed: int
-) -> Corrected:
+def corrected(cases: Cases, model: Pair | None, named: str) -> Corrected:
     """The price by a model, refitted where XGBoost is installed."""
     without = "" if library.there() else f"not by trials: {library.ABSENT}"
-    return Corrected(cases, keys, model, named, seed, without)
+    return Corrected(cases, model, named, cases.problem.seed, without)

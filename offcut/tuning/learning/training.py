@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from offcut.backends.requested import Request
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import Feature, Rows, described
@@ -25,6 +26,7 @@ from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Trial
 from offcut.search.transfer import read
 from offcut.tuning.learning.cases import Cases
+from offcut.tuning.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,22 @@ def training_set(
         grouped[record.program, record.machine, record.schedule].append(record)
     left = Counter[str]()
     made = _Made()
-    known: dict[tuple[str, str], Cases | str] = {}
+    known: dict[tuple[str, str, tuple[str, ...]], Cases | str] = {}
     for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
         tell(number, len(grouped))
         if any(record.outcome is not Outcome.OK for record in kept):
             continue
-        if (program, place) not in known:
-            known[program, place] = _cases(programs.get(program), places.get(place))
-        cases = known[program, place]
+        last = {_key(record.sizes): record for record in kept}
+        named = program, place, tuple(last)
+        if named not in known:
+            vectors = [record.sizes for record in last.values()]
+            known[named] = _cases(programs.get(program), places.get(place), vectors)
+        cases = known[named]
         if isinstance(cases, str):
             left[cases] += 1
             continue
-        last = {_key(record.sizes): record for record in kept}
         try:
-            case = cases(Schedule.parse(text), [record.sizes for record in last.values()])
+            case = cases(Schedule.parse(text))
             names, found = described(case, features)
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
@@ -97,8 +101,10 @@ def training_set(
     return Training(made.rows(), dict(left))
 
 
-def _cases(program: ProgramText | None, place: Place | None) -> Cases | str:
-    """Schedules of a program in a place, or why there are none."""
+def _cases(
+    program: ProgramText | None, place: Place | None, vectors: Sequence[Mapping[str, int]]
+) -> Cases | str:
+    """Schedules of a program in a place, at vectors of sizes; or why there are none."""
     if program is None:
         return "the text of the program was not kept"
     if place is None:
@@ -110,12 +116,16 @@ def _cases(program: ProgramText | None, place: Place | None) -> Cases | str:
         asked = {"reassociate": place.reassociate, "threads": place.threads}
         options = replace(target.options("learn"), **asked)
         parsed = parse(program.text)
+        users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
+        problem = Problem(
+            Request(parsed, users, {}), options, target, tuple((at, 1.0) for at in vectors)
+        )
+        computation = target.computation(problem.request, options)
     except OffcutError as refused:
         return f"{refused.op}: {refused.refused}"
-    if parsed.digest != program.digest or target.place(options) != place.digest:
+    if problem.program != program.digest or problem.machine != place.digest:
         return "this version reads the program or the machine otherwise"
-    names = tuple(program.sizes.items())
-    return Cases(target, options, parsed, Users(names, Users.of(parsed).buffers))
+    return "it runs in its own loops" if computation is None else Cases(problem, computation)
 
 
 def _key(sizes: Mapping[str, int]) -> str:
