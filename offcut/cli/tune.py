@@ -28,6 +28,10 @@ def tune_command(
     explorer: Annotated[
         str, typer.Option(help="anneal, beam, evolution, exhaustive, random, or a plug-in's.")
     ] = "anneal",
+    price: Annotated[
+        str | None,
+        typer.Option(help="closed, learned, a model (.json), or a plug-in's; else learned."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     records: In = None,
     threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
@@ -53,6 +57,7 @@ def tune_command(
             trials=trials,
             seconds=seconds,
             explorer=explorer,
+            price=price,
             seed=seed,
             records=records,
             threads=threads,

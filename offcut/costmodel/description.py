@@ -67,7 +67,9 @@ def _plain(value: Any) -> Any:
     if not hasattr(value, "__dataclass_fields__"):
         return value
     said = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
-    return {name: _plain(one) for name, (one, default) in said.items() if one not in (None, default)}
+    return {
+        name: _plain(one) for name, (one, default) in said.items() if one not in (None, default)
+    }
 
 
 def of_plain(stated: Mapping[str, Any]) -> Device:

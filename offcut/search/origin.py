@@ -97,7 +97,9 @@ def origin_of(found: Mapping[str, Any]) -> Origin:
     try:
         return made(**given)
     except (OffcutError, TypeError) as refused:
-        raise ValueError(refused.because if isinstance(refused, OffcutError) else str(refused)) from None
+        raise ValueError(
+            refused.because if isinstance(refused, OffcutError) else str(refused)
+        ) from None
 
 
 def _check(origin: Origin, **holds: Any) -> None:
@@ -105,7 +107,9 @@ def _check(origin: Origin, **holds: Any) -> None:
         value = getattr(origin, name)
         if not is_one(value):
             because = f"{name} is {value!r}"
-            raise OffcutError("record", f"cannot keep this {type(origin).__name__}", because=because)
+            raise OffcutError(
+                "record", f"cannot keep this {type(origin).__name__}", because=because
+            )
 
 
 def _is_text(value: object) -> bool:

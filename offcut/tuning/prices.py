@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from offcut.costmodel.learned import Pair, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
@@ -46,7 +45,9 @@ def price_named(
     if given is None or given == LEARNED:
         path = model_path()
         try:
-            return _learned(problem, computation, first, Pair.load(path) if path.exists() else None, path.name)
+            return _learned(
+                problem, computation, first, Pair.load(path) if path.exists() else None, path.name
+            )
         except OffcutError as refused:
             named = f"not by {path.name}: {refused.because}"
             return _learned(problem, computation, first, None, named)
@@ -59,7 +60,11 @@ def price_named(
 
 
 def _learned(
-    problem: Problem, computation: Computation | None, first: Schedule, model: Pair | None, named: str
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    model: Pair | None,
+    named: str,
 ) -> Price:
     """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
     nothing = model is None and not library.there()
@@ -104,5 +109,8 @@ def _loaded(name: str) -> object:
         "tune",
         f"cannot take price={name!r}",
         because="there is no such price",
-        help=(f'"{CLOSED}", "{LEARNED}", the path of a model (.json)', "lambda schedule, n: 2e-9 * n"),
+        help=(
+            f'"{CLOSED}", "{LEARNED}", the path of a model (.json)',
+            "lambda schedule, n: 2e-9 * n",
+        ),
     )

@@ -49,7 +49,9 @@ class Problem:
         machine = plain(self.target.machine)
         return (
             ProgramText(self.program, str(self.request.program), dict(self.request.users.sizes)),
-            Place(self.machine, self.target.name, machine, options.threads, options.reassociate, lent),
+            Place(
+                self.machine, self.target.name, machine, options.threads, options.reassociate, lent
+            ),
         )
 
     def scheduled(self, schedule: Schedule | None) -> Options:

@@ -1,6 +1,6 @@
 """What is learned about the closed form from measurements: features, boosted trees, and what both say together."""
 
-from offcut.costmodel.learned import library
+from offcut.costmodel.learned import library, metrics
 from offcut.costmodel.learned.case import Case, Ran
 from offcut.costmodel.learned.described import Feature, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
@@ -23,5 +23,6 @@ __all__ = [
     "features_found",
     "learned",
     "library",
+    "metrics",
     "ordered",
 ]

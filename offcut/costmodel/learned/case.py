@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -80,10 +80,14 @@ class Case:
         return self.total(lambda part: part.flop)
 
     def total(self, of: Callable[[NestCost], Any]) -> Values:
-        """The sum over the ways that are taken of what a function gives of each of their parts."""
+        """The sum over the ways that are taken of what a function gives of each of their parts, by level where it does."""
         return sum((way.total(of) for way in self.ways), np.zeros(self.count))
 
-    def mean(self, of: Callable[[Ran], Any]) -> Values:
-        """The mean of what a function gives of each way, by its share of the cycles."""
-        total = sum((way.cycles * of(way) for way in self.ways), np.zeros(self.count))
-        return np.divide(total, self.cycles, out=np.zeros(self.count), where=self.cycles > 0)
+    def mean(self, values: Iterable[Values | float]) -> Values:
+        """The mean of numbers, one for each of `ways` in order, by the share of the cycles."""
+        pairs = zip(self.ways, values, strict=True)
+        total = sum((way.cycles * value for way, value in pairs), np.zeros(self.count))
+        found: Values = np.divide(
+            total, self.cycles, out=np.zeros(self.count), where=self.cycles > 0
+        )
+        return found

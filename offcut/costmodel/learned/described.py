@@ -77,4 +77,6 @@ def _name(feature: Feature) -> str:
 
 def _refused(name: str, because: str) -> DescribeError:
     wanted = "a number, a number for each vector of sizes, or several of these by name"
-    return DescribeError("learn", f"cannot take the feature {name}", because=because, help=(wanted,))
+    return DescribeError(
+        "learn", f"cannot take the feature {name}", because=because, help=(wanted,)
+    )

@@ -48,7 +48,8 @@ class Ensemble:
         """Corrections, ``(members, rows)``."""
         given = np.ascontiguousarray(features, np.float32)
         found = [member.inplace_predict(given, predict_type="margin") for member in self.members]
-        return np.asarray(found, float) + np.asarray(self.levels)[:, None]
+        corrections: Values = np.asarray(found, float) + np.asarray(self.levels)[:, None]
+        return corrections
 
     def plain(self) -> dict[str, Any]:
         """It as JSON has it."""

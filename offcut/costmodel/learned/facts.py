@@ -61,8 +61,7 @@ def tiles_along(one: Ran, which: str) -> Along:
     cut = next((cut for cut in one.way.splits if cut.axis == name), None)
     if cut is None or cut.axis not in one.extents:
         none = np.zeros(count)
-        length = none if name not in one.extents else one.extents[name]
-        return Along(none, np.asarray(length, float), none, 0.0)
+        return Along(none, np.asarray(one.extents.get(name or "", none), float), none, 0.0)
     extent = np.asarray(one.extents[cut.axis], float)
     around = np.ones(count) if which == "rows" else tiles_along(one, "rows").length
     found = tiles_of(cut, extent, np.maximum(np.ceil(around), 1))

@@ -15,7 +15,7 @@ from math import log, log1p
 import numpy as np
 
 from offcut.costmodel.learned.case import Case, Ran, Values
-from offcut.costmodel.learned.facts import NOTHING, Along, facts_of, tiles_along
+from offcut.costmodel.learned.facts import NOTHING, facts_of, tiles_along
 from offcut.costmodel.nests import NestCost
 from offcut.partition import STRATEGIES
 from offcut.schedule import Copy, Lay, Mark, Scratch, Separate, Turn
@@ -27,29 +27,27 @@ _TINY = 1e-15
 def closed(case: Case) -> Numbers:
     """The closed form: seconds, what each resource takes of the cycles that are predicted, what binds, and tails."""
     cycles = np.maximum(case.cycles, _TINY)
-    found: dict[str, Values | float] = {
+    levels = case.total(lambda part: part.bytes / part.rates) / cycles
+    binding = case.total(_binding) / cycles
+    return {
         "seconds": np.log(np.maximum(case.seconds, _TINY)),
         "compute": case.total(lambda part: part.compute) / cycles,
         "issue": case.total(lambda part: part.issue) / cycles,
         "tails": case.total(lambda part: part.tails) / cycles,
-        "compute.binds": case.total(lambda part: part.cycles * (part.compute >= part.memory)) / cycles,
+        "compute.binds": 1 - binding.sum(axis=0),
+        **{f"level{level}": taken for level, taken in enumerate(levels)},
+        **{f"level{level}.binds": share for level, share in enumerate(binding)},
     }
-    for level, _ in enumerate(case.machine.levels):
-        taken = case.total(lambda part, level=level: (part.bytes / part.rates)[level])
-        binds = case.total(lambda part, level=level: part.cycles * _binds(part, level))
-        found |= {f"level{level}": taken / cycles, f"level{level}.binds": binds / cycles}
-    return found
 
 
 def work(case: Case) -> Numbers:
     """Operations, how they divide among nests, and the sizes of calls."""
     sizes = [np.log1p(np.asarray(value, float)) for value in case.sizes.values()]
     none = np.zeros(case.count)
-    flop = np.maximum(case.flop, 1)
     most = max((way.total(lambda part: part.flop) for way in case.ways), key=np.sum, default=none)
     return {
         "flop": np.log1p(case.flop),
-        "flop_of_most": most / flop,
+        "flop_of_most": most / np.maximum(case.flop, 1),
         "least_size": np.min(sizes, axis=0) if sizes else none,
         "largest_size": np.max(sizes, axis=0) if sizes else none,
     }
@@ -57,42 +55,42 @@ def work(case: Case) -> Numbers:
 
 def loops(case: Case) -> Numbers:
     """How deep loops are nested, how long the loops around a tile are, and how often tiles run."""
+    ways = case.ways
     return {
-        "depth": case.mean(lambda one: one.around + len(one.way.loops) + len(one.way.inner)),
-        "shared": case.mean(lambda one: float(one.around)),
-        "inner": case.mean(lambda one: float(len(one.way.inner))),
-        "trips": case.mean(_trips),
-        "tiles": case.mean(lambda one: sum((np.log1p(along.count) for along in _along(one)), 0.0)),
-        "largest_extent": case.mean(lambda one: _log(one.extents.values(), np.max)),
-        "least_extent": case.mean(lambda one: _log(one.extents.values(), np.min)),
+        "depth": case.mean(one.around + len(one.way.loops) + len(one.way.inner) for one in ways),
+        "shared": case.mean(float(one.around) for one in ways),
+        "inner": case.mean(float(len(one.way.inner)) for one in ways),
+        "trips": case.mean(_trips(one) for one in ways),
+        "tiles": case.mean(_tiles(one) for one in ways),
+        "largest_extent": case.mean(_log(one.extents.values(), np.max) for one in ways),
+        "least_extent": case.mean(_log(one.extents.values(), np.min) for one in ways),
     }
 
 
 def reuse(case: Case) -> Numbers:
     """Bytes from each memory by operation, and over what the memory before it holds."""
     found: dict[str, Values | float] = {}
-    flop = np.maximum(case.flop, 1)
     capacities = [1.0, *(float(memory.bytes) for memory in case.machine.memory)]
-    for level, capacity in enumerate(capacities):
-        moved = case.total(lambda part, level=level: part.bytes[level])
-        found[f"level{level}.by_flop"] = np.log1p(moved / flop)
-        found[f"level{level}.over_nearer"] = np.log1p(moved / capacity)
+    moved = case.total(lambda part: part.bytes)
+    for level, (size, capacity) in enumerate(zip(moved, capacities, strict=True)):
+        found[f"level{level}.by_flop"] = np.log1p(size / np.maximum(case.flop, 1))
+        found[f"level{level}.over_nearer"] = np.log1p(size / capacity)
     return found
 
 
 def tiles(case: Case) -> Numbers:
     """How high and wide tiles are, over what their microkernel has, and which share of an axis whole tiles cover."""
     found: dict[str, Values | float] = {}
+    facts = [_facts(case, one) for one in case.ways]
     for name in ("rows", "columns"):
-        along = {id(one): tiles_along(one, name) for one in case.ways}
-        facts = {id(one): _facts(case, one) for one in case.ways}
+        along = [tiles_along(one, name) for one in case.ways]
+        most = [max(1.0, fact[f"most_{name}"]) for fact in facts]
         found |= {
-            f"{name}.length": case.mean(lambda one, along=along: np.log1p(along[id(one)].length)),
-            f"{name}.whole": case.mean(lambda one, along=along: along[id(one)].whole),
-            f"{name}.heights": case.mean(lambda one, along=along: along[id(one)].heights),
+            f"{name}.length": case.mean(np.log1p(one.length) for one in along),
+            f"{name}.whole": case.mean(one.whole for one in along),
+            f"{name}.heights": case.mean(one.heights for one in along),
             f"{name}.of_most": case.mean(
-                lambda one, along=along, facts=facts, name=name: along[id(one)].length
-                / max(1.0, facts[id(one)][f"most_{name}"])
+                one.length / has for one, has in zip(along, most, strict=True)
             ),
         }
     return found
@@ -101,39 +99,34 @@ def tiles(case: Case) -> Numbers:
 def strategies(case: Case) -> Numbers:
     """By strategy, the share of the time in ways whose rows, columns or other axes are cut by it."""
     found: dict[str, Values | float] = {}
-    named = {id(one): _strategies(one) for one in case.ways}
+    counted = [_strategies(one) for one in case.ways]
     for axis in ("rows", "columns", "other"):
         for name in (*(strategy.name for strategy in STRATEGIES), "own"):
-            shares = {key: counts[axis, name] / max(1, counts[axis, ""]) for key, counts in named.items()}
-            some = any(shares.values())
-            found[f"{axis}.{name}"] = case.mean(lambda one, shares=shares: shares[id(one)]) if some else 0.0
+            shares = [counts[axis, name] / max(1, counts[axis, ""]) for counts in counted]
+            found[f"{axis}.{name}"] = case.mean(shares) if any(shares) else 0.0
     return found
 
 
 def microkernels(case: Case) -> Numbers:
     """What covers tiles: its share of the time, its lanes, rows, terms at once, operations a cycle; and of all, cycles an operation."""
-    facts = {id(one): _facts(case, one) for one in case.ways}
-    found: dict[str, Values | float] = {
-        name: case.mean(lambda one, name=name: facts[id(one)][name]) for name in NOTHING
-    }
+    facts = [_facts(case, one) for one in case.ways]
     compute = case.total(lambda part: part.compute)
-    found["cycles_a_flop"] = np.log(np.maximum(compute, _TINY) / np.maximum(case.flop, 1))
-    return found
+    return {
+        **{name: case.mean(fact[name] for fact in facts) for name in NOTHING},
+        "cycles_a_flop": np.log(np.maximum(compute, _TINY) / np.maximum(case.flop, 1)),
+    }
 
 
 def packing(case: Case) -> Numbers:
     """What is copied or laid out before it is read, and how large the groups are that a cache holds."""
-    steps = case.schedule.steps
+    steps, ways = case.schedule.steps, case.ways
     made = {"lay": Lay, "scratch": Scratch, "copy": Copy, "turn": Turn}
-    copied = sum(
-        (np.where(one.taken, sum(part.cycles for part in one.parts[:-1]), 0.0) for one in case.ways),
-        np.zeros(case.count),
-    )
+    groups = [max((cut.group or 0 for cut in one.way.splits), default=0) for one in ways]
     return {
-        **{name: float(sum(isinstance(step, kind) for step in steps)) for name, kind in made.items()},
-        "packed": case.mean(lambda one: float(one.way.pack is not None)),
-        "copied": copied / np.maximum(case.cycles, _TINY),
-        "group": case.mean(lambda one: log1p(max((cut.group or 0 for cut in one.way.splits), default=0))),
+        **{name: float(sum(isinstance(s, kind) for s in steps)) for name, kind in made.items()},
+        "packed": case.mean(float(one.way.pack is not None) for one in ways),
+        "copied": case.mean(_copied(one) for one in ways),
+        "group": case.mean(log1p(group) for group in groups),
     }
 
 
@@ -154,7 +147,7 @@ def competing(case: Case) -> Numbers:
 def machine(case: Case) -> Numbers:
     """The machine in ratios: what each memory holds and gives over the one before it, and what a cycle computes."""
     core, memory = case.machine.core, case.machine.memory
-    rates = [level.bytes_per_cycle for level in (*memory, case.machine.dram)]
+    rates = [*(level.bytes_per_cycle for level in memory), case.machine.dram.bytes_per_cycle]
     found: dict[str, Values | float] = {
         "issue": float(core.issue),
         "multiply_adds": float(core.multiply_adds),
@@ -162,7 +155,9 @@ def machine(case: Case) -> Numbers:
         "hertz": log(case.machine.hertz),
         "nearest_bytes": log(memory[0].bytes),
         "nearest_rate": log(rates[0]),
-        "lanes": max((log1p(facts_of(one)["lanes"]) for one in case.microkernels.values()), default=0.0),
+        "lanes": max(
+            (log1p(facts_of(one)["lanes"]) for one in case.microkernels.values()), default=0.0
+        ),
     }
     for place, (near, far) in enumerate(pairwise(memory)):
         found[f"bytes{place + 1}"] = log(far.bytes / near.bytes)
@@ -172,12 +167,27 @@ def machine(case: Case) -> Numbers:
 
 
 CLOSED = (closed,)
-FEATURES = (*CLOSED, work, loops, reuse, tiles, strategies, microkernels, packing, competing, machine)
+FEATURES = (
+    *CLOSED,
+    work,
+    loops,
+    reuse,
+    tiles,
+    strategies,
+    microkernels,
+    packing,
+    competing,
+    machine,
+)
 
 
-def _binds(part: NestCost, level: int) -> Values:
+def _binding(part: NestCost) -> Values:
+    """The cycles of a part in the row of the memory that binds; none where computing does."""
     taken = part.bytes / part.rates
-    return (taken[level] >= taken.max(axis=0)) & (taken[level] > part.compute)
+    binds = (taken == taken.max(axis=0)) & (taken > np.maximum(part.compute, part.issue))
+    first = binds & (np.cumsum(binds, axis=0) == 1)
+    found: Values = first * part.cycles
+    return found
 
 
 def _trips(one: Ran) -> Values | float:
@@ -186,8 +196,16 @@ def _trips(one: Ran) -> Values | float:
     return sum((np.log1p(one.extents[name]) for name in names if name in one.extents), 0.0)
 
 
-def _along(one: Ran) -> tuple[Along, ...]:
-    return tuple(tiles_along(one, name) for name in ("rows", "columns"))
+def _tiles(one: Ran) -> Values | float:
+    """The logarithm of how many tiles there are along rows and columns."""
+    return sum((np.log1p(tiles_along(one, name).count) for name in ("rows", "columns")), 0.0)
+
+
+def _copied(one: Ran) -> Values:
+    """The share of the cycles that packed copies take."""
+    copies = sum((part.cycles for part in one.parts[:-1]), np.zeros(len(one.taken)))
+    found: Values = copies / np.maximum(sum(part.cycles for part in one.parts), _TINY)
+    return found
 
 
 def _log(values: Iterable[Values], of: Callable[..., Values]) -> Values | float:

@@ -51,7 +51,10 @@ def gradient(
         rows if len(rows) <= _PARTNERS else np.sort(rng.choice(rows, _PARTNERS, replace=False))
         for rows in groups
     ]
-    wanted = [_above(log_seconds[rows], log_seconds[cols]) for rows, cols in zip(groups, partners, strict=True)]
+    wanted = [
+        _above(log_seconds[rows], log_seconds[cols])
+        for rows, cols in zip(groups, partners, strict=True)
+    ]
     bound = np.full(len(log_seconds), LEVEL)
     for rows in groups:
         bound[rows] += 0.25 / TEMPERATURE * (len(rows) > 1)

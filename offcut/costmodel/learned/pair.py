@@ -95,7 +95,10 @@ class Pair:
             half.replace(file)
         except OSError as error:
             raise OffcutError(
-                "learn", f"cannot write {file.name}", at=str(file), because=error.strerror or str(error)
+                "learn",
+                f"cannot write {file.name}",
+                at=str(file),
+                because=error.strerror or str(error),
             ) from None
         finally:
             half.unlink(missing_ok=True)
@@ -126,9 +129,7 @@ class Pair:
         )
 
 
-def learned(
-    rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = ""
-) -> Pair:
+def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:
     """The pair that rows teach; the same rows and seed give the same.
 
     version  of offcut, which the model says that it is from
@@ -193,4 +194,6 @@ def columns(names: Sequence[str], wanted: Sequence[str], at: str) -> list[int]:
 
 def _unread(file: Path, because: str) -> OffcutError:
     help = ("offcut learn RECORDS -o MODEL makes one",)
-    return OffcutError("learn", f"cannot read {file.name}", at=str(file), because=because, help=help)
+    return OffcutError(
+        "learn", f"cannot read {file.name}", at=str(file), because=because, help=help
+    )

@@ -72,7 +72,9 @@ class Rows:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write them as arrays of numpy, one for each field; ``numpy.load`` reads them."""
-        arrays: dict[str, Any] = {one.name: np.asarray(getattr(self, one.name)) for one in fields(self)}
+        arrays: dict[str, Any] = {
+            one.name: np.asarray(getattr(self, one.name)) for one in fields(self)
+        }
         with Path(path).open("wb") as out:
             np.savez_compressed(out, **arrays)
 
@@ -88,5 +90,7 @@ class Rows:
                 parts = {one.name: held[one.name] for one in fields(Rows)}
         except (OSError, KeyError, ValueError, BadZipFile, AttributeError) as error:
             because = f"it holds no rows: {error}"
-            raise OffcutError("learn", f"cannot read {file.name}", at=str(file), because=because) from None
+            raise OffcutError(
+                "learn", f"cannot read {file.name}", at=str(file), because=because
+            ) from None
         return Rows(**{**parts, "names": tuple(map(str, parts["names"]))})

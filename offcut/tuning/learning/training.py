@@ -49,7 +49,9 @@ def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record],
     origins: list[Origin] = []
     for file in map(Path, files):
         if not file.exists():
-            raise OffcutError("learn", f"cannot read {file.name}", at=str(file), because="it is not there")
+            raise OffcutError(
+                "learn", f"cannot read {file.name}", at=str(file), because="it is not there"
+            )
         if file.suffix in (".jsonl", ".csv"):
             found, told = read(file)
         else:
@@ -113,8 +115,8 @@ def _cases(
         return "microkernels were handed over"
     try:
         target = target_named(place.target, of_plain(place.machine))
-        asked = {"reassociate": place.reassociate, "threads": place.threads}
-        options = replace(target.options("learn"), **asked)
+        options = target.options("learn", reassociate=place.reassociate)
+        options = replace(options, threads=place.threads)
         parsed = parse(program.text)
         users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
         problem = Problem(
@@ -139,7 +141,9 @@ class _Made:
         self.names: tuple[str, ...] = ()
         self.parts: dict[str, list[Any]] = defaultdict(list)
 
-    def add(self, names: tuple[str, ...], features: Any, closed: Any, last: Mapping[str, Record]) -> None:
+    def add(
+        self, names: tuple[str, ...], features: Any, closed: Any, last: Mapping[str, Record]
+    ) -> None:
         self.names = names
         for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
             if not (record.seconds and seconds > 0):
@@ -165,6 +169,7 @@ class _Made:
             for name in ("program", "place", "sizes", "schedule")
         }
         numbers = {
-            name: np.array(self.parts[name], dtype=float) for name in ("seconds", "spread", "closed")
+            name: np.array(self.parts[name], dtype=float)
+            for name in ("seconds", "spread", "closed")
         }
         return Rows(self.names, features, **texts, **numbers)

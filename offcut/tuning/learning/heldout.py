@@ -1,0 +1,164 @@
+"""How well predictions hold on what was left out: by shape, by operator, by machine; three models in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
+from offcut.costmodel.learned.case import Values
+from offcut.errors import OffcutError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SPLITS = {"shape": "sizes", "operator": "program", "machine": "place"}
+"""What is left out, and the field of rows that says so."""
+
+RECALL = 30
+"""The k of recall@k; half of a group where that is less."""
+
+_FOLDS = 5
+
+Predicted: TypeAlias = tuple[Values, Values, float]
+"""Seconds, their spread, and the share of rows of which the model says nothing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How well a model does on rows that it has not seen.
+
+    by        what was left out: a shape, an operator, a machine
+    model     closed form, learned alone, or pair
+    rows      that were predicted
+    pairwise  the share of pairs in the right order, ties inside of the noise excluded
+    tau       Kendall's, the mean over the groups, as are recall and regret
+    recall    at `RECALL`
+    regret    of the one that is predicted to be the fastest
+    covered   the share that lies within the spread; None: the model states none
+    fell      the share of rows where the pair fell back to the closed form
+    """
+
+    by: str
+    model: str
+    rows: int
+    pairwise: float
+    tau: float
+    recall: float
+    regret: float
+    covered: float | None
+    fell: float
+
+
+def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tuple[HeldOut, ...]:
+    """A line for each way to leave out and each model; none of a way where there is nothing to leave.
+
+    Raises TargetError where XGBoost is not installed.
+    """
+    models: dict[str, Callable[[Rows, Rows], Predicted]] = {
+        "closed form": _closed,
+        "learned alone": lambda seen, new: _alone(seen, new, seed, settings),
+        "pair": lambda seen, new: _pair(seen, new, seed, settings),
+    }
+    found = []
+    for by, field in SPLITS.items():
+        folds = tuple(_folds(getattr(rows, field), seed))
+        for model, predict in models.items():
+            try:
+                parts = [(new, predict(rows.at(~new), rows.at(new))) for new in folds]
+            except OffcutError:  # too little is left to learn from
+                continue
+            if parts:
+                found.append(_line(by, model, rows, parts))
+    return tuple(found)
+
+
+def table(lines: Sequence[HeldOut]) -> Table:
+    """The lines as they are printed."""
+    from rich.table import Table as Rich
+
+    heads = (
+        "left out",
+        "model",
+        "rows",
+        "pairs in order",
+        "Kendall τ",
+        f"recall@{RECALL}",
+        "regret",
+        "covered",
+        "fell back",
+    )
+    made = Rich(*heads, title="on what was left out")
+    before = ""
+    for one in lines:
+        covered = "" if one.covered is None else f"{one.covered:.0%}"
+        fell = f"{one.fell:.0%}" if one.model == "pair" else ""
+        by, before = ("" if one.by == before else f"by {one.by}"), one.by
+        numbers = (
+            f"{one.pairwise:.3f}",
+            f"{one.tau:.3f}",
+            f"{one.recall:.3f}",
+            f"{one.regret:.1%}",
+        )
+        made.add_row(by, one.model, str(one.rows), *numbers, covered, fell)
+    return made
+
+
+def _folds(keys: Values, seed: int) -> Iterator[Values]:
+    """Masks of what is left out: each key once, in five parts at most; none of a single key."""
+    named, codes = np.unique(keys, return_inverse=True)
+    if len(named) < 2:
+        return
+    part = np.random.default_rng(seed).permutation(len(named)) % min(_FOLDS, len(named))
+    for number in range(part.max() + 1):
+        yield part[codes] == number
+
+
+def _closed(seen: Rows, new: Rows) -> Predicted:
+    return new.closed, np.full(len(new), np.nan), 0.0
+
+
+def _alone(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
+    """Without the closed form: neither corrected nor among the features."""
+    own = tuple(f"{feature.__name__}." for feature in CLOSED)
+    names = [name for name in seen.names if not name.startswith(own)]
+    flat = replace(
+        seen.only(names), closed=np.full(len(seen), float(np.exp(np.log(seen.seconds).mean())))
+    )
+    model = learned(flat, seed, settings)
+    found = model.predict(new.only(names).features, np.full(len(new), flat.closed[0]), strict=False)
+    return found.seconds, found.spread, 0.0
+
+
+def _pair(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
+    found = learned(seen, seed, settings).predict(new.features, new.closed)
+    return found.seconds, found.spread, float(np.mean([bool(one) for one in found.because]))
+
+
+def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predicted]]) -> HeldOut:
+    seconds, spread = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    fell = 0.0
+    for new, (predicted, own, share) in parts:
+        seconds[new], spread[new] = predicted, own
+        fell += share * new.sum() / len(rows)
+    groups = [group for group in rows.groups if len(group) > 1]
+    ordered = [metrics.pairs(rows.seconds[g], seconds[g], rows.spread[g]) for g in groups]
+    count = sum(one for _, one in ordered)
+    each = [
+        (
+            metrics.kendall_tau(rows.seconds[g], seconds[g]),
+            metrics.recall_at(max(1, min(RECALL, len(g) // 2)), rows.seconds[g], seconds[g]),
+            metrics.regret(rows.seconds[g], seconds[g]),
+        )
+        for g in groups
+    ]
+    tau, recall, regret = np.nanmean(np.array(each or [(np.nan,) * 3]), axis=0)
+    covered = None if np.isnan(spread).all() else metrics.coverage(rows.seconds, seconds, spread)
+    right = sum(one for one, _ in ordered)
+    pairwise = right / count if count else float("nan")
+    return HeldOut(
+        by, model, len(rows), pairwise, float(tau), float(recall), float(regret), covered, fell
+    )
