@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcut.costmodel.learned.along import Along, tiles_along
+from offcut.costmodel.learned.values import Values
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule import Schedule, Way
-
-Values: TypeAlias = NDArray[Any]
-"""A number for each vector of sizes."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,20 @@ class Ran:
     def cycles(self) -> Values:
         """By the closed form."""
         return self.total(lambda part: part.cycles)
+
+    @cached_property
+    def rows(self) -> Along:
+        """The tiles along the rows of its microkernel."""
+        cover = self.way.cover
+        axis = None if cover is None else cover.rows
+        return tiles_along(self.way, axis, self.extents, np.ones(len(self.taken)))
+
+    @cached_property
+    def columns(self) -> Along:
+        """The tiles along the columns of its microkernel; of loops that nothing covers, along the last axis that is cut."""
+        cover, splits = self.way.cover, self.way.splits
+        axis = cover.columns if cover is not None else splits[-1].axis if splits else None
+        return tiles_along(self.way, axis, self.extents, self.rows.length)
 
 
 @dataclass(frozen=True)
@@ -83,11 +95,14 @@ class Case:
         """The sum over the ways that are taken of what a function gives of each of their parts, by level where it does."""
         return sum((way.total(of) for way in self.ways), np.zeros(self.count))
 
+    @cached_property
+    def shares(self) -> Values:
+        """Of each of `ways`, its share of the cycles: ``(ways, count)``."""
+        cycles = np.array([way.cycles for way in self.ways])
+        found: Values = cycles / np.maximum(cycles.sum(axis=0), 1e-15)
+        return found
+
     def mean(self, values: Iterable[Values | float]) -> Values:
         """The mean of numbers, one for each of `ways` in order, by the share of the cycles."""
-        pairs = zip(self.ways, values, strict=True)
-        total = sum((way.cycles * value for way, value in pairs), np.zeros(self.count))
-        found: Values = np.divide(
-            total, self.cycles, out=np.zeros(self.count), where=self.cycles > 0
-        )
-        return found
+        pairs = zip(self.shares, values, strict=True)
+        return sum((share * value for share, value in pairs), np.zeros(self.count))

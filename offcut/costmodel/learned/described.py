@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from offcut.costmodel.learned.case import Case, Values
+from offcut.costmodel.learned.case import Case
 from offcut.costmodel.learned.features import FEATURES
+from offcut.costmodel.learned.values import Values
 from offcut.errors import DescribeError
 
 GROUP = "offcut.features"
@@ -25,7 +26,8 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
 
     Raises DescribeError for one that gives no number.
     """
-    columns: dict[str, Values] = {}
+    names: list[str] = []
+    parts: list[Values] = []
     for feature in features:
         name = _name(feature)
         try:
@@ -33,10 +35,17 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
         except Exception as error:
             raise _refused(name, f"it raised {type(error).__name__}: {error}") from error
         given = found if isinstance(found, Mapping) else {"": found}
-        for key, value in given.items():
-            columns[f"{name}.{key}".rstrip(".")] = _numbers(value, case.count, name)
-    made = np.stack(list(columns.values()), axis=1) if columns else np.zeros((case.count, 0))
-    return tuple(columns), made
+        rows = np.empty((len(given), case.count))
+        try:
+            for place, value in enumerate(given.values()):
+                rows[place] = value
+        except (TypeError, ValueError):
+            raise _refused(name, f"it gave {value!r}") from None
+        if not np.isfinite(rows).all():
+            raise _refused(name, f"it gave {rows[~np.isfinite(rows)][0]}")
+        names += (f"{name}.{key}".rstrip(".") for key in given)
+        parts.append(rows)
+    return tuple(names), np.concatenate(parts).T if parts else np.zeros((case.count, 0))
 
 
 @cache
@@ -59,16 +68,6 @@ def features_found() -> tuple[Feature, ...]:
                 because=f"{type(error).__name__}: {error}",
             ) from error
     return (*FEATURES, *found)
-
-
-def _numbers(value: Any, count: int, name: str) -> Values:
-    try:
-        found = np.broadcast_to(np.asarray(value, float), (count,))
-    except (TypeError, ValueError):
-        raise _refused(name, f"it gave {value!r}") from None
-    if not np.isfinite(found).all():
-        raise _refused(name, f"it gave {found[~np.isfinite(found)][0]}")
-    return found
 
 
 def _name(feature: Feature) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.rows import Rows, Values
+from offcut.costmodel.learned.rows import Rows
+from offcut.costmodel.learned.values import Values
 
 
 @dataclass(frozen=True, slots=True)

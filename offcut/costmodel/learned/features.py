@@ -14,8 +14,9 @@ from math import log, log1p
 
 import numpy as np
 
-from offcut.costmodel.learned.case import Case, Ran, Values
-from offcut.costmodel.learned.facts import NOTHING, facts_of, tiles_along
+from offcut.costmodel.learned.case import Case, Ran
+from offcut.costmodel.learned.facts import NOTHING, facts_of
+from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.partition import STRATEGIES
 from offcut.schedule import Copy, Lay, Mark, Scratch, Separate, Turn
@@ -83,7 +84,7 @@ def tiles(case: Case) -> Numbers:
     found: dict[str, Values | float] = {}
     facts = [_facts(case, one) for one in case.ways]
     for name in ("rows", "columns"):
-        along = [tiles_along(one, name) for one in case.ways]
+        along = [one.rows if name == "rows" else one.columns for one in case.ways]
         most = [max(1.0, fact[f"most_{name}"]) for fact in facts]
         found |= {
             f"{name}.length": case.mean(np.log1p(one.length) for one in along),
@@ -196,9 +197,9 @@ def _trips(one: Ran) -> Values | float:
     return sum((np.log1p(one.extents[name]) for name in names if name in one.extents), 0.0)
 
 
-def _tiles(one: Ran) -> Values | float:
+def _tiles(one: Ran) -> Values:
     """The logarithm of how many tiles there are along rows and columns."""
-    return sum((np.log1p(tiles_along(one, name).count) for name in ("rows", "columns")), 0.0)
+    return np.log1p(one.rows.count) + np.log1p(one.columns.count)
 
 
 def _copied(one: Ran) -> Values:

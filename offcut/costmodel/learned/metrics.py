@@ -6,12 +6,8 @@ half the distance of the quartiles of each, as errors add up.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-Values: TypeAlias = NDArray[Any]
+from numpy.typing import ArrayLike
 
 
 def pairs(seconds: ArrayLike, predicted: ArrayLike, spread: ArrayLike = 0.0) -> tuple[float, int]:

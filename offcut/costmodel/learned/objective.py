@@ -15,12 +15,10 @@ follow from what was measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Values = NDArray[Any]
+from offcut.costmodel.learned.values import Values
 
 TEMPERATURE = 0.1
 """T: seconds that differ by this share are told apart, for the most part."""

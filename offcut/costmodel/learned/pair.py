@@ -14,7 +14,8 @@ import numpy as np
 from offcut.costmodel.learned.ensemble import Ensemble, Settings, fitted
 from offcut.costmodel.learned.familiar import Familiar, familiar
 from offcut.costmodel.learned.metrics import pairs
-from offcut.costmodel.learned.rows import Rows, Values
+from offcut.costmodel.learned.rows import Rows
+from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 
 COVERED = 0.9

@@ -10,11 +10,9 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
+from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
-
-Values = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from offcut.costmodel.learned import Case, Ran
-from offcut.costmodel.learned.case import Values
+from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices
 from offcut.describe.computation import Computation
 from offcut.schedule import Nest, Schedule, Step, Together

@@ -21,8 +21,8 @@ from offcut.costmodel.learned import (
     learned,
     library,
 )
-from offcut.costmodel.learned.case import Values
 from offcut.costmodel.learned.pair import LEAST
+from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Sizes, Times

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
-from offcut.costmodel.learned.case import Values
+from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 
 if TYPE_CHECKING:

@@ -1,0 +1,47 @@
+"""The tiles along the rows or the columns of a way, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcut.costmodel.learned.values import Values
+from offcut.costmodel.nests.runs import tiles_of
+from offcut.schedule import Way
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """Tiles along an axis, at each vector of sizes.
+
+    count    of them
+    length   their mean length, in iterations
+    whole    the share of the iterations that lies in whole tiles
+    heights  how many lengths there are
+    """
+
+    count: Values
+    length: Values
+    whole: Values
+    heights: float
+
+
+def tiles_along(way: Way, axis: str | None, extents: Mapping[str, Values], around: Values) -> Along:
+    """The tiles of an axis of a way; one that is not cut has none, and is as long as it is.
+
+    axis    None: the way has no such axis
+    around  the height of the tile around, by which widths go
+    """
+    none = np.zeros(len(around))
+    cut = next((cut for cut in way.splits if cut.axis == axis), None)
+    if cut is None or cut.axis not in extents:
+        return Along(none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
+    extent = np.asarray(extents[cut.axis], float)
+    found = tiles_of(cut, extent, np.maximum(np.ceil(around), 1))
+    tiles = sum((run.count for run in found), none)
+    covered = sum((run.count * run.height for run in found if run.form.body), none)
+    whole = np.minimum(covered / np.maximum(extent, 1), 1.0)
+    used = sum(float(run.count.any()) for run in found)
+    return Along(tiles, extent / np.maximum(tiles, 1), whole, used)
