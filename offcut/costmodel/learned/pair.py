@@ -61,21 +61,27 @@ class Pair:
     useless: str = ""
     learned: Mapping[str, Any] = field(default_factory=dict)
 
-    def predict(self, features: Values, closed: Values, strict: bool = True) -> Foreseen:
-        """Seconds of rows.
+    def predict(self, features: Values, closed: Values) -> Foreseen:
+        """Seconds of rows that are compared with each other: all are corrected, or none.
+
+        None is where more than half of them are unlike all that was learned from: seconds of which some are corrected and
+        others not would not compare.
 
         features  ``(rows, features)``, by `names`
         closed    seconds by the closed form
-        strict    whether what is unlike all that was learned from stays as the closed form has it
         """
-        because = [self.useless] * len(closed) if strict else [""] * len(closed)
-        if strict and not self.useless:
-            because = self.familiar.because(features)
+        because = [self.useless] * len(closed) if self.useless else self.familiar.because(features)
+        unlike = [one for one in because if one]
+        if 2 * len(unlike) <= len(closed):
+            return self.corrected(features, closed)
+        because = [one or unlike[0] for one in because]
+        return Foreseen(closed, np.full(len(closed), self.closed), tuple(because))
+
+    def corrected(self, features: Values, closed: Values) -> Foreseen:
+        """Seconds of rows, whatever they are like."""
         found = self.ensemble(features)
-        spread = found.std(axis=0) + self.doubt
-        falls = np.array([bool(one) for one in because], bool)
-        seconds = np.where(falls, closed, closed * np.exp(found.mean(axis=0)))
-        return Foreseen(seconds, np.where(falls, self.closed, spread), tuple(because))
+        seconds = closed * np.exp(found.mean(axis=0))
+        return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON; the file appears whole or not at all."""

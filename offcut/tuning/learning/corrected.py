@@ -89,7 +89,7 @@ class Corrected:
         """
         features, seconds = self._before(schedule)
         if self._fit is not None:
-            seconds = self._fit.predict(features, seconds, strict=False).seconds
+            seconds = self._fit.corrected(features, seconds).seconds
         return {key: float(one) for key, one in zip(self.keys, seconds, strict=True)}
 
     def refit(self, times: Times) -> None:
@@ -124,7 +124,7 @@ class Corrected:
         if self._model is None:
             return features, closed
         wanted = columns(self._names, self._model.names, self.named)
-        return features, self._model.predict(features[:, wanted], closed, strict=False).seconds
+        return features, self._model.corrected(features[:, wanted], closed).seconds
 
     def _rows(self, times: Times) -> Rows | None:
         found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]

@@ -129,13 +129,18 @@ def _alone(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predi
         seen.only(names), closed=np.full(len(seen), float(np.exp(np.log(seen.seconds).mean())))
     )
     model = learned(flat, seed, settings)
-    found = model.predict(new.only(names).features, np.full(len(new), flat.closed[0]), strict=False)
+    found = model.corrected(new.only(names).features, np.full(len(new), flat.closed[0]))
     return found.seconds, found.spread, 0.0
 
 
 def _pair(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predicted:
-    found = learned(seen, seed, settings).predict(new.features, new.closed)
-    return found.seconds, found.spread, float(np.mean([bool(one) for one in found.because]))
+    model = learned(seen, seed, settings)
+    seconds, spread, fell = np.empty(len(new)), np.empty(len(new)), 0
+    for group in new.groups:
+        found = model.predict(new.features[group], new.closed[group])
+        seconds[group], spread[group] = found.seconds, found.spread
+        fell += sum(map(bool, found.because))
+    return seconds, spread, fell / len(new)
 
 
 def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predicted]]) -> HeldOut:
