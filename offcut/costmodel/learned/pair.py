@@ -125,15 +125,15 @@ class Pair:
             raise _unread(file, "it is no JSON") from None
         if not isinstance(found, dict) or found.get("format") != _FORMAT:
             raise _unread(file, f"it is no {_FORMAT}")
-        return Pair(
-            tuple(found["names"]),
-            Ensemble.of_plain(found["ensemble"]),
-            Familiar.of_plain(found["familiar"]),
-            float(found["doubt"]),
-            float(found["closed"]),
-            str(found["useless"]),
-            found["learned"],
-        )
+        try:
+            return Pair(
+                ensemble=Ensemble.of_plain(found["ensemble"]),
+                familiar=Familiar.of_plain(found["familiar"]),
+                names=tuple(found["names"]),
+                **{name: found[name] for name in ("doubt", "closed", "useless", "learned")},
+            )
+        except KeyError as error:
+            raise _unread(file, f"it lacks {error}") from None
 
 
 def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:

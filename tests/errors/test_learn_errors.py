@@ -1,0 +1,129 @@
+"""Every refusal of learning, word for word; what is accepted is in unit/test_learned and unit/test_training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.costmodel.learned import Pair, Rows, columns, learned, library
+from offcut.errors import OffcutError, TargetError
+from offcut.tuning.learning.learn import learn
+
+
+def refusal(act: Callable[[], object]) -> str:
+    with pytest.raises(OffcutError) as refused:
+        act()
+    return str(refused.value)
+
+
+def rows(count: int) -> Rows:
+    texts = np.full(count, "x")
+    numbers = np.ones(count)
+    return Rows(("f",), np.ones((count, 1)), texts, texts, texts, texts, numbers, numbers, numbers)
+
+
+def test_too_little_to_learn_from() -> None:
+    assert (
+        refusal(lambda: learned(rows(3)))
+        == """\
+learn: cannot learn a correction
+  because  there are 3 rows of 1 schedules, and 8 of 2 are the least
+  help     offcut tune … --records FILE measures more"""
+    )
+
+
+def test_records_that_teach_nothing_say_what_was_left_out(tmp_path: Path) -> None:
+    records = oc.Records(tmp_path / "r.sqlite")
+    records.add(oc.Record("p", "schedule C", "m", "1", {"n": 7}, oc.Outcome.OK, 2e-6, 0.1))
+    out = tmp_path / "model.json", tmp_path / "rows.npz"
+
+    assert (
+        refusal(lambda: learn([records.path], *out))
+        == """\
+learn: cannot learn a correction
+  at       1 schedules left out: the text of the program was not kept
+  because  there are 0 rows of 0 schedules, and 8 of 2 are the least
+  help     offcut tune … --records FILE measures more"""
+    )
+    assert not out[0].exists()
+
+
+def test_records_that_are_not_there(tmp_path: Path) -> None:
+    missing = tmp_path / "none.sqlite"
+
+    assert (
+        refusal(lambda: learn([missing], tmp_path / "m.json", tmp_path / "r.npz"))
+        == f"""\
+learn: cannot read none.sqlite
+  at       {missing}
+  because  it is not there"""
+    )
+
+
+MODELS = {
+    "no JSON": (b"model", "it is no JSON"),
+    "not text": (b"\xff", "it is no JSON"),
+    "something else": (b"[1]", "it is no offcut model 1"),
+    "of another format": (b'{"format": "offcut model 9"}', "it is no offcut model 1"),
+    "half of one": (b'{"format": "offcut model 1", "names": []}', "it lacks 'ensemble'"),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_file_that_is_no_model(tmp_path: Path, case: str) -> None:
+    said, because = MODELS[case]
+    file = tmp_path / "model.json"
+    file.write_bytes(said)
+
+    assert (
+        refusal(lambda: Pair.load(file))
+        == f"""\
+learn: cannot read model.json
+  at       {file}
+  because  {because}
+  help     offcut learn RECORDS -o MODEL makes one"""
+    )
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    assert "because  No such file or directory" in refusal(lambda: Pair.load(tmp_path / "m.json"))
+
+
+def test_rows_that_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "rows.npz"
+    file.write_text(json.dumps([]), encoding="utf-8")
+
+    assert refusal(lambda: Rows.load(file)).startswith(f"""\
+learn: cannot read rows.npz
+  at       {file}
+  because  it holds no rows: """)
+
+
+def test_a_model_of_features_that_are_not_here() -> None:
+    assert (
+        refusal(lambda: columns(("a", "b"), ("b", "mine", "yours"), "model.json"))
+        == """\
+learn: cannot use the model
+  at       model.json
+  because  it was learned from mine, yours, which no feature gives here
+  help     offcut learn makes a model of the features that there are"""
+    )
+    assert columns(("a", "b"), ("b", "a"), "model.json") == [1, 0]
+
+
+def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "there", lambda: False)
+    with pytest.raises(TargetError) as refused:
+        library.loaded("learn")
+    assert (
+        str(refused.value)
+        == """\
+learn: cannot use a learned model
+  because  xgboost is not installed
+  help     pip install "offcut[learned]\""""
+    )

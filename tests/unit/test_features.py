@@ -1,0 +1,180 @@
+"""Features: numbers of a schedule by hand, what they depend on, own ones, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from math import log, log1p
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offcut.costmodel.learned import FEATURES, Case, described, features_found
+from offcut.errors import DescribeError
+from offcut.schedule import Nest, Schedule
+from offcut.tuning.learning.cases import Cases
+from offcut.tuning.problem import Problem
+from tests import spaces
+
+SIZES = (1, 20, 64)
+
+
+@cache
+def cases(name: str = "dense", machine: str = "cascade-lake") -> Cases:
+    request, options, target = spaces.problem(name, machine)
+    vectors = tuple(({"n": n}, 1.0) for n in SIZES)
+    computation = spaces.space(name, 3, machine).computation
+    assert computation is not None
+    return Cases(Problem(request, options, target, vectors), computation)
+
+
+def first(name: str = "dense") -> Schedule:
+    return spaces.space(name).first
+
+
+def numbers(case: Case) -> Mapping[str, Any]:
+    names, found = described(case, FEATURES)
+    return dict(zip(names, found.T, strict=True))
+
+
+def with_strategy(name: str) -> Schedule:
+    head, _, _ = (text := str(first())).partition("split i")
+    return Schedule.parse(f"{head}split i {name} 14\n    {text[text.index('split j') :]}")
+
+
+def test_the_numbers_of_a_dense_layer_are_those_by_hand() -> None:
+    found = numbers(cases()(with_strategy("cut")))
+    flop = [2 * n * 96 * 80 for n in SIZES]
+
+    np.testing.assert_allclose(found["work.flop"], np.log1p(flop), rtol=1e-2)
+    np.testing.assert_allclose(found["work.flop_of_most"], 1)
+    np.testing.assert_allclose(found["work.least_size"], np.log1p(SIZES))
+    np.testing.assert_allclose(found["loops.largest_extent"], np.log1p([96, 96, 96]))
+    np.testing.assert_allclose(found["tiles.rows.whole"], [0, 14 / 20, 56 / 64])
+    np.testing.assert_allclose(found["tiles.rows.length"], np.log1p([1, 20 / 7, 64 / 12]))
+    np.testing.assert_allclose(found["strategies.rows.cut"], 1)
+    np.testing.assert_allclose(found["strategies.rows.ladder"], 0)
+    np.testing.assert_allclose(found["strategies.columns.ladder"], 1)
+    np.testing.assert_allclose(found["microkernels.lanes"], 16)
+    np.testing.assert_allclose(found["microkernels.most_rows"], 14)
+    np.testing.assert_allclose(found["packing.lay"], 1)
+    np.testing.assert_allclose(found["packing.group"], log1p(1536))
+    np.testing.assert_allclose(found["competing.mark.rows"], 1)
+    np.testing.assert_allclose(found["machine.bytes1"], log(1024 / 32))
+
+
+def test_the_closed_form_is_among_them() -> None:
+    found, case = numbers(cases()(first())), cases()(first())
+
+    np.testing.assert_allclose(np.exp(found["closed.seconds"]), case.seconds)
+    binds = sum(found[name] for name in found if name.startswith("closed.") and "binds" in name)
+    np.testing.assert_allclose(binds, 1)
+
+
+@pytest.mark.parametrize("name", [name for name in spaces.PROGRAMS if name != "loops"])
+def test_every_schedule_of_a_program_has_the_same_finite_features(name: str) -> None:
+    space, rng, names = spaces.space(name), Random(3), set[tuple[str, ...]]()
+    for _ in range(12):
+        named, found = described(cases(name)(space.sample(rng)), FEATURES)
+        names.add(named)
+        assert found.shape == (len(SIZES), len(named))
+        assert np.isfinite(found).all()
+    assert len(names) == 1
+
+
+def test_names_of_arrays_axes_and_microkernels_say_nothing() -> None:
+    case = cases()(first())
+    ways = []
+    for one in case.ways:
+        cover = one.way.cover
+        assert cover is not None
+        ways.append(
+            replace(one, nest="Z", way=replace(one.way, cover=replace(cover, microkernel="k")))
+        )
+    kernels = {"k": case.microkernels["fma_float32_avx512"]}
+    other = replace(case, ways=tuple(ways), microkernels=kernels)
+
+    assert described(other, FEATURES)[0] == described(case, FEATURES)[0]
+    names, found = described(case, FEATURES)
+    own = [k for k, name in enumerate(names) if not name.startswith("machine.")]
+    np.testing.assert_array_equal(described(other, FEATURES)[1][:, own], found[:, own])
+
+
+def test_another_machine_has_other_ratios_and_the_same_names() -> None:
+    here = cases()(first())
+    there = cases("dense", "zen4")(spaces.space("dense", 3, "zen4").first)
+    (names, one), (others, other) = described(here, FEATURES), described(there, FEATURES)
+
+    assert names == others
+    assert (one != other)[:, [name.startswith("machine.") for name in names]].any()
+
+
+def test_ways_that_no_call_takes_count_as_ways_and_not_in_time() -> None:
+    (step,) = (step for step in first().steps if isinstance(step, Nest))
+    (way,) = step.ways
+    slow = replace(way, label="slow", cost=None)
+    both = replace(
+        first(),
+        steps=tuple(
+            replace(one, ways=(way, slow)) if one is step else one for one in first().steps
+        ),
+    )
+    alone, found = numbers(cases()(first())), numbers(cases()(both))
+
+    assert (found["competing.ways"] == 2).all()
+    changed = {name for name in found if not np.allclose(found[name], alone[name])}
+    assert changed == {"competing.ways"}
+
+
+def mine(case: Case) -> Any:
+    return case.flop
+
+
+def of_sizes(case: Case) -> Any:
+    return {"n": case.sizes["n"], "one": 1}
+
+
+def test_own_features_are_called_after_their_functions() -> None:
+    names, found = described(cases()(first()), (mine, of_sizes))
+
+    assert names == ("mine", "of_sizes.n", "of_sizes.one")
+    np.testing.assert_array_equal(found[:, 1:], [[n, 1] for n in SIZES])
+    assert features_found()[: len(FEATURES)] == FEATURES
+
+
+def raises(case: Case) -> Any:
+    return 1 / 0
+
+
+def says(case: Case) -> Any:
+    return "much"
+
+
+def is_no_number(case: Case) -> Any:
+    return {"x": float("nan")}
+
+
+def too_many(case: Case) -> Any:
+    return [1, 2]
+
+
+REFUSED = {
+    raises: "it raised ZeroDivisionError: division by zero",
+    says: "it gave 'much'",
+    is_no_number: "it gave nan",
+    too_many: "it gave [1, 2]",
+}
+
+
+@pytest.mark.parametrize("feature", REFUSED, ids=lambda one: one.__name__)
+def test_what_gives_no_number_is_refused(feature: Any) -> None:
+    with pytest.raises(DescribeError) as refused:
+        described(cases()(first()), (feature,))
+    assert str(refused.value) == (
+        f"learn: cannot take the feature {feature.__name__}\n"
+        f"  because  {REFUSED[feature]}\n"
+        "  help     a number, a number for each vector of sizes, or several of these by name"
+    )

@@ -1,0 +1,186 @@
+"""A correction that is learned: what it finds, what it says of itself, when it stays out, and its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offcut.costmodel.learned import Pair, Rows, Settings, learned, ordered
+from offcut.costmodel.learned.ensemble import parts
+from offcut.costmodel.learned.familiar import familiar
+from offcut.costmodel.learned.metrics import coverage
+from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
+
+QUICK = Settings(rounds=40, depth=3)
+
+
+def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
+    """Programs whose closed form misses a factor that one feature tells, and a little that none does."""
+    rng = np.random.default_rng(seed)
+    count = programs * schedules * 2
+    features = rng.uniform(0, 1, (count, 4))
+    closed = np.exp(rng.normal(0, 0.3, count))
+    missed = 0.6 * (features[:, 0] > 0.5) + 0.4 * features[:, 1] + 0.2
+    program = np.repeat([f"p{one}" for one in range(programs)], schedules * 2)
+    return Rows(
+        ("step", "slope", "odd", "other"),
+        features,
+        program,
+        place=np.full(count, "m"),
+        sizes=np.tile(["n=1", "n=9"], count // 2),
+        schedule=np.repeat([f"s{one}" for one in range(count // 2)], 2),
+        seconds=closed * np.exp(missed + rng.normal(0, 0.02, count)),
+        spread=np.full(count, 0.03),
+        closed=closed,
+    )
+
+
+@cache
+def pair() -> Pair:
+    pytest.importorskip("xgboost")
+    return learned(rows(), 0, QUICK, "1.0")
+
+
+def test_the_loss_has_the_gradient_of_its_formula_and_is_least_at_what_was_measured() -> None:
+    rng = np.random.default_rng(1)
+    seconds, base = rng.normal(0, 0.3, 9), rng.normal(0, 0.3, 9)
+    groups = [np.arange(5), np.arange(5, 9)]
+
+    def loss(correction: np.ndarray) -> float:
+        total = 0.0
+        for group in groups:
+            wanted, found = (x[group] for x in (seconds, base + correction))
+            d, e = (x[:, None] - x[None, :] for x in (wanted, found))
+            target, said = (1 / (1 + np.exp(-x / TEMPERATURE)) for x in (d, e))
+            entropy = -target * np.log(said) - (1 - target) * np.log(1 - said)
+            total += TEMPERATURE * entropy.sum() / len(group) / 2
+            total += LEVEL * ((found - wanted) ** 2).sum() / 2
+        return total
+
+    derivatives, at, step = gradient(groups, seconds, base, 0), rng.normal(0, 0.2, 9), 1e-6
+    first, second = derivatives(at)
+    by_hand = [(loss(at + step * unit) - loss(at - step * unit)) / (2 * step) for unit in np.eye(9)]
+    np.testing.assert_allclose(first, by_hand, atol=1e-6)
+    assert (second >= LEVEL).all()
+    np.testing.assert_allclose(derivatives(seconds - base)[0], 0, atol=1e-12)
+
+
+def test_a_row_alone_has_nothing_to_be_compared_with() -> None:
+    first, second = gradient([np.array([0])], np.zeros(1), np.ones(1), 0)(np.zeros(1))
+
+    assert (first[0], second[0]) == (LEVEL, LEVEL)
+
+
+def test_of_a_large_group_some_are_partners_the_same_each_time() -> None:
+    seconds = np.random.default_rng(0).normal(0, 1, 600)
+    one, again = (gradient([np.arange(600)], seconds, np.zeros(600), 3) for _ in range(2))
+
+    np.testing.assert_array_equal(one(np.zeros(600))[0], again(np.zeros(600))[0])
+    np.testing.assert_allclose(one(seconds)[0], 0, atol=1e-12)
+
+
+def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
+    new = rows(seed=1)
+    found = pair().predict(new.features, new.closed)
+
+    assert set(found.because) == {""}
+    assert ordered(new, found.seconds) > 0.9 > 0.8 > ordered(new, new.closed)
+    assert 0.8 < coverage(new.seconds, found.seconds, found.spread) <= 1
+    assert np.median(found.spread) < 0.3
+    assert abs(np.log(new.seconds / found.seconds).mean()) < 0.1
+    assert pair().learned["pairs ordered"]["pair"] > pair().learned["pairs ordered"]["closed form"]
+
+
+def test_the_same_rows_and_seed_teach_the_same() -> None:
+    new = rows(seed=1)
+    one, other = (learned(rows(), seed, QUICK) for seed in (0, 1))
+
+    np.testing.assert_array_equal(
+        one.corrected(new.features, new.closed).seconds,
+        pair().corrected(new.features, new.closed).seconds,
+    )
+    assert (
+        one.corrected(new.features, new.closed).seconds
+        != other.corrected(new.features, new.closed).seconds
+    ).any()
+
+
+def test_a_feature_past_what_was_seen_is_named_and_the_closed_form_stays() -> None:
+    new = rows(seed=1).at(np.arange(6))
+    far = new.features.copy()
+    far[:4, 2] = 3.0
+    found = pair().predict(far, new.closed)
+
+    np.testing.assert_array_equal(found.seconds, new.closed)
+    assert set(found.because) == {"odd is 3, and 0.00382 … 1 is what was learned from"}
+    np.testing.assert_array_equal(found.spread, pair().closed)
+    few = new.features.copy()
+    few[:3, 2] = 3.0
+    assert set(pair().predict(few, new.closed).because) == {""}
+
+
+def test_what_is_far_from_every_row_is_said_to_be() -> None:
+    corners = replace(rows(), features=np.round(rows().features))
+    near = corners.features[:, 0] == corners.features[:, 1]
+    seen = corners.at(near)
+    known = familiar(seen, parts(seen, 4, 0), 0)
+    middle = np.array([[1.0, 0.0, 0.5, 0.5], [1.0, 1.0, 1.0, 1.0]])
+
+    assert known.because(middle) == [
+        f"the nearest of what was learned from is 0.62 away, and {known.limit:.2g} is the most",
+        "",
+    ]
+
+
+def test_what_orders_no_better_than_the_closed_form_is_never_used() -> None:
+    pytest.importorskip("xgboost")
+    rng = np.random.default_rng(9)
+    odd = replace(rows(), features=rng.uniform(0, 1, rows().features.shape))
+    made = learned(odd, 0, QUICK)
+    assert made.useless.startswith("on what it had not seen it orders ")
+    found = made.predict(odd.features, odd.closed)
+
+    np.testing.assert_array_equal(found.seconds, odd.closed)
+    assert set(found.because) == {made.useless}
+
+
+def test_whole_programs_are_left_out_where_there_are_enough_else_whole_schedules() -> None:
+    many, few = rows(programs=5), rows(programs=2)
+    for made, field in ((many, many.program), (few, few.schedule)):
+        part = parts(made, 4, 0)
+        assert set(part) == {0, 1, 2, 3}
+        assert all(len(set(part[field == one])) == 1 for one in np.unique(field))
+
+
+def test_groups_are_of_one_program_place_and_size() -> None:
+    groups = rows(programs=3).groups
+
+    assert len(groups) == 6
+    assert sorted(np.concatenate(groups)) == list(range(len(rows(programs=3))))
+
+
+def test_a_model_is_read_as_it_was_written(tmp_path: Path) -> None:
+    pair().save(tmp_path / "model.json")
+    new = rows(seed=1)
+    again = Pair.load(tmp_path / "model.json")
+    one, other = (made.predict(new.features, new.closed) for made in (pair(), again))
+
+    np.testing.assert_array_equal(one.seconds, other.seconds)
+    np.testing.assert_array_equal(one.spread, other.spread)
+    assert again.learned == json.loads(json.dumps(pair().learned))
+    assert (again.learned["rows"], again.learned["programs"]) == (240, 5)
+    assert [file.name for file in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+    rows().save(tmp_path / "rows.npz")
+    again = Rows.load(tmp_path / "rows.npz")
+
+    assert again.names == rows().names
+    np.testing.assert_array_equal(again.features, rows().features)
+    np.testing.assert_array_equal(again.schedule, rows().schedule)

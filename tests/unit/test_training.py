@@ -1,0 +1,164 @@
+"""From records to a model: what becomes a row, what is left out and why, the files, and the table of what was left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import offcut as oc
+from offcut.cli import app
+from offcut.costmodel.learned import FEATURES, Pair, Rows, Settings, described
+from offcut.search import Origin, Place, ProgramText
+from offcut.tuning.learning.heldout import held_out
+from offcut.tuning.learning.learn import learn
+from offcut.tuning.learning.training import training_set
+from tests import planted_times as planted
+
+run = CliRunner().invoke
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> oc.Records:
+    """Records of three programs on two machines."""
+    made = oc.Records(tmp_path_factory.mktemp("records") / "all.sqlite")
+    for name in ("dense", "unpacked", "softmax"):
+        planted.keep(made, name, 16)
+    planted.keep(made, "dense", 12, "zen4")
+    return made
+
+
+def test_a_row_is_a_schedule_at_one_vector_of_sizes(file: oc.Records) -> None:
+    made = training_set(file, file.origins, FEATURES)
+    one = planted.cases("dense")
+    schedule = planted.drawn("dense", 16)[3]
+    names, found = described(one(schedule), FEATURES)
+    here = (made.rows.program == one.problem.program) & (made.rows.place == one.problem.machine)
+    row = np.flatnonzero(here)[2 * 3 : 2 * 3 + 2]
+
+    assert (len(made.rows), made.left) == (2 * (3 * 16 + 12), {})
+    assert made.rows.names == names
+    np.testing.assert_allclose(made.rows.features[row], found)
+    np.testing.assert_allclose(np.exp(made.rows.log_ratio[row]), planted.factor(schedule))
+    assert list(made.rows.sizes[row]) == ["n=1", "n=64"]
+
+
+def test_of_what_was_measured_twice_the_last_counts() -> None:
+    kept = planted.records("dense", 2)
+    again = [replace(one, seconds=1.0, explorer="confirm") for one in kept[:1]]
+    made = training_set([*kept, *again], planted.cases("dense").problem.origins, FEATURES)
+
+    assert len(made.rows) == 4
+    assert made.rows.seconds[0] == 1.0
+
+
+def test_what_failed_teaches_nothing() -> None:
+    kept = planted.records("dense", 2)
+    failed = replace(kept[0], outcome=oc.Outcome.WRONG, seconds=None, spread=None)
+
+    made = training_set([*kept, failed], planted.cases("dense").problem.origins, FEATURES)
+    assert (len(made.rows), made.left) == (2, {})
+
+
+def left(records: list[oc.Record], origins: tuple[Origin, ...]) -> dict[str, int]:
+    made = training_set(records, origins, FEATURES)
+    assert len(made.rows) == 0
+    return dict(made.left)
+
+
+def test_what_cannot_be_planned_again_is_counted_by_its_reason() -> None:
+    kept = planted.records("dense", 2)
+    program, place = planted.cases("dense").problem.origins
+    assert isinstance(program, ProgramText)
+    assert isinstance(place, Place)
+
+    assert left(kept, (place,)) == {"the text of the program was not kept": 2}
+    assert left(kept, (program,)) == {"the description of the machine was not kept": 2}
+    lent = replace(place, microkernels=("theirs",))
+    assert left(kept, (program, lent)) == {"microkernels were handed over": 2}
+    other = replace(place, threads=7)
+    changed = "this version reads the program or the machine otherwise"
+    assert left(kept, (program, other)) == {changed: 2}
+    assert left(kept, (replace(program, text="program C\n"), place)) == {changed: 2}
+    nowhere = replace(place, target="nowhere")
+    assert left(kept, (program, nowhere)) == {"target: there is no target 'nowhere'": 2}
+    odd = [replace(one, schedule="schedule\n") for one in kept[:1]]
+    (reason,) = left(odd, (program, place))
+    assert reason.startswith("parse: ")
+
+
+def test_loops_of_their_own_are_left_out() -> None:
+    request, options, target = planted.spaces.problem("loops")
+    problem = planted.Problem(request, options, target, planted.SIZES)
+    schedule = str(planted.spaces.space("loops").first)
+    record = replace(
+        planted.records("dense", 2)[0],
+        program=problem.program,
+        machine=problem.machine,
+        schedule=schedule,
+    )
+
+    assert left([record], problem.origins) == {"it runs in its own loops": 1}
+
+
+def test_the_command_writes_both_files_and_the_table(file: oc.Records, tmp_path: Path) -> None:
+    pytest.importorskip("xgboost")
+    text = tmp_path / "all.jsonl"
+    file.export(text)
+    model, rows = tmp_path / "new" / "model.json", tmp_path / "new" / "model.npz"
+    done = run(app, ["learn", str(text), "-o", str(model)])
+
+    assert done.exit_code == 0, done.output
+    for word in ("by shape", "by operator", "by machine", "closed form", "learned alone", "pair"):
+        assert word in done.output
+    assert done.output.count("120") >= 9
+    made = training_set(file, file.origins, FEATURES).rows
+    np.testing.assert_allclose(Rows.load(rows).features, made.features)
+    assert Pair.load(model).names == made.names
+    again = learn([file.path], tmp_path / "again.json", tmp_path / "again.npz")
+    one, other = (
+        pair.corrected(made.features, made.closed) for pair in (again.model, Pair.load(model))
+    )
+    np.testing.assert_array_equal(one.seconds, other.seconds)
+
+
+def test_records_without_text_are_refused_by_the_command(tmp_path: Path) -> None:
+    records = oc.Records(tmp_path / "r.sqlite")
+    records.add(planted.records("dense", 8))
+    done = run(app, ["learn", str(records.path), "-o", str(tmp_path / "m.json")])
+
+    assert done.exit_code == 2
+    assert "8 schedules left out: the text of the program was not kept" in done.output
+
+
+def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:
+    pytest.importorskip("xgboost")
+    rows = training_set(file, file.origins, FEATURES).rows
+    lines = held_out(rows, 0, Settings(rounds=40, depth=3, members=3))
+    found = {(one.by, one.model): one for one in lines}
+
+    assert list(found) == [
+        (by, model)
+        for by in ("shape", "operator", "machine")
+        for model in ("closed form", "learned alone", "pair")
+    ]
+    assert all(one.rows == len(rows) for one in lines)
+    shape = {model: found["shape", model] for model in ("closed form", "learned alone", "pair")}
+    assert shape["pair"].pairwise > shape["closed form"].pairwise
+    assert found["shape", "closed form"].covered is None
+    machine = found["machine", "pair"]
+    assert machine.fell == 1
+    assert machine.pairwise == found["machine", "closed form"].pairwise
+
+
+def test_one_machine_is_never_left_out() -> None:
+    pytest.importorskip("xgboost")
+    rows = training_set(
+        planted.records("dense", 12), planted.cases("dense").problem.origins, FEATURES
+    ).rows
+    lines = held_out(rows, 0, Settings(rounds=5, depth=2, members=2))
+
+    assert {one.by for one in lines} == {"shape"}
