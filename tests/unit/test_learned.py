@@ -32,6 +32,7 @@ def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
         features,
         program,
         place=np.full(count, "m"),
+        machine=np.full(count, "m"),
         sizes=np.tile(["n=1", "n=9"], count // 2),
         schedule=np.repeat([f"s{one}" for one in range(count // 2)], 2),
         seconds=closed * np.exp(missed + rng.normal(0, 0.02, count)),

@@ -16,12 +16,14 @@ from offcut.schedule import Way
 class Along:
     """Tiles along an axis, at each vector of sizes.
 
+    tile     the largest that the cut has; 0: it is not cut
     count    of them
     length   their mean length, in iterations
     whole    the share of the iterations that lies in whole tiles
     heights  how many lengths there are
     """
 
+    tile: int
     count: Values
     length: Values
     whole: Values
@@ -37,11 +39,11 @@ def tiles_along(way: Way, axis: str | None, extents: Mapping[str, Values], aroun
     none = np.zeros(len(around))
     cut = next((cut for cut in way.splits if cut.axis == axis), None)
     if cut is None or cut.axis not in extents:
-        return Along(none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
+        return Along(0, none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
     extent = np.asarray(extents[cut.axis], float)
     found = tiles_of(cut, extent, np.maximum(np.ceil(around), 1))
     tiles = sum((run.count for run in found), none)
     covered = sum((run.count * run.height for run in found if run.form.body), none)
     whole = np.minimum(covered / np.maximum(extent, 1), 1.0)
     used = sum(float(run.count.any()) for run in found)
-    return Along(tiles, extent / np.maximum(tiles, 1), whole, used)
+    return Along(cut.tile, tiles, extent / np.maximum(tiles, 1), whole, used)

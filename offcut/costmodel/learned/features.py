@@ -87,6 +87,7 @@ def tiles(case: Case) -> Numbers:
         along = [one.rows if name == "rows" else one.columns for one in case.ways]
         most = [max(1.0, fact[f"most_{name}"]) for fact in facts]
         found |= {
+            f"{name}.tile": case.mean(log1p(one.tile) for one in along),
             f"{name}.length": case.mean(np.log1p(one.length) for one in along),
             f"{name}.whole": case.mean(one.whole for one in along),
             f"{name}.heights": case.mean(one.heights for one in along),

@@ -20,10 +20,10 @@ import numpy as np
 
 from offcut.costmodel.learned.values import Values
 
-TEMPERATURE = 0.1
+TEMPERATURE = 0.2
 """T: seconds that differ by this share are told apart, for the most part."""
 
-LEVEL = 0.1
+LEVEL = 0.5
 """The weight of the square."""
 
 _PARTNERS = 256

@@ -21,7 +21,8 @@ class Rows:
 
     names     of the features
     features  ``(rows, features)``
-    program, place, sizes, schedule  what a row is of: two digests, the sizes and the schedule as keys
+    program, place, sizes, schedule  what a row is of: digests, and the sizes as text
+    machine   a digest of the description of the machine alone: places of one machine may differ in threads
     seconds   measured, of a call
     spread    distance of the quartiles over the median
     closed    seconds by the closed form, or by whatever else is corrected
@@ -31,6 +32,7 @@ class Rows:
     features: Values
     program: Values
     place: Values
+    machine: Values
     sizes: Values
     schedule: Values
     seconds: Values

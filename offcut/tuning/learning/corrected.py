@@ -138,6 +138,7 @@ class Corrected:
             np.concatenate([features for _, _, features, _ in found]),
             program=np.full(count, "it"),
             place=np.full(count, "here"),
+            machine=np.full(count, "here"),
             sizes=np.tile(sizes, len(found)),
             schedule=np.repeat(np.array([one.digest for one, *_ in found]), len(self.keys)),
             seconds=np.array([max(seconds, 1e-12) for seconds, _ in timed]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isnan, nan
+from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,7 +17,7 @@ from offcut.errors import OffcutError
 if TYPE_CHECKING:
     from rich.table import Table
 
-SPLITS = {"shape": "sizes", "operator": "program", "machine": "place"}
+SPLITS = {"shape": "sizes", "operator": "program", "machine": "machine"}
 """What is left out, and the field of rows that says so."""
 
 RECALL = 30
@@ -78,32 +80,25 @@ def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tup
 
 def table(lines: Sequence[HeldOut]) -> Table:
     """The lines as they are printed."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table as Rich
 
-    heads = (
-        "left out",
-        "model",
-        "rows",
-        "pairs in order",
-        "Kendall τ",
-        f"recall@{RECALL}",
-        "regret",
-        "covered",
-        "fell back",
+    count = lines[0].rows if lines else 0
+    heads = ("pairs", "τ", "recall", "regret", "covered", "fell back")
+    caption = (
+        f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; what lies within the spread, "
+        "what the closed form alone decides"
     )
-    made = Rich(*heads, title="on what was left out")
+    made = Rich(
+        "left out", "model", *heads, title=f"{count} rows", caption=caption, box=SIMPLE_HEAD
+    )
     before = ""
     for one in lines:
         covered = "" if one.covered is None else f"{one.covered:.0%}"
         fell = f"{one.fell:.0%}" if one.model == "pair" else ""
-        by, before = ("" if one.by == before else f"by {one.by}"), one.by
-        numbers = (
-            f"{one.pairwise:.3f}",
-            f"{one.tau:.3f}",
-            f"{one.recall:.3f}",
-            f"{one.regret:.1%}",
-        )
-        made.add_row(by, one.model, str(one.rows), *numbers, covered, fell)
+        by, before = ("" if one.by == before else one.by), one.by
+        numbers = (f"{one.pairwise:.3f}", f"{one.tau:.3f}", f"{one.recall:.3f}")
+        made.add_row(by, one.model, *numbers, f"{one.regret:.1%}", covered, fell)
     return made
 
 
@@ -160,10 +155,16 @@ def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predict
         )
         for g in groups
     ]
-    tau, recall, regret = np.nanmean(np.array(each or [(np.nan,) * 3]), axis=0)
+    tau, recall, regret = (
+        (_mean(column) for column in zip(*each, strict=True)) if each else (nan,) * 3
+    )
     covered = None if np.isnan(spread).all() else metrics.coverage(rows.seconds, seconds, spread)
     right = sum(one for one, _ in ordered)
-    pairwise = right / count if count else float("nan")
-    return HeldOut(
-        by, model, len(rows), pairwise, float(tau), float(recall), float(regret), covered, fell
-    )
+    pairwise = right / count if count else nan
+    return HeldOut(by, model, len(rows), pairwise, tau, recall, regret, covered, fell)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Of those that there are."""
+    known = [value for value in values if not isnan(value)]
+    return fmean(known) if known else nan

@@ -6,6 +6,8 @@ were handed over, a schedule that is no longer legal.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -99,7 +101,7 @@ def training_set(
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
             continue
-        made.add(names, found, case.seconds, last)
+        made.add(names, found, case.seconds, last, _machine(places[place]))
     return Training(made.rows(), dict(left))
 
 
@@ -134,6 +136,12 @@ def _key(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
 
 
+def _machine(place: Place) -> str:
+    """A digest of a machine's description."""
+    said = json.dumps(place.machine, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
 class _Made:
     """Rows as they come."""
 
@@ -142,7 +150,12 @@ class _Made:
         self.parts: dict[str, list[Any]] = defaultdict(list)
 
     def add(
-        self, names: tuple[str, ...], features: Any, closed: Any, last: Mapping[str, Record]
+        self,
+        names: tuple[str, ...],
+        features: Any,
+        closed: Any,
+        last: Mapping[str, Record],
+        machine: str,
     ) -> None:
         self.names = names
         for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
@@ -152,6 +165,7 @@ class _Made:
                 "features": row,
                 "program": record.program,
                 "place": record.machine,
+                "machine": machine,
                 "sizes": key,
                 "schedule": Trial(record.schedule, record.version, ()).digest,
                 "seconds": record.seconds,
@@ -166,7 +180,7 @@ class _Made:
         features = np.array(self.parts["features"], float).reshape(count, len(self.names))
         texts = {
             name: np.array(self.parts[name], dtype=str)
-            for name in ("program", "place", "sizes", "schedule")
+            for name in ("program", "place", "machine", "sizes", "schedule")
         }
         numbers = {
             name: np.array(self.parts[name], dtype=float)
