@@ -84,14 +84,14 @@ def table(lines: Sequence[HeldOut]) -> Table:
     from rich.table import Table as Rich
 
     count = lines[0].rows if lines else 0
-    heads = ("pairs", "τ", "recall", "regret", "covered", "fell back")
+    heads = ("pairs", "τ", "recall", "regret", "covered", "fell")
     caption = (
         f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; what lies within the spread, "
         "what the closed form alone decides"
     )
-    made = Rich(
-        "left out", "model", *heads, title=f"{count} rows", caption=caption, box=SIMPLE_HEAD
-    )
+    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD)
+    for head in ("left out", "model", *heads):
+        made.add_column(head, no_wrap=True)
     before = ""
     for one in lines:
         covered = "" if one.covered is None else f"{one.covered:.0%}"

@@ -1,0 +1,345 @@
+"""Prices that are corrected: by a model, by the trials of a campaign, by a user's own; what each says of itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.costmodel.learned import FEATURES, Pair, Settings, described, learned, library
+from offcut.errors import OffcutError
+from offcut.schedule import Schedule
+from offcut.search import Expected, Outcome, Price, Records, Space, Times
+from offcut.search.explorers import Seen, explorer_named
+from offcut.tuning.campaign import Campaign, Progress
+from offcut.tuning.learning.corrected import SCHEDULES, Corrected
+from offcut.tuning.learning.training import training_set
+from offcut.tuning.predicting import key_of
+from offcut.tuning.prices import VARIABLE, model_path, price_named
+from offcut.tuning.problem import Limits, Measured, Problem, Time
+from tests import planted_times as planted
+
+needs_xgboost = pytest.mark.skipif(not library.there(), reason=library.ABSENT)
+
+
+def price(given: object, name: str = "dense", seed: int = 0) -> Price:
+    of = planted.cases(name, seed=seed)
+    return price_named(of.problem, of.computation, planted.spaces.space(name, 3).first, given)
+
+
+def times(schedules: Sequence[Schedule], name: str = "dense") -> Times:
+    """What was measured of schedules."""
+    of = planted.cases(name)
+    keys = [key_of(at) for at, _ in planted.SIZES]
+    return {
+        one: {key: (t, 0.01) for key, t in zip(keys, planted.seconds(of, one), strict=True)}
+        for one in schedules
+    }
+
+
+@cache
+def pair() -> Pair:
+    """Learned from schedules of the same program."""
+    pytest.importorskip("xgboost")
+    origins = planted.cases("dense").problem.origins
+    rows = training_set(planted.records("dense", 32), origins, FEATURES).rows
+    return learned(rows, 0, Settings(rounds=60))
+
+
+@pytest.fixture(autouse=True)
+def no_model_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "default.json"))
+
+
+def said(given: Price) -> str:
+    assert isinstance(given, Corrected)
+    return given.said
+
+
+@needs_xgboost
+def test_trials_correct_the_closed_form() -> None:
+    drawn = planted.drawn("dense", 40)
+    asked = price("learned")
+    assert isinstance(asked, Corrected)
+    closed = [sum(asked(one).values()) for one in drawn]
+    asked.refit(times(drawn[:24]))
+    wanted = [sum(planted.seconds(planted.cases("dense"), one)) for one in drawn]
+
+    def off(found: Sequence[float]) -> float:
+        return float(np.abs(np.log(np.array(wanted[24:]) / np.array(found[24:]))).mean())
+
+    assert asked.said == "the closed form, corrected by 24 trials"
+    assert off([sum(asked(one).values()) for one in drawn]) < 0.7 * off(closed)
+
+
+@needs_xgboost
+def test_too_few_trials_change_nothing() -> None:
+    drawn, asked = planted.drawn("dense", 12), price("learned")
+    assert isinstance(asked, Corrected)
+    before = [asked(one) for one in drawn]
+    asked.refit(times(drawn[: SCHEDULES - 1]))
+
+    assert [asked(one) for one in drawn] == before
+    assert asked.said == "the closed form"
+
+
+@needs_xgboost
+def test_a_model_stands_behind_the_first_prices_where_it_knows_the_program(tmp_path: Path) -> None:
+    drawn = planted.drawn("dense", 40)
+    pair().save(tmp_path / "model.json")
+    asked = price(tmp_path / "model.json")
+    one = planted.cases("dense")(drawn[35])
+    _, features = described(one, FEATURES)
+
+    assert said(asked) == "the closed form, corrected by model.json"
+    np.testing.assert_allclose(
+        list(asked(drawn[35]).values()), pair().corrected(features, one.seconds).seconds
+    )
+    assert isinstance(asked, Corrected)
+    asked.refit(times(drawn[:24]))
+    assert said(asked).startswith("the closed form, corrected by model.json")
+
+
+@needs_xgboost
+def test_a_model_that_does_not_know_the_machine_stays_out_and_says_so(tmp_path: Path) -> None:
+    pair().save(tmp_path / "model.json")
+    of = planted.cases("dense", "zen4")
+    first = planted.spaces.space("dense", 3, "zen4").first
+    asked = price_named(of.problem, of.computation, first, tmp_path / "model.json")
+
+    assert said(asked).startswith("the closed form; not by model.json: machine.")
+    np.testing.assert_allclose(list(asked(first).values()), of(first).seconds)
+
+
+@needs_xgboost
+def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not() -> None:
+    assert said(price(None)) == said(price("learned")) == "the closed form"
+    pair().save(model_path())
+    assert said(price(None)) == "the closed form, corrected by default.json"
+    model_path().write_text("{}", encoding="utf-8")
+    assert said(price("learned")) == "the closed form; not by default.json: it is no offcut model 1"
+
+
+@needs_xgboost
+def test_a_model_of_other_features_stays_out(tmp_path: Path) -> None:
+    named = ("mine", *pair().names[1:])
+    replace(pair(), names=named).save(tmp_path / "model.json")
+
+    assert said(price(tmp_path / "model.json")) == (
+        "the closed form; not by model.json: it was learned from mine, which no feature gives here"
+    )
+
+
+def test_the_default_model_lies_beside_the_default_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("OFFCUT_RECORDS", str(tmp_path / "records.sqlite"))
+
+    assert model_path() == tmp_path / "model.json"
+
+
+@pytest.mark.parametrize("given", ["learned", None])
+def test_without_xgboost_search_goes_by_the_closed_form(
+    monkeypatch: pytest.MonkeyPatch, given: object
+) -> None:
+    monkeypatch.setattr(library, "there", lambda: False)
+    model_path().write_text("{}", encoding="utf-8")
+    asked, first = price(given), planted.spaces.space("dense", 3).first
+
+    assert not isinstance(asked, Corrected)
+    assert asked(first) == price("closed")(first)
+
+
+def test_loops_that_no_nest_describes_are_all_alike() -> None:
+    request, options, target = planted.spaces.problem("loops")
+    space = planted.spaces.space("loops", 3)
+    made = price_named(
+        Problem(request, options, target, planted.SIZES), space.computation, space.first, "learned"
+    )
+    assert set(made(space.first).values()) == {0.0}
+
+
+# In a campaign
+
+
+def campaign(
+    records: Path,
+    given: object,
+    until: float = math.inf,
+    tell: Callable[[Progress], None] | None = None,
+) -> Campaign:
+    """Of made-up times; stops, as if killed, once it has measured `until`."""
+    of = planted.cases("dense")
+    space = planted.spaces.space("dense", 2)
+    expected = Expected(price(given), {key_of(at): one for at, one in planted.SIZES}, 4.0)
+    count = 0
+
+    def measure(schedules: Sequence[Schedule], progress: Callable[[Measured], None]) -> None:
+        nonlocal count
+        for schedule in schedules:
+            if count >= until:
+                raise KeyboardInterrupt
+            count += 1
+            pairs = zip(planted.SIZES, planted.seconds(of, schedule), strict=True)
+            told = tuple(Time(at, one, 0.01) for (at, _), one in pairs)
+            progress(Measured(schedule, Outcome.OK, told))
+
+    named, explores = explorer_named(cheapest)
+    return Campaign(
+        *(of.problem, replace(space, expected=expected), expected, explores, named),
+        *(Records(records), measure, 24, None, tell or (lambda progress: None)),
+    )
+
+
+def cheapest(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> Sequence[Schedule]:
+    """Of a few points at random those that are predicted to be the fastest."""
+    known = {one.schedule for one in seen}
+    drawn = dict.fromkeys(space.sample(rng) for _ in range(2 * count))
+    return sorted((one for one in drawn if one not in known), key=space.expected)[:count]
+
+
+def tried(one: Campaign) -> list[Schedule]:
+    return [measured.schedule for measured in one.tried]
+
+
+@needs_xgboost
+def test_a_campaign_learns_from_its_trials_and_says_so(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    campaign(tmp_path / "r", None, tell=told.append).best()
+
+    assert told[0].price == "the closed form"
+    assert any(" trials" in one.price for one in told)
+
+
+@needs_xgboost
+@pytest.mark.parametrize("until", [5, 19])
+def test_what_was_killed_proposes_the_same(tmp_path: Path, until: int) -> None:
+    whole = campaign(tmp_path / "whole", None)
+    best = whole.best()
+    with pytest.raises(KeyboardInterrupt):
+        campaign(tmp_path / "killed", None, until).best()
+    again = campaign(tmp_path / "killed", None)
+
+    assert again.best() == best
+    assert tried(again) == tried(whole)
+
+
+# Prices of the user's
+
+
+class Counting:
+    """Learns how much slower than the first everything is."""
+
+    def __init__(self) -> None:
+        self.learned: list[int] = []
+
+    def __call__(self, schedule: Schedule, n: int) -> float:
+        return 1e-6 * n
+
+    def refit(self, times: Times) -> None:
+        self.learned.append(len(times))
+
+
+def test_a_price_with_refit_is_told_what_was_measured(tmp_path: Path) -> None:
+    own = Counting()
+    campaign(tmp_path / "r", own).best()
+
+    assert own.learned == sorted(own.learned)
+    assert (len(own.learned) >= 3, own.learned[-1]) == (True, 24)
+
+
+class Point:
+    """An entry point."""
+
+    name, value = "mine", "elsewhere:mine"
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def load(self) -> Any:
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
+
+
+def with_point(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point(found)])
+
+
+def test_a_price_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_point(monkeypatch, lambda schedule, n: 3e-6 * n)
+    made = price("mine")(planted.spaces.space("dense", 3).first)
+
+    assert made[("n", 16),] == pytest.approx(48e-6)
+
+
+REFUSED: dict[str, tuple[object, object, str]] = {
+    "no name": (
+        "cheap",
+        None,
+        """\
+tune: cannot take price='cheap'
+  because  there is no such price
+  help     "closed", "learned", the path of a model (.json)
+  help     lambda schedule, n: 2e-9 * n""",
+    ),
+    "cannot be loaded": (
+        "mine",
+        ImportError("no"),
+        """\
+tune: cannot load price='mine'
+  at       elsewhere:mine, an entry point of offcut.prices
+  because  ImportError: no""",
+    ),
+    "no model": (
+        "none.json",
+        None,
+        """\
+learn: cannot read none.json
+  at       none.json
+  because  No such file or directory
+  help     offcut learn RECORDS -o MODEL makes one""",
+    ),
+    "no function": (
+        3,
+        None,
+        """\
+tune: cannot take price=3
+  because  it is no function
+  help     lambda schedule, n: 2e-9 * n""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_price_is_refused(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    given, found, text = REFUSED[case]
+    with_point(monkeypatch, found)
+    with pytest.raises(OffcutError) as refused:
+        price(given)
+    assert str(refused.value) == text
+
+
+def test_tuning_keeps_what_records_name(tmp_path: Path) -> None:
+    def few(space: Any, seen: Any, rng: Any, count: int) -> Any:
+        return ()
+
+    n = oc.dim("n", min=1, max=64)
+    a = oc.placeholder((n, 24), name="A")
+    doubled = oc.compute((n, 24), lambda i, j: a[i, j] * 2.0, name="C")
+    records = Records(tmp_path / "r")
+    limits = Limits(budget=0.02, noise=math.inf)
+    oc.tune(doubled, sizes={"n": [3]}, trials=1, explorer=few, records=records, limits=limits)
+    program, place = records.origins
+    (record,) = records
+
+    assert (record.program, record.machine) == (program.digest, place.digest)
