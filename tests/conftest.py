@@ -17,10 +17,11 @@ import pytest
 if TYPE_CHECKING:
     from offcut.partition import Partition
 
-# Before offcut is imported: no cache of the user's is read or written.
+# Before offcut is imported: no cache and no model of the user's is read or written.
 # The processes of one run share an empty one, which the first of them makes.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")
+    os.environ["OFFCUT_MODEL"] = f"{os.environ['OFFCUT_CACHE']}/model.json"
     atexit.register(shutil.rmtree, os.environ["OFFCUT_CACHE"], ignore_errors=True)
 
 import islpy as isl  # the environment comes first

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from offcut.costmodel.learned import Pair, library
+from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Price, Records, Refitted, Sizes, Times
 from offcut.tuning.learning.cases import Cases, has_nests
-from offcut.tuning.learning.corrected import corrected
+from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.predicting import price_of
 from offcut.tuning.problem import Problem
 
@@ -30,30 +30,33 @@ def model_path() -> Path:
 
 
 def price_named(
-    problem: Problem, computation: Computation | None, first: Schedule, given: object
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    given: object,
+    features: Sequence[Feature] = (),
 ) -> Price:
     """The price that ``price=`` says.
 
-    given   ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
-            the group ``offcut.prices``; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
-    first   the target's own schedule, by which is decided whether a model knows this program and machine
+    given     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
+              the group ``offcut.prices``; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
+    first     the target's own schedule, by which is decided whether a model knows this program and machine
+    features  that a correction is learned from beside those that are found
 
     Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
     """
     if given == CLOSED:
-        return price_of(problem, computation, None)
+        return _Said(price_of(problem, computation, None), "the closed form")
     if given is None or given == LEARNED:
-        path = model_path()
+        path, model, notes = model_path(), None, list[str]()
         try:
-            return _learned(
-                problem, computation, first, Pair.load(path) if path.exists() else None, path.name
-            )
+            model = Pair.load(path) if path.exists() else None
         except OffcutError as refused:
-            named = f"not by {path.name}: {refused.because}"
-            return _learned(problem, computation, first, None, named)
+            notes.append(f"not by {path.name}: {refused.because}")
+        return _learned(problem, computation, first, model, path.name, features, notes)
     if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
         path = Path(given)
-        return _learned(problem, computation, first, Pair.load(path), path.name)
+        return _learned(problem, computation, first, Pair.load(path), path.name, features)
     own: Any = _loaded(given) if isinstance(given, str) else given
     price = price_of(problem, computation, own)
     return _Own(price, own.refit) if isinstance(own, Refitted) else price
@@ -65,15 +68,32 @@ def _learned(
     first: Schedule,
     model: Pair | None,
     named: str,
+    features: Sequence[Feature],
+    notes: Sequence[str] = (),
 ) -> Price:
     """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
-    nothing = model is None and not library.there()
-    if nothing or computation is None or not has_nests(first):
-        return price_of(problem, computation, None)
-    said = named if model is not None or named.startswith("not ") else ""
-    made = corrected(Cases(problem, computation), model, said)
+    closed = price_of(problem, computation, None)
+    if computation is None or not has_nests(first):
+        return _Said(closed, "nothing: no nest describes the loops, and all schedules are alike")
+    if not library.there():
+        return _Said(
+            closed, "; ".join(("the closed form", *notes, f"not learned: {library.ABSENT}"))
+        )
+    every = (*features_found(), *features)
+    made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
     made.begin(first)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A price, and what it is in words."""
+
+    price: Price
+    said: str
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +101,7 @@ class _Own:
     """A price of the user's that learns; schedules are asked by what it was told last."""
 
     price: Price
-    learn: Callable[[Mapping[Schedule, Mapping[Sizes, tuple[float, float]]]], None]
+    learn: Callable[[Times], None]
 
     def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
         return self.price(schedule)

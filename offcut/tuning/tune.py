@@ -14,6 +14,7 @@ from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
 from offcut.costmodel import processor
+from offcut.costmodel.learned import Feature
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
@@ -48,6 +49,7 @@ def tune(
     records: str | os.PathLike[str] | Records | None = None,
     target: str | Target = "cpu",
     price: str | os.PathLike[str] | OwnPrice | None = None,
+    features: Sequence[Feature] = (),
     threads: int | None = None,
     reassociate: bool = True,
     microkernels: Sequence[Microkernel] = (),
@@ -75,6 +77,7 @@ def tune(
                   learned before (the default file, where it is) and by the trials of each round; the path of such a
                   model; an entry point of the group ``offcut.prices``; or ``price(schedule, **sizes)`` -> seconds.
                   None: learned where XGBoost is installed, else closed
+    features      of yours, that a correction is learned from, too: functions of a `Case`
     alternatives  ways of a nest that may compete at run time, at most
     limits        of each candidate
     pool          the address of a dask scheduler, ``tcp://host:port``, whose workers measure; ``local``: one is
@@ -98,7 +101,7 @@ def tune(
     weights = distribution(request.program, request.users, sizes)
     problem = Problem(request, options, chosen, weights, seed)
     space = space_of(request, options, chosen, alternatives)
-    foreseen = price_named(problem, space.computation, space.first, price)
+    foreseen = price_named(problem, space.computation, space.first, price, features)
     expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND)
     space = replace(space, expected=expected)
     kept = records if isinstance(records, Records) else Records(records)

@@ -17,9 +17,7 @@ from offcut.costmodel.learned import (
     Settings,
     columns,
     described,
-    features_found,
     learned,
-    library,
 )
 from offcut.costmodel.learned.pair import LEAST
 from offcut.costmodel.learned.values import Values
@@ -40,25 +38,23 @@ SCHEDULES = 6
 class Corrected:
     """Predicted seconds of schedules by sizes, which follow what was measured.
 
-    model    that was learned before; None: there is none
-    named    what the model is called
-    seed     of what is drawn
-    without  why nothing is learned; "" where it is
+    features  that corrections are learned from
+    model     that was learned before; None: there is none
+    named     what the model is called
+    seed      of what is drawn
+    notes     what else is to be said of the price
     """
 
     cases: Cases
+    features: tuple[Feature, ...]
     model: Pair | None = None
     named: str = ""
     seed: int = 0
-    without: str = ""
-    features: tuple[Feature, ...] = field(default_factory=features_found)
+    notes: tuple[str, ...] = ()
     _known: dict[Schedule, tuple[Values, Values]] = field(default_factory=dict, init=False)
     _names: tuple[str, ...] = field(default=(), init=False)
     _fit: Pair | None = field(default=None, init=False)
     _learned: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        self._model, self._not = self.model, "" if self.model is not None else self.named
 
     @cached_property
     def keys(self) -> tuple[Sizes, ...]:
@@ -70,17 +66,16 @@ class Corrected:
 
         It is decided once: prices of which some are corrected and others not would not compare.
         """
-        if self._model is None:
+        if self.model is None:
             return
         try:
             features, closed = self._row(first)
-            wanted = columns(self._names, self._model.names, self.named)
-            found = self._model.predict(features[:, wanted], closed).because
+            wanted = columns(self._names, self.model.names, self.named)
+            because = self.model.predict(features[:, wanted], closed).because[0]
         except OffcutError as refused:
-            found = (refused.because,)
-        because = next((one for one in found if one), "")
+            because = refused.because
         if because:
-            self._model, self._not = None, f"not by {self.named}: {because}"
+            self.model, self.notes = None, (*self.notes, f"not by {self.named}: {because}")
 
     def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
         """Seconds by sizes.
@@ -96,7 +91,7 @@ class Corrected:
         """Learn from trials; too few, or what orders trials that were left out no better, change nothing."""
         self._fit, self._learned = None, 0
         rows = self._rows(times)
-        if self.without or rows is None:
+        if rows is None:
             return
         fit = learned(rows, self.seed, ONLINE)
         if not fit.useless:
@@ -105,10 +100,10 @@ class Corrected:
     @property
     def said(self) -> str:
         """What stands behind a price, in words."""
-        by = [self.named] if self._model is not None else []
+        by = [self.named] if self.model is not None else []
         by += [f"{self._learned} trials"] if self._fit is not None else []
         said = "the closed form" + (f", corrected by {' and '.join(by)}" if by else "")
-        return "; ".join(part for part in (said, self._not, self.without) if part)
+        return "; ".join((said, *self.notes))
 
     def _row(self, schedule: Schedule) -> tuple[Values, Values]:
         """Features and the closed form of a schedule, at all sizes."""
@@ -121,10 +116,10 @@ class Corrected:
     def _before(self, schedule: Schedule) -> tuple[Values, Values]:
         """Features, and what is predicted before any trial."""
         features, closed = self._row(schedule)
-        if self._model is None:
+        if self.model is None:
             return features, closed
-        wanted = columns(self._names, self._model.names, self.named)
-        return features, self._model.corrected(features[:, wanted], closed).seconds
+        wanted = columns(self._names, self.model.names, self.named)
+        return features, self.model.corrected(features[:, wanted], closed).seconds
 
     def _rows(self, times: Times) -> Rows | None:
         found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
@@ -145,9 +140,3 @@ class Corrected:
             spread=np.array([spread for _, spread in timed]),
             closed=np.concatenate([before for *_, before in found]),
         )
-
-
-def corrected(cases: Cases, model: Pair | None, named: str) -> Corrected:
-    """The price by a model, refitted where XGBoost is installed."""
-    without = "" if library.there() else f"not by trials: {library.ABSENT}"
-    return Corrected(cases, model, named, cases.problem.seed, without)
