@@ -31,7 +31,9 @@ def kept(connection: sqlite3.Connection) -> tuple[Origin, ...]:
     """All of them, programs and places, in order of their digests."""
     if not _is_there(connection):
         return ()
-    rows = connection.execute("SELECT said FROM origin ORDER BY kind DESC, digest").fetchall()
+    known = ", ".join(f"'{kind}'" for kind in KINDS)  # a later offcut may keep others
+    query = f"SELECT said FROM origin WHERE kind IN ({known}) ORDER BY kind DESC, digest"
+    rows = connection.execute(query).fetchall()
     return tuple(origin_of(json.loads(said)) for (said,) in rows)
 
 
