@@ -89,6 +89,7 @@ class Campaign:
     batch: int = BATCH
     tried: list[Measured] = field(default_factory=list, init=False)
     anchor: Anchor = field(init=False)
+    _kept: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         default = str(self.space.first)
@@ -247,6 +248,9 @@ class Campaign:
         except PartitionError:
             guesses = {}
         predicted = [guesses.get(key_of(sizes)) or None for sizes, _ in self.problem.sizes]
+        if not self._kept:
+            self.records.keep(self.problem.origins)
+            self._kept = True
         self.records.add(one.records(self.problem, explorer, predicted))
 
     def _progress(self, tried: Sequence[Measured]) -> Progress:

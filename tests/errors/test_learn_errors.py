@@ -24,7 +24,9 @@ def refusal(act: Callable[[], object]) -> str:
 def rows(count: int) -> Rows:
     texts = np.full(count, "x")
     numbers = np.ones(count)
-    return Rows(("f",), np.ones((count, 1)), texts, texts, texts, texts, texts, numbers, numbers, numbers)
+    return Rows(
+        ("f",), np.ones((count, 1)), texts, texts, texts, texts, texts, numbers, numbers, numbers
+    )
 
 
 def test_too_little_to_learn_from() -> None:
