@@ -76,8 +76,8 @@ def plain(origin: Origin) -> dict[str, Any]:
 
 
 def text_of(origin: Origin) -> str:
-    """A line of JSON."""
-    return json.dumps(plain(origin), ensure_ascii=False)
+    """A line of JSON; what JSON has not, in the description of a machine of a plug-in, as it prints."""
+    return json.dumps(plain(origin), ensure_ascii=False, default=repr)
 
 
 def origin_of(found: Mapping[str, Any]) -> Origin:
