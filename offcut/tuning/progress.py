@@ -37,7 +37,7 @@ def shown(asked: bool | Tell | None, name: str, trials: int | None) -> Iterator[
 
 
 def line(progress: Progress) -> str:
-    """In words: the best so far, how much faster than the default it is, and the regret that the model expects."""
+    """In words: the best so far, how much faster than the default it is, the regret that the model expects, and which."""
     if not isfinite(progress.best):
         return f"{progress.latest.outcome.value}"
     words = [f"best {progress.best * 1e6:.4g} µs"]
@@ -45,4 +45,6 @@ def line(progress: Progress) -> str:
         words.append(f"{progress.default / progress.best:.2f}× the default")
     if progress.regret is not None:
         words.append(f"regret expected {progress.regret:.0%}")
+    if progress.price:
+        words.append(f"by {progress.price}")
     return ", ".join(words)

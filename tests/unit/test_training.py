@@ -26,7 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> oc.Records:
     """Records of three programs on two machines."""
     made = oc.Records(tmp_path_factory.mktemp("records") / "all.sqlite")
     for name in ("dense", "unpacked", "softmax"):
-        planted.keep(made, name, 24)
+        planted.keep(made, name, 20)
     planted.keep(made, "dense", 12, "zen4")
     return made
 
@@ -34,12 +34,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> oc.Records:
 def test_a_row_is_a_schedule_at_one_vector_of_sizes(file: oc.Records) -> None:
     made = training_set(file, file.origins, FEATURES)
     one = planted.cases("dense")
-    schedule = planted.drawn("dense", 24)[3]
+    schedule = planted.drawn("dense", 20)[3]
     names, found = described(one(schedule), FEATURES)
     here = (made.rows.program == one.problem.program) & (made.rows.place == one.problem.machine)
     row = np.flatnonzero(here)[4 * 3 : 4 * 4]
 
-    assert (len(made.rows), made.left) == (4 * (3 * 24 + 12), {})
+    assert (len(made.rows), made.left) == (4 * (3 * 20 + 12), {})
     assert made.rows.names == names
     np.testing.assert_allclose(made.rows.features[row], found)
     np.testing.assert_allclose(np.exp(made.rows.log_ratio[row]), planted.factor(schedule))
@@ -139,7 +139,7 @@ def test_records_without_text_are_refused_by_the_command(tmp_path: Path) -> None
 def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:
     pytest.importorskip("xgboost")
     rows = training_set(file, file.origins, FEATURES).rows
-    lines = held_out(rows, 0, Settings(rounds=40, depth=3, members=3))
+    lines = held_out(rows, 0, Settings(rounds=20, depth=3, rate=0.3, members=2))
     found = {(one.by, one.model): one for one in lines}
 
     assert list(found) == [

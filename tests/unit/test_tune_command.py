@@ -29,7 +29,8 @@ def test_a_program_is_tuned_and_its_schedule_replayed(
     monkeypatch.setattr(Bench, "_check_noise", lambda bench, times: None)  # others may be at work
     program, records, out = (tmp_path / name for name in ("p.offcut", "r.sqlite", "s.txt"))
     program.write_text(SCALED, encoding="utf-8")
-    options = ["--trials", "2", "--explorer", "random", "--seed", "3", "--records", str(records)]
+    options = ["--trials", "2", "--explorer", "random", "--price", "closed", "--seed", "3"]
+    options += ["--records", str(records)]
     done = run(app, ["tune", str(program), "--sizes", "n=7", *options, "--out", str(out)])
     assert done.exit_code == 0, done.output
     found = oc.Schedule.parse(done.stdout)

@@ -14,6 +14,7 @@ follow from what was measured.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -45,30 +46,36 @@ def gradient(
     The second derivative is its upper bound ``1 / (4 T)``: steps by it never overshoot.
     """
     rng = np.random.default_rng(seed)
-    partners = [
-        rows if len(rows) <= _PARTNERS else np.sort(rng.choice(rows, _PARTNERS, replace=False))
-        for rows in groups
-    ]
-    wanted = [
-        _above(log_seconds[rows], log_seconds[cols])
-        for rows, cols in zip(groups, partners, strict=True)
-    ]
-    bound = np.full(len(log_seconds), LEVEL)
+    by_length: dict[int, list[Values]] = defaultdict(list)
     for rows in groups:
-        bound[rows] += 0.25 / TEMPERATURE * (len(rows) > 1)
+        by_length[len(rows)].append(rows)
+    stacked = [np.stack(alike) for length, alike in sorted(by_length.items()) if length > 1]
+    partners = [np.stack([_some(rows, rng) for rows in alike]) for alike in stacked]
+    pairs = list(zip(stacked, partners, strict=True))
+    wanted = [_above(log_seconds[rows], log_seconds[others]) for rows, others in pairs]
+    bound = np.full(len(log_seconds), LEVEL)
+    for rows in stacked:
+        bound[rows] += 0.25 / TEMPERATURE
 
     def derivatives(correction: Values) -> tuple[Values, Values]:
         foreseen = log_base + correction
         first = LEVEL * (foreseen - log_seconds)
-        for rows, cols, target in zip(groups, partners, wanted, strict=True):
-            first[rows] += (_above(foreseen[rows], foreseen[cols]) - target).mean(axis=1)
+        for (rows, others), target in zip(pairs, wanted, strict=True):
+            first[rows] += (_above(foreseen[rows], foreseen[others]) - target).mean(axis=-1)
         return first, bound
 
     return derivatives
 
 
+def _some(rows: Values, rng: np.random.Generator) -> Values:
+    """Those that the members of a group are compared with."""
+    if len(rows) <= _PARTNERS:
+        return rows
+    return np.sort(rng.choice(rows, _PARTNERS, replace=False))
+
+
 def _above(one: Values, other: Values) -> Values:
-    """``sigmoid((one - other) / T)``, of each pair."""
-    apart = (one[:, None] - other[None, :]) / TEMPERATURE
+    """``sigmoid((one - other) / T)`` of each pair, by group."""
+    apart = (one[..., :, None] - other[..., None, :]) / TEMPERATURE
     found: Values = 0.5 * (1 + np.tanh(apart / 2))
     return found
