@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offcut.costmodel.learned import FEATURES, Case, described, features_found
+from offcut.costmodel.learned import FEATURES, Case, check_names, described, features_found
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule
 from offcut.tuning.learning.cases import Cases
@@ -177,4 +177,18 @@ def test_what_gives_no_number_is_refused(feature: Any) -> None:
         f"learn: cannot take the feature {feature.__name__}\n"
         f"  because  {REFUSED[feature]}\n"
         "  help     a number, a number for each vector of sizes, or several of these by name"
+    )
+
+
+def test_features_that_are_others_for_another_schedule_are_refused() -> None:
+    check_names((), ("a",))
+    check_names(("a", "b"), ("a", "b"))
+    with pytest.raises(DescribeError) as refused:
+        check_names(("a", "mine.x"), ("a", "mine.y"))
+    assert (
+        str(refused.value)
+        == """\
+learn: cannot take the feature mine
+  because  mine.x is there for some schedules only
+  help     the same names for every schedule"""
     )

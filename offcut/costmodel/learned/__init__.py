@@ -2,7 +2,7 @@
 
 from offcut.costmodel.learned import library, metrics
 from offcut.costmodel.learned.case import Case, Ran
-from offcut.costmodel.learned.described import Feature, described, features_found
+from offcut.costmodel.learned.described import Feature, check_names, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
 from offcut.costmodel.learned.features import CLOSED, FEATURES
 from offcut.costmodel.learned.pair import Foreseen, Pair, columns, learned, ordered
@@ -18,6 +18,7 @@ __all__ = [
     "Ran",
     "Rows",
     "Settings",
+    "check_names",
     "columns",
     "described",
     "features_found",

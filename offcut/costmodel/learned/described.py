@@ -48,6 +48,19 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
     return tuple(names), np.concatenate(parts).T if parts else np.zeros((case.count, 0))
 
 
+def check_names(before: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse features that are others for another schedule; none `before`, and any will do."""
+    odd = sorted({*before} ^ {*names})
+    if before and odd:
+        because = f"{odd[0]} is there for some schedules only"
+        raise DescribeError(
+            "learn",
+            f"cannot take the feature {odd[0].split('.')[0]}",
+            because=because,
+            help=("the same names for every schedule",),
+        )
+
+
 @cache
 def features_found() -> tuple[Feature, ...]:
     """Those of this package, and the entry points of the group ``offcut.features`` in order of their names.

@@ -15,6 +15,7 @@ from offcut.costmodel.learned import (
     Pair,
     Rows,
     Settings,
+    check_names,
     columns,
     described,
     learned,
@@ -109,7 +110,9 @@ class Corrected:
         """Features and the closed form of a schedule, at all sizes."""
         if schedule not in self._known:
             case = self.cases(schedule)
-            self._names, features = described(case, self.features)
+            names, features = described(case, self.features)
+            check_names(self._names, names)
+            self._names = names
             self._known[schedule] = features, np.maximum(case.seconds, 1e-12)
         return self._known[schedule]
 

@@ -20,7 +20,7 @@ import numpy as np
 from offcut.backends.requested import Request
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
-from offcut.costmodel.learned import Feature, Rows, described
+from offcut.costmodel.learned import Feature, Rows, check_names, described
 from offcut.errors import OffcutError
 from offcut.partition import Users
 from offcut.pipeline import target as target_named
@@ -98,6 +98,7 @@ def training_set(
         try:
             case = cases(Schedule.parse(text))
             names, found = described(case, features)
+            check_names(made.names, names)
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
             continue
