@@ -129,7 +129,7 @@ def test_what_is_far_from_every_row_is_said_to_be() -> None:
     corners = replace(rows(), features=np.round(rows().features))
     near = corners.features[:, 0] == corners.features[:, 1]
     seen = corners.at(near)
-    known = familiar(seen, parts(seen, 4, 0), 0)
+    known = familiar(seen, parts(seen.schedule, 4, 0), 0)
     middle = np.array([[1.0, 0.0, 0.5, 0.5], [1.0, 1.0, 1.0, 1.0]])
 
     assert known.because(middle) == [
@@ -143,19 +143,27 @@ def test_what_orders_no_better_than_the_closed_form_is_never_used() -> None:
     rng = np.random.default_rng(9)
     odd = replace(rows(), features=rng.uniform(0, 1, rows().features.shape))
     made = learned(odd, 0, QUICK)
-    assert made.useless.startswith("on what it had not seen it orders ")
+    assert made.useless.startswith("of schedules that it had not seen it orders ")
     found = made.predict(odd.features, odd.closed)
 
     np.testing.assert_array_equal(found.seconds, odd.closed)
     assert set(found.because) == {made.useless}
 
 
-def test_whole_programs_are_left_out_where_there_are_enough_else_whole_schedules() -> None:
-    many, few = rows(programs=5), rows(programs=2)
-    for made, field in ((many, many.program), (few, few.schedule)):
-        part = parts(made, 4, 0)
-        assert set(part) == {0, 1, 2, 3}
-        assert all(len(set(part[field == one])) == 1 for one in np.unique(field))
+def test_rows_of_one_key_are_left_out_together() -> None:
+    part = parts(rows().program, 4, 0)
+
+    assert set(part) == {0, 1, 2, 3}
+    assert all(len(set(part[rows().program == one])) == 1 for one in np.unique(rows().program))
+
+
+def test_the_spread_covers_programs_that_it_has_not_seen() -> None:
+    pytest.importorskip("xgboost")
+    made = rows()
+    other = (made.program == "p1") | (made.program == "p3")
+    odd = replace(made, seconds=made.seconds * np.where(other, 2.0, 1.0))
+
+    assert learned(odd, 0, QUICK).doubt > 0.5 > 0.3 > pair().doubt
 
 
 def test_groups_are_of_one_program_place_and_size() -> None:

@@ -85,13 +85,15 @@ class Fitted:
     unseen: Values
 
 
-def fitted(rows: Rows, seed: int, settings: Settings) -> Fitted:
+def fitted(rows: Rows, whole: Values, seed: int, settings: Settings) -> Fitted:
     """Members that correct `rows.closed`; the same rows and seed give the same, on one thread.
+
+    whole  of each row a key: rows of one are left out together
 
     Raises TargetError where XGBoost is not installed.
     """
     xgboost = library.loaded("learn")
-    part = parts(rows, settings.members, seed)
+    part = parts(whole, settings.members, seed)
     members, levels = [], []
     unseen = np.zeros(len(rows))
     for number in range(settings.members):
@@ -105,12 +107,11 @@ def fitted(rows: Rows, seed: int, settings: Settings) -> Fitted:
     return Fitted(Ensemble(tuple(members), tuple(levels)), part, unseen)
 
 
-def parts(rows: Rows, count: int, seed: int) -> Values:
-    """Which part each row is in: whole programs where there are enough, else whole schedules."""
-    programs, schedules = np.unique(rows.program), np.unique(rows.schedule)
-    of, keys = (rows.program, programs) if len(programs) >= count else (rows.schedule, schedules)
-    places = np.random.default_rng(seed).permutation(len(keys)) % count
-    found: Values = places[np.searchsorted(keys, of)]
+def parts(whole: Values, count: int, seed: int) -> Values:
+    """Which part each row is in, by its key."""
+    named, codes = np.unique(whole, return_inverse=True)
+    places = np.random.default_rng(seed).permutation(len(named)) % count
+    found: Values = places[codes]
     return found
 
 

@@ -151,14 +151,17 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
             help=("offcut tune … --records FILE measures more",),
         )
     chosen = settings or Settings()
-    made = fitted(rows, seed, chosen)
+    many = len(np.unique(rows.program)) >= chosen.members
+    made = fitted(rows, rows.program if many else rows.schedule, seed, chosen)
+    judged = fitted(rows, rows.schedule, seed, chosen) if many else made
     off = np.abs(rows.log_ratio - made.unseen)
     own = made.ensemble(rows.features).std(axis=0)
     doubt = float(np.quantile(np.maximum(off - own, 0), COVERED))
-    before, after = (ordered(rows, one) for one in (rows.closed, rows.closed * np.exp(made.unseen)))
+    corrected = rows.closed * np.exp(judged.unseen)
+    before, after = ordered(rows, rows.closed), ordered(rows, corrected)
     useless = ""
     if after < before:
-        useless = f"on what it had not seen it orders {after:.1%} of the pairs rightly, and the closed form {before:.1%}"
+        useless = f"of schedules that it had not seen it orders {after:.1%} of the pairs rightly, and the closed form {before:.1%}"
     facts = {
         "rows": len(rows),
         "programs": len(np.unique(rows.program)),
