@@ -11,7 +11,7 @@ from typing import TypeAlias
 from offcut import debug
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
-from offcut.errors import DescribeError, OffcutError
+from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
 from offcut.search.default_file import default_file
@@ -27,10 +27,12 @@ class Tuned:
 
     schedule  None: the target's policy decides
     notes     for its plan: which records, what they say, and why one was left aside
+    source    what the schedule is from
     """
 
     schedule: Schedule | None = None
     notes: tuple[str, ...] = ()
+    source: str = ""
 
 
 def tuned(request: Request, options: Options, target: Target, asked: Asked) -> Tuned:
@@ -50,7 +52,8 @@ def tuned(request: Request, options: Options, target: Target, asked: Asked) -> T
         if not found.verdict.changes:
             return Tuned(None, (*notes, said))
         try:
-            return Tuned(Schedule.parse(found.verdict.schedule), (*notes, said))
+            schedule = Schedule.parse(found.verdict.schedule)
+            return Tuned(schedule, (*notes, said), found.source)
         except OffcutError as refused:
             notes = (*notes, left_aside(found.source, refused))
     return Tuned(None, notes)

@@ -22,10 +22,12 @@ from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, Record, Records, Space, Trial
 from offcut.search.explorers import Explorer, Judge, Seen
+from offcut.search.verdict import BEST, DEFAULT
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
 from offcut.tuning.predicting import key_of
 from offcut.tuning.problem import Measured, Problem, Time
+from offcut.tuning.settling import settle
 
 BATCH = 8
 """Candidates that are timed in turns."""
@@ -35,6 +37,9 @@ FINALISTS = 3
 
 CONFIRM = "confirm"
 """What records call the explorer of the last run."""
+
+_LAST = (CONFIRM, BEST, DEFAULT)
+"""What is recorded of it: its times, and what they settled."""
 
 
 # What becomes of schedules, in their order; the second argument is told of each as soon as it is known.
@@ -140,7 +145,7 @@ class Campaign:
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        known = self._recorded(lambda record: record.explorer != CONFIRM)
+        known = self._recorded(lambda record: record.explorer not in _LAST)
         told: dict[Schedule, Measured] = {}
 
         def done(one: Measured) -> None:
@@ -177,7 +182,7 @@ class Campaign:
         if any(one.schedule == first for one in sound) and first not in finalists:
             finalists.append(first)
         if len(finalists) == 1:
-            return finalists[0]
+            return self._settled(sound[0], sound[0] if finalists[0] == first else None)
         last_run = self._recorded(lambda record: record.explorer == CONFIRM)
         if not all(str(schedule) in last_run for schedule in finalists):
             last_run = {}
@@ -195,9 +200,14 @@ class Campaign:
         winner = min(fine, key=self._time)
         default = ended.get(first)
         if default is None or default.outcome is not Outcome.OK:
-            return winner.schedule
+            return self._settled(winner, None)
         gain, doubt = self._time(default) - self._time(winner), self._doubt(default, winner)
-        return winner.schedule if gain > doubt else first
+        return self._settled(winner if gain > doubt else default, default)
+
+    def _settled(self, chosen: Measured, default: Measured | None) -> Schedule:
+        """The schedule that was chosen, and the verdict recorded."""
+        settle(self.records, self.problem, chosen, default)
+        return chosen.schedule
 
     def _recorded(self, counts: Callable[[Record], bool]) -> dict[str, Measured]:
         """What is known of schedules, by their texts: of this program, machine, version and seed, at all sizes."""
