@@ -61,8 +61,10 @@ def tuned(request: Request, options: Options, target: Target, asked: Asked) -> T
 
 def left_aside(source: str, refused: Exception) -> str:
     """What a plan says of a tuned schedule that cannot be taken."""
-    reason = refused.because if isinstance(refused, OffcutError) else str(refused).splitlines()[0]
-    said = f"{source}: the tuned schedule is left aside, since it is refused: {reason}"
+    reason = str(refused).splitlines()[0]
+    if isinstance(refused, OffcutError):
+        reason = f"{refused.refused}, because {refused.because}"
+    said = f"{source}: the tuned schedule is left aside: {reason}"
     debug.note(1, said)
     return said
 
@@ -78,8 +80,8 @@ def _looked_up(
     elif asked is not None:
         yield Settled(because=f"there is no file {file}")
     if asked is None and file is not None:
-        facts = (options.threads, options.reassociate, [])
-        place = kind_of(target.name, target.machine, *facts)
+        lent: list[str] = []
+        place = kind_of(target.name, target.machine, options.threads, options.reassociate, lent)
         yield settled_before(request.program.digest, place)
 
 

@@ -53,7 +53,8 @@ def settled_in(file: Path, program: str, machine: str) -> Settled:
     import sqlite3  # takes longer to load than the rest of this file
 
     try:
-        address = f"{file.resolve().as_uri()}?mode=ro"
+        # a connection that may write takes away the log that it makes; one that may not leaves it behind
+        address = f"{file.resolve().as_uri()}?mode=rw"
         connection = sqlite3.connect(address, timeout=_PATIENCE, uri=True)
         try:
             asked = program, machine, BEST, DEFAULT, Outcome.OK.value
@@ -68,14 +69,14 @@ def settled_in(file: Path, program: str, machine: str) -> Settled:
     return Settled(verdict, file.name)
 
 
-def settled_before(program: str, place: str, folder: Path = SHIPPED) -> Settled:
+def settled_before(program: str, place: str) -> Settled:
     """The last word of what is shipped.
 
     place   what `kind_of` gives
     """
     records: list[Record] = []
     try:
-        for file in sorted(folder.glob(f"*-{place}.jsonl")):
+        for file in sorted(SHIPPED.glob(f"*-{place}.jsonl")):
             with file.open(encoding="utf-8") as lines:
                 records += _read(lines, program)
     except (OSError, ValueError) as error:

@@ -38,7 +38,7 @@ FINALISTS = 3
 CONFIRM = "confirm"
 """What records call the explorer of the last run."""
 
-_LAST = (CONFIRM, BEST, DEFAULT)
+LAST_RUN = (CONFIRM, BEST, DEFAULT)
 """What is recorded of it: its times, and what they settled."""
 
 
@@ -145,7 +145,7 @@ class Campaign:
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        known = self._recorded(lambda record: record.explorer not in _LAST)
+        known = self._recorded(lambda record: record.explorer not in LAST_RUN)
         told: dict[Schedule, Measured] = {}
 
         def done(one: Measured) -> None:

@@ -11,9 +11,7 @@ from offcut.search.verdict import BEST, DEFAULT, verdicts_of
 from offcut.tuning.problem import Measured, Problem
 
 
-def settle(
-    records: Records, problem: Problem, chosen: Measured, default: Measured | None
-) -> None:
+def settle(records: Records, problem: Problem, chosen: Measured, default: Measured | None) -> None:
     """Record a verdict, whole or not at all; one that is there already is not written again.
 
     default  None: it could not be measured
