@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from time import time
 
-import offcut
 from offcut.search import Records
 from offcut.search.verdict import BEST, DEFAULT, verdicts_of
+from offcut.tuning.known import trials_of
 from offcut.tuning.problem import Measured, Problem
 
 
@@ -19,8 +19,7 @@ def settle(records: Records, problem: Problem, chosen: Measured, default: Measur
     kept = [replace(record, explorer=BEST) for record in chosen.records(problem)]
     if default is not None:
         kept += [replace(record, explorer=DEFAULT) for record in default.records(problem)]
-    address = problem.program, problem.machine, offcut.__version__
-    known = [record for trial in records.trials(*address) for record in trial.records]
+    known = [record for trial in trials_of(records, problem) for record in trial.records]
     (made,) = verdicts_of(replace(one, created=0.0) for one in kept)
     there = (replace(one, created=0.0) for one in verdicts_of(known))
     if made not in there:
