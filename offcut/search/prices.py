@@ -41,7 +41,7 @@ class Expected:
         if schedule not in self.known:
             self.known[schedule] = self._asked(schedule)
         seconds = self.known[schedule]
-        return seconds if seconds <= self.factor * self.least else inf
+        return inf if seconds > self.factor * self.least else seconds
 
     def _asked(self, schedule: Schedule) -> float:
         try:

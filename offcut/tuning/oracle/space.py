@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import isfinite
 from random import Random
 
@@ -65,15 +64,14 @@ def part_of(space: Space, expected: Expected, limit: int, most: int | None, seed
         )
     if most is None or size <= most:
         return Part(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
-    if size <= PRICED:
-        found, said = space.enumerate(), f"those predicted best of {size:,}"
-    else:
+    said = f"those predicted best of {size:,}"
+    found = dict.fromkeys(space.enumerate(PRICED))
+    if size > PRICED:
         rng = Random(f"{seed}:oracle")
-        found = (space.first, *(space.sample(rng) for _ in range(PRICED)))
+        found = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
         said = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
-    legal = [one for one in dict.fromkeys(found) if isfinite(expected(one))]
-    best = islice((one for one in sorted(legal, key=expected) if one != space.first), most - 1)
-    return Part((space.first, *best), size, said)
+    legal = [one for one in found if one != space.first and isfinite(expected(one))]
+    return Part((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
 
 
 def alone(schedule: Schedule) -> tuple[Schedule, ...]:
@@ -86,5 +84,3 @@ def alone(schedule: Schedule) -> tuple[Schedule, ...]:
             for way in nest.ways
         ]
     return tuple(found)
-
-
