@@ -20,11 +20,11 @@ from pathlib import Path
 from random import Random
 from statistics import geometric_mean, median
 
+from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from rich.table import Table as Grid
 
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
-from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
 from offcut.experiment.programs import Judged, programs

@@ -13,7 +13,6 @@ from offcut.search.settled import kind_of
 from offcut.search.trials import by_place
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 
-
 WORTH = 1.02
 """Times that a schedule is as fast as the default, in the geometric mean over the sizes, from which on it is shipped."""
 
