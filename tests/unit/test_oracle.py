@@ -158,6 +158,15 @@ sweep: cannot measure every schedule of C
     )
 
 
+def test_one_way_is_no_advice_where_there_is_one() -> None:
+    with pytest.raises(DescribeError) as refused:
+        part_of(SPACE, expected(), limit=9, most=None, seed=0)
+    assert refused.value.help == (
+        "--limit 92 measures them all",
+        "--most 9 takes those that are predicted best",
+    )
+
+
 def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
     price = expected()
     part = part_of(SPACE, price, limit=1, most=7, seed=0)

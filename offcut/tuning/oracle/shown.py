@@ -27,7 +27,9 @@ def facts(found: Findings) -> Iterator[str]:
     ended = ", ".join(f"{counts[o]:,} {o.value}" for o in Outcome if counts[o])
     yield f"{found.name}: {len(found.part.points):,} schedules, {found.part.said}; {ended}"
     yield f"quartiles of a time are {found.table.spread:.1%} of it apart, in the median"
-    if found.chosen is not None:
+    if found.chosen is None:
+        yield "the default has one way, or not all of its ways were timed: no choice at run time is judged"
+    else:
         yield (
             f"the choice among the {found.chosen.ways} ways of the default at run time has "
             f"{found.chosen.whole:.1%} of the speed of the fastest way at each size, "

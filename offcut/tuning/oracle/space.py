@@ -59,7 +59,7 @@ def part_of(space: Space, expected: Expected, limit: int, most: int | None, seed
             help=(
                 f"--limit {size} measures them all",
                 f"--most {limit} takes those that are predicted best",
-                "--ways 1 leaves one way to each nest",
+                *(("--ways 1 leaves one way to each nest",) if space.most > 1 else ()),
             ),
         )
     if most is None or size <= most:
