@@ -9,8 +9,8 @@ line again goes on with the same seeds where it was stopped. ``--seeds A:B`` tak
 from __future__ import annotations
 
 import argparse
-import os
 import json
+import os
 import re
 import secrets
 import sys
