@@ -98,7 +98,7 @@ def test_a_price_picks_what_it_finds_the_cheapest_and_pays_what_that_takes() -> 
     def wrong(schedule: Schedule) -> Any:
         return dict.fromkeys(WEIGHTS, float(schedule != POINTS[1]))
 
-    sweep, default, picked = picks_of(found, POINTS[0], {"wrong": wrong})
+    sweep, default, picked = picks_of(found, POINTS[0], {"wrong": lambda: wrong})
     assert (sweep.schedule, sweep.regret) == (POINTS[2], 0.0)
     assert (default.who, default.schedule) == ("the default", POINTS[0])
     assert default.regret == pytest.approx(0.2)

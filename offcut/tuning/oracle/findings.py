@@ -13,6 +13,9 @@ from offcut.tuning.oracle.space import alone
 from offcut.tuning.oracle.table import Table
 from offcut.tuning.problem import Problem
 
+Maker = Callable[[], Price]
+"""Makes a price that has learned nothing yet."""
+
 DEFAULT = "the default"
 SWEEP = "the sweep's oracle"
 
@@ -60,12 +63,12 @@ class Chosen:
     worst: float
 
 
-def picks_of(table: Table, default: Schedule, prices: Mapping[str, Price]) -> tuple[Pick, ...]:
+def picks_of(table: Table, default: Schedule, prices: Mapping[str, Maker]) -> tuple[Pick, ...]:
     """The oracle over the sweep, the default, then the point that each price finds the best of the table."""
     chosen = {SWEEP: table.best, DEFAULT: default}
-    for name, price in prices.items():
+    for name, make in prices.items():
         weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
-        chosen[name] = min(table.points, key=Expected(price, weights))
+        chosen[name] = min(table.points, key=Expected(make(), weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
         for who, one in chosen.items()
@@ -88,7 +91,7 @@ def explored_by(
     table: Table,
     problem: Problem,
     space: Space,
-    prices: Mapping[str, Price],
+    prices: Mapping[str, Maker],
     explorers: Sequence[str],
     trials: Sequence[int],
     seeds: Sequence[int],
@@ -97,17 +100,17 @@ def explored_by(
 ) -> tuple[Explored, ...]:
     """What each explorer finds by each price after so many trials, replayed for each seed.
 
+    prices  each campaign makes its own, which may learn from its trials
     beyond  times the least predicted seconds, past which a schedule is not worth a trial
     tell    who is next
     """
     found = []
-    for name, price in prices.items():
+    for name, make in prices.items():
         for explorer in explorers:
             tell(f"{explorer}, {name}")
-            runs = [
-                replayed(table, replace(problem, seed=seed), space, price, explorer, trials, beyond)
-                for seed in seeds
-            ]
+            problems = [replace(problem, seed=seed) for seed in seeds]
+            given = explorer, trials, beyond
+            runs = [replayed(table, one, space, make(), *given) for one in problems]
             by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
             mean = {count: fsum(some) / len(some) for count, some in by_count.items()}
             worst = {count: max(some) for count, some in by_count.items()}

@@ -10,16 +10,23 @@ from typing import Any
 from offcut.backends.requested import requested, stand_ins
 from offcut.backends.target import Target
 from offcut.core.program import Program
-from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Price, Records, Sizes
+from offcut.search import Expected, Price, Records, Sizes, Space
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.candidate import Bench
 from offcut.tuning.distribution import distribution
 from offcut.tuning.oracle.filling import filled
-from offcut.tuning.oracle.findings import Chosen, Explored, Pick, chosen_by, explored_by, picks_of
+from offcut.tuning.oracle.findings import (
+    Chosen,
+    Explored,
+    Maker,
+    Pick,
+    chosen_by,
+    explored_by,
+    picks_of,
+)
 from offcut.tuning.oracle.space import LIMIT, Part, alone, narrowed, part_of
 from offcut.tuning.oracle.table import Table
 from offcut.tuning.predicting import key_of, price_of
@@ -100,10 +107,8 @@ def oracle(
     problem = Problem(request, options, chosen, weights, seed)
     whole = space_of(request, options, chosen, ways)
     space = narrowed(whole, ways)
-    prices = {
-        name: _remembered(price) for name, price in prices_of(problem, space.computation).items()
-    }
-    price = next(iter(prices.values()))
+    prices = prices_of(problem, space)
+    price = next(iter(prices.values()))()
     expected = Expected(price, {key_of(at): weight for at, weight in weights})
     part = part_of(space, expected, limit, most, seed)
     wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
@@ -134,9 +139,10 @@ def oracle(
     )
 
 
-def prices_of(problem: Problem, computation: Computation | None) -> dict[str, Price]:
-    """Whatever predicts seconds, by the names that tables have for it; the first is what prunes a space."""
-    return {"closed form": price_of(problem, computation, None)}
+def prices_of(problem: Problem, space: Space) -> dict[str, Maker]:
+    """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
+    closed = _remembered(price_of(problem, space.computation, None))
+    return {"closed form": lambda: closed}
 
 
 def _remembered(price: Price) -> Price:
