@@ -95,7 +95,9 @@ class Campaign:
 
     def __post_init__(self) -> None:
         default = str(self.space.first)
-        trials = (trial for trial in trials_of(self.records, self.problem) if trial.schedule == default)
+        trials = (
+            trial for trial in trials_of(self.records, self.problem) if trial.schedule == default
+        )
         self.anchor = Anchor.of(record for trial in trials for record in trial.records)
 
     def best(self) -> Schedule:

@@ -222,6 +222,25 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     assert len(asked) == 31
 
 
+def test_a_machine_that_drifts_between_batches_is_divided_out_once(tmp_path: Path) -> None:
+    slower = 1.0
+
+    def drifting(schedules: Sequence[Schedule], tell: Callable[[Measured], None]) -> None:
+        nonlocal slower
+        for one in schedules:
+            found = timed(one, *(slower * seconds for seconds in planted(one)[:2]))
+            tell(replace(found, reference=tuple(slower * t for t in planted(POINTS[0])[:2])))
+        slower *= 1.5
+
+    found = filled(PROBLEM, POINTS, Records(tmp_path / "r"), PRICE, drifting)
+    for point in POINTS:
+        assert [t.seconds for t in found[point].times] == pytest.approx(planted(point)[:2])
+    whole = Table(SIZES, POINTS, found)
+    regrets = replayed(whole, PROBLEM, SPACE, PRICE, "random", (8, 2 * len(POINTS)), math.inf)
+    assert regrets[0] >= 0
+    assert regrets[-1] == pytest.approx(0.0)
+
+
 # Explorers, replayed
 
 

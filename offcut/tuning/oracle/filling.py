@@ -5,11 +5,13 @@ on where it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from offcut.errors import PartitionError
 from offcut.schedule import Schedule
 from offcut.search import Price, Records
 from offcut.tuning.campaign import BATCH, LAST_RUN, Measure
+from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
 from offcut.tuning.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
@@ -28,17 +30,22 @@ def filled(
 ) -> Mapping[Schedule, Measured]:
     """What became of each schedule.
 
-    price    of what is recorded beside a time
-    tell     how many are done
+    schedules  the default first, by which times of several batches are scaled
+    price      of what is recorded beside a time
+    tell       how many are done
     """
     wanted = tuple(dict.fromkeys(schedules))
-    there = known(
-        trials_of(records, problem), problem, lambda record: record.explorer not in LAST_RUN
-    )
+    trials = trials_of(records, problem)
+    there = known(trials, problem, lambda record: record.explorer not in LAST_RUN)
+    default = (trial for trial in trials if wanted and trial.schedule == str(wanted[0]))
+    anchor = Anchor.of(record for trial in default for record in trial.records)
     found = {one: there[text] for one in wanted if (text := str(one)) in there}
     tell(len(found))
 
-    def keep(one: Measured) -> None:
+    def keep(measured: Measured) -> None:
+        one = replace(
+            anchor.scaled(measured), reference=()
+        )  # whoever reads a table scales nothing again
         records.add(one.records(problem, NAME, _predicted(problem, price, one.schedule)))
         found[one.schedule] = one
         tell(len(found))
