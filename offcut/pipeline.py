@@ -195,9 +195,9 @@ def compile(
     price        a cost model of one's own: a function of the loops of a way to run a nest, a `Program`,
                  that gives the seconds of a call, a number or an expression over the sizes. A call
                  takes the cheapest of the ways that there are; None: the target's model
-    records      where nothing of the last four decides, the schedule that `tune` found the best for this program
-                 here: in this file, or None: in the default file, else in what is shipped; False: the policy
-                 decides; `plan` says which it is
+    records      where strategy, schedule, microkernels and price say nothing, the schedule that `tune` found the best
+                 for this program here is taken: from this file; None: from the default file, else from what is
+                 shipped; False: the policy decides. `plan` says what decided
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
