@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from offcut.backends.requested import requested, stand_ins
@@ -127,13 +128,13 @@ def oracle(
             because=f"the last of {len(measured)} is {last.outcome.value}: {last.because}",
         )
     drawn = range(seed, seed + seeds)
-    count, done = len(explorers) * len(prices), iter(range(10**9))
+    replays, done = len(explorers) * len(prices), count()
     return Findings(
         *(whole.first.name, part, table, whole.first),
         picks_of(table, whole.first, prices),
         explored_by(
             *(table, problem, space, prices, explorers, trials, drawn, BEYOND),
-            lambda said: tell(f"replayed {said}", next(done), count),
+            lambda said: tell(f"replayed {said}", next(done), replays),
         ),
         chosen_by(table, whole.first),
     )
