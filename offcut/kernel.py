@@ -41,17 +41,19 @@ class Kernel:
         target: Target,
         signature: Signature,
         loaded: Loaded,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self._request, self._options, self._target, self._loaded = request, options, target, loaded
-        self.signature = signature
+        self.signature, self._notes = signature, notes
 
     def plan(self, /, **sizes: int) -> Plan:
-        """What a call of these sizes runs, and why: pieces, and the cost of what competed, or what
-        became of each loop.
+        """What a call of these sizes runs, and why: which records decided, pieces, and the cost of what
+        competed, or what became of each loop.
 
         Raises CallError for a size that is missing or not allowed.
         """
-        return self._target.plan_of(self._planned, self._request, self._options, sizes)
+        made = self._target.plan_of(self._planned, self._request, self._options, sizes)
+        return replace(made, notes=(*self._notes, *made.notes))
 
     def cost(self, /, **sizes: int) -> Any:
         """What a call of these sizes is predicted to cost on one core: cycles, seconds, operations, bytes from each
@@ -162,14 +164,15 @@ class Kernel:
             )
         now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
         request = replace(self._request, arrays=now)
-        return _called(request, self._options, self._target, self.signature, self._loaded)
+        asked = request, self._options, self._target
+        return _called(*asked, self.signature, self._loaded, self._notes)
 
     @cached_property
     def _planned(self) -> Planned:
         return self._target.policy(self._request, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return kernel_of, (self._request, self._options, self._target)
+        return kernel_of, (self._request, self._options, self._target, self._notes)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -177,8 +180,13 @@ class Kernel:
         return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
 
 
-def kernel_of(request: Request, options: Options, target: Target) -> Kernel:
-    """The kernel of what was asked for, its code from the cache where it has been made before."""
+def kernel_of(
+    request: Request, options: Options, target: Target, notes: tuple[str, ...] = ()
+) -> Kernel:
+    """The kernel of what was asked for, its code from the cache where it has been made before.
+
+    notes  what its plan says first
+    """
     signature = signature_of(*request.named)
     content = (str(request.program), repr(signature), repr(request.users))
     name = cache.key(target.name, *content, *target.facts(options))
@@ -192,16 +200,21 @@ def kernel_of(request: Request, options: Options, target: Target) -> Kernel:
         lowered = kept
     with debug.timed("load"):
         loaded = target.load(lowered, signature, options)
-    return _called(request, options, target, signature, loaded)
+    return _called(request, options, target, signature, loaded, notes)
 
 
 def _called(
-    request: Request, options: Options, target: Target, signature: Signature, loaded: Loaded
+    request: Request,
+    options: Options,
+    target: Target,
+    signature: Signature,
+    loaded: Loaded,
+    notes: tuple[str, ...],
 ) -> Kernel:
     """A kernel whose class calls the code directly: no Python frame in between."""
     call = loaded(request.arrays)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, options, target, signature, loaded
+        request, options, target, signature, loaded, notes
     )
     return made
 

@@ -22,6 +22,7 @@ from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
+from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
@@ -32,7 +33,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.errors import DescribeError, InternalError, OffcutError, PartitionError, TargetError
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
     Partition,
@@ -59,6 +60,7 @@ from offcut.schedule import (
     priced,
     schedule_of,
 )
+from offcut.search import Records
 
 registry.register("cpu", cpu.target)
 registry.register("interpret", interpret.target)
@@ -169,6 +171,7 @@ def compile(
     microkernels: Sequence[Microkernel] = (),
     schedule: Schedule | None = None,
     price: OwnPrice | None = None,
+    records: Asked = None,
 ) -> Kernel:
     """A kernel that computes `output`, or runs a loop program, at every allowed size.
 
@@ -192,9 +195,14 @@ def compile(
     price        a cost model of one's own: a function of the loops of a way to run a nest, a `Program`,
                  that gives the seconds of a call, a number or an expression over the sizes. A call
                  takes the cheapest of the ways that there are; None: the target's model
+    records      where strategy, schedule, microkernels and price say nothing, the schedule that `tune` found the best
+                 for this program here is taken: from this file; None: from the default file, else from what is
+                 shipped; False: the policy decides. `plan` says what decided
 
     Raises DescribeError, PartitionError or TargetError for what cannot be described, cut, or run.
     """
+    decided = _decided(strategy, microkernels, schedule, price)
+    _check_records(records, decided)
     chosen = _chosen(target, "compile")
     options = chosen.options(
         "compile",
@@ -209,7 +217,54 @@ def compile(
         _check_covers(output, chosen, options, "compile")
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))
-    return kernel_of(request, options, chosen)
+    if decided:
+        return kernel_of(request, options, chosen)
+    return _tuned(request, options, chosen, records)
+
+
+def _decided(
+    strategy: object, microkernels: Sequence[Microkernel], schedule: object, price: object
+) -> str:
+    """The first argument that leaves nothing for records to decide; "" where none does."""
+    given = {
+        "strategy": strategy != "auto",
+        "microkernels": bool(microkernels),
+        "schedule": schedule is not None,
+        "price": price is not None,
+    }
+    return next((name for name, there in given.items() if there), "")
+
+
+def _check_records(records: object, decided: str) -> None:
+    if records is None or records is False:
+        return
+    if not isinstance(records, str | os.PathLike | Records):
+        raise DescribeError(
+            "compile",
+            f"cannot take records={records!r}",
+            because="records are a file",
+            help=('records="tuned.sqlite"', "records=False looks nothing up"),
+        )
+    if decided:
+        raise DescribeError(
+            "compile",
+            f"cannot take records= beside {decided}=",
+            because="records give a schedule, and it would say otherwise",
+            help=("one of the two",),
+        )
+
+
+def _tuned(request: Request, options: Options, target: Target, records: Asked) -> Kernel:
+    """The kernel of the schedule that records hold for it; of the policy where there is none, or it is refused."""
+    found = tuned(request, options, target, records)
+    if found.schedule is None:
+        return kernel_of(request, options, target, found.notes)
+    try:
+        schedule = _checked_schedule(found.schedule, "auto", ())
+        return kernel_of(request, replace(options, schedule=schedule), target, found.notes)
+    except (OffcutError, InternalError) as refused:
+        notes = (*found.notes[:-1], left_aside(found.source, refused))
+        return kernel_of(request, options, target, notes)
 
 
 def _priced(price: object, request: Request, options: Options, target: Target) -> Schedule | None:

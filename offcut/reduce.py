@@ -99,7 +99,7 @@ def failure(request: Request) -> Failure | None:
         step = "compiling"
         constants = [b.name for b in program.buffers if b.kind is Kind.CONSTANT]
         fixed = {name: runs[0].given[name] for name in constants} if runs else {}
-        kernel = compile(program, constants=fixed or None)
+        kernel = compile(program, constants=fixed or None, records=False)
         step = "the kernel's values"
         for run in runs:
             given = (run.given[argument.name] for argument in kernel.signature.inputs)

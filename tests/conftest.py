@@ -17,7 +17,9 @@ import pytest
 if TYPE_CHECKING:
     from offcut.partition import Partition
 
-# Before offcut is imported: no cache and no model of the user's is read or written.
+# Before offcut is imported: no records, model or cache of the user's are read or written, and no records that are
+# shipped.
+os.environ["OFFCUT_RECORDS"] = "off"
 # The processes of one run share an empty one, which the first of them makes.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")

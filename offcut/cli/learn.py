@@ -35,13 +35,22 @@ def learn_command(
     """
     from rich.console import Console
 
+    from offcut.errors import OffcutError
     from offcut.search import Records
+    from offcut.search.default_file import OFF
     from offcut.tuning.learning.heldout import held_out, table
     from offcut.tuning.learning.learn import learn
     from offcut.tuning.prices import model_path
 
     with refusals():
         model = out or model_path()
+        if model is None:
+            raise OffcutError(
+                "learn",
+                "cannot keep a model",
+                because=f"OFFCUT_RECORDS is {OFF}",
+                help=("offcut learn records.sqlite -o model.json",),
+            )
         set_ = rows or model.with_suffix(".npz")
         done = learn(records or [Records().path], model, set_, seed)
         for reason, count in done.left.items():

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from offcut.cli.app import app, refusals
+from offcut.cli.records import In
 from offcut.errors import DescribeError
 
 
@@ -61,10 +62,20 @@ class _SweepCommand(TyperCommand):
         return super().parse_args(ctx, others)
 
 
+_OF_ORACLE = ("constants", "limit", "most", "ways", "records", "seed", "seeds", "threads")
+_OF_CONTRACTIONS = ("strategies", "against", "points", "every", "pack")
+
+
 @app.command("sweep", cls=_SweepCommand)
 def sweep_command(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(metavar="CONTRACTION", help='As in einsum: "mk,kn->mn".')],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONTRACTION",
+            help='As in einsum: "mk,kn->mn"; with --oracle a program in a file.',
+        ),
+    ],
     sizes: Annotated[
         list[str],
         typer.Option(
@@ -89,14 +100,55 @@ def sweep_command(
     ] = True,
     csv: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("out/sweep.csv"),
     png: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/sweep.png"),
+    oracle: Annotated[
+        bool,
+        typer.Option("--oracle", help="Measure every schedule of a small program; see below."),
+    ] = False,
+    constants: Annotated[
+        list[str] | None, typer.Option(help="An input that is known before any call.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Schedules of a space that is taken whole.")] = 2000,
+    most: Annotated[
+        int | None, typer.Option(help="Take so many, those that are predicted best.")
+    ] = None,
+    ways: Annotated[int, typer.Option(help="Ways that a nest may have.")] = 1,
+    records: In = None,
+    seed: Annotated[int, typer.Option(help="Of arrays, and the first of the explorers'.")] = 0,
+    seeds: Annotated[int, typer.Option(help="That explorers run with.")] = 5,
+    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
 ) -> None:
     """Measure a contraction over a range of sizes: strategies against each other and peers.
 
-    Every other axis is fixed by an option of its own name: --k 768 --n 3072.
+    Every other axis is fixed by an option of its own name: --k 768 --n 3072. With --oracle, CONTRACTION is a
+    loop program in a file; all of its schedules are measured, once, into the records, and the regret of the
+    cost model and of each explorer after 16, 32, 64 and 128 trials is told.
 
     Example: offcut sweep "mk,kn->mn" --sizes m=1:512 --k 768 --n 3072
     --strategies guard,cut,ladder,balance,auto --against numpy,torch
+
+    Example: offcut sweep gemm.offcut --oracle --sizes n=1,7,33 --constants W --most 500
     """
+    with refusals():
+        _check_mode(context, oracle)
+        if oracle:
+            from offcut.cli.files import read_program
+            from offcut.tuning.distribution import read_sizes
+            from offcut.tuning.oracle.report import report
+            from offcut.tuning.problem import Limits
+
+            report(
+                *(read_program(Path(text), "sweep"), tuple(constants or ()), read_sizes(sizes)),
+                *(csv, png),
+                limit=limit,
+                most=most,
+                ways=ways,
+                records=records,
+                seed=seed,
+                seeds=seeds,
+                threads=threads,
+                limits=Limits(budget=budget),
+            )
+            return
     from offcut.experiment.sweep import sweep
 
     with refusals():
@@ -114,6 +166,25 @@ def sweep_command(
         )
     if status:
         raise typer.Exit(status)
+
+
+def _check_mode(context: typer.Context, oracle: bool) -> None:
+    """Refuse an option that only the other kind of sweep has."""
+    odd = [f"--{name}" for name in _OF_ORACLE if not oracle and _given(context, name)]
+    odd += [f"--{name}" for name in _OF_CONTRACTIONS if oracle and _given(context, name)]
+    odd += [f"--{letter}" for letter in context.meta["extents"] if oracle]
+    if odd:
+        raise DescribeError(
+            "sweep",
+            f"cannot take {', '.join(odd)}",
+            because="a program in a file says all else" if oracle else "that is of --oracle",
+            help=("offcut sweep --help",),
+        )
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _names(text: str, option: str, some: bool) -> list[str]:

@@ -52,7 +52,7 @@ class Expected:
         if schedule not in self.known:
             self.known[schedule] = self._asked(schedule)
         seconds = self.known[schedule]
-        return seconds if seconds <= self.factor * self.least else inf
+        return inf if seconds > self.factor * self.least else seconds
 
     def refit(self, times: Times) -> None:
         """Tell the price what was measured; where it learns from that, all is asked anew."""

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
-
 from offcut.errors import OffcutError
 from offcut.search import origins, transfer
+from offcut.search.default_file import OFF, default_file
 from offcut.search.origin import Origin
 from offcut.search.record import Outcome, Record
 from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
@@ -56,20 +55,25 @@ _INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(transfer
 class Records:
     """The records in a file; nothing is created before the first is added.
 
-    path  of the file; None: what the environment variable ``OFFCUT_RECORDS`` names, else
-          ``records.sqlite`` in the user's data folder
+    path  of the file; None: `default_file`
 
     Iteration gives every `Record` in order of writing.
 
-    Raises OffcutError for a file that holds no records, or those of another layout.
+    Raises OffcutError for a file that holds no records, or those of another layout; and for None where
+    ``OFFCUT_RECORDS`` is ``off``.
     """
 
     path: Path
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        named = (os.environ.get("OFFCUT_RECORDS") if path is None else path) or (
-            Path(platformdirs.user_data_dir("offcut")) / "records.sqlite"
-        )
+        named = path or default_file()
+        if named is None:
+            raise OffcutError(
+                "records",
+                "cannot keep records",
+                because=f"OFFCUT_RECORDS is {OFF}",
+                help=('Records("a file")', "OFFCUT_RECORDS=a file"),
+            )
         object.__setattr__(self, "path", Path(named).expanduser())
         if self._exists():
             with self._open():

@@ -17,15 +17,17 @@ from math import hypot, inf, isfinite
 from random import Random
 from typing import TypeAlias
 
-import offcut
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Record, Records, Space, Times, Trial
+from offcut.search import Expected, Outcome, Record, Records, Space, Times
 from offcut.search.explorers import Explorer, Judge, Seen
+from offcut.search.verdict import BEST, DEFAULT
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
+from offcut.tuning.known import known, trials_of
 from offcut.tuning.predicting import key_of
-from offcut.tuning.problem import Measured, Problem, Time
+from offcut.tuning.problem import Measured, Problem
+from offcut.tuning.settling import settle
 
 BATCH = 8
 """Candidates that are timed in turns."""
@@ -35,6 +37,9 @@ FINALISTS = 3
 
 CONFIRM = "confirm"
 """What records call the explorer of the last run."""
+
+LAST_RUN = (CONFIRM, BEST, DEFAULT)
+"""What is recorded of it: its times, and what they settled."""
 
 
 # What becomes of schedules, in their order; the second argument is told of each as soon as it is known.
@@ -93,7 +98,9 @@ class Campaign:
 
     def __post_init__(self) -> None:
         default = str(self.space.first)
-        trials = (trial for trial in self._trials() if trial.schedule == default)
+        trials = (
+            trial for trial in trials_of(self.records, self.problem) if trial.schedule == default
+        )
         self.anchor = Anchor.of(record for trial in trials for record in trial.records)
 
     def best(self) -> Schedule:
@@ -144,7 +151,7 @@ class Campaign:
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        known = self._recorded(lambda record: record.explorer != CONFIRM)
+        there = self._recorded(lambda record: record.explorer not in LAST_RUN)
         told: dict[Schedule, Measured] = {}
 
         def done(one: Measured) -> None:
@@ -157,8 +164,8 @@ class Campaign:
             done(one)
 
         for schedule in batch:
-            if str(schedule) in known:
-                done(known[str(schedule)])
+            if str(schedule) in there:
+                done(there[str(schedule)])
         new = [schedule for schedule in batch if schedule not in told]
         if new:
             self.measure(new, keep)
@@ -189,7 +196,7 @@ class Campaign:
         if any(one.schedule == first for one in sound) and first not in finalists:
             finalists.append(first)
         if len(finalists) == 1:
-            return finalists[0]
+            return self._settled(sound[0], sound[0] if finalists[0] == first else None)
         last_run = self._recorded(lambda record: record.explorer == CONFIRM)
         if not all(str(schedule) in last_run for schedule in finalists):
             last_run = {}
@@ -207,40 +214,18 @@ class Campaign:
         winner = min(fine, key=self._time)
         default = ended.get(first)
         if default is None or default.outcome is not Outcome.OK:
-            return winner.schedule
+            return self._settled(winner, None)
         gain, doubt = self._time(default) - self._time(winner), self._doubt(default, winner)
-        return winner.schedule if gain > doubt else first
+        return self._settled(winner if gain > doubt else default, default)
+
+    def _settled(self, chosen: Measured, default: Measured | None) -> Schedule:
+        """The schedule that was chosen, and the verdict recorded."""
+        settle(self.records, self.problem, chosen, default)
+        return chosen.schedule
 
     def _recorded(self, counts: Callable[[Record], bool]) -> dict[str, Measured]:
-        """What is known of schedules, by their texts: of this program, machine, version and seed, at all sizes."""
-        found: dict[str, Measured] = {}
-        for trial in self._trials():
-            kept = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
-            made = self._measured(trial.schedule, kept)
-            if made is not None:
-                found[trial.schedule] = made
-        return found
-
-    def _trials(self) -> tuple[Trial, ...]:
-        """What the records know of this program, machine and version."""
-        address = (self.problem.program, self.problem.machine, offcut.__version__)
-        return self.records.trials(*address)
-
-    def _measured(self, text: str, records: Sequence[Record]) -> Measured | None:
-        """What records say of a schedule; None where they do not say all."""
-        failed = next((one for one in records if one.outcome is not Outcome.OK), None)
-        schedule = Schedule.parse(text)
-        if failed is not None:
-            return Measured(schedule, failed.outcome, (), failed.because, dict(failed.sizes))
-        times: dict[object, Time] = {}
-        for one in records:
-            if one.seconds is not None and one.spread is not None:
-                at = dict(one.sizes)
-                times.setdefault(key_of(at), Time(at, one.seconds, one.spread))
-        wanted = [key_of(sizes) for sizes, _ in self.problem.sizes]
-        if not all(key in times for key in wanted):
-            return None
-        return Measured(schedule, Outcome.OK, tuple(times[key] for key in wanted))
+        """What is known of schedules, by their texts."""
+        return known(trials_of(self.records, self.problem), self.problem, counts)
 
     def _record(self, one: Measured, explorer: str) -> None:
         try:

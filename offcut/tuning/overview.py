@@ -57,11 +57,11 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
         least = least_times(places[place])
         for trial in trials:
             for record in trial.records:
-                time = _seconds(record.seconds)
+                time = seconds_text(record.seconds)
                 if record.seconds == least.get(point(record.sizes), 0.0):
                     time = f"[bold]{time}[/bold]"
                 spread = "" if record.spread is None else f"{record.spread:.0%}"
-                sizes = _sizes(tuple(record.sizes.items()))
+                sizes = sizes_text(tuple(record.sizes.items()))
                 reason = escape(record.because.partition("\n")[0])
                 named = (trial.digest[:8], record.outcome.value, sizes)
                 table.add_row(*named, time, spread, escape(record.explorer), reason)
@@ -161,7 +161,7 @@ def _beside(place: Place, a: Trial, b: Trial) -> Table:
     for at in dict.fromkeys((*a.times, *b.times)):
         one, other = a.times.get(at), b.times.get(at)
         ratio = f"{other / one:.3f}" if one and other else ""
-        table.add_row(_sizes(at), _seconds(one), _seconds(other), ratio)
+        table.add_row(sizes_text(at), seconds_text(one), seconds_text(other), ratio)
     failed = [_outcomes(trial) for trial in (a, b)]
     if any(failed):
         table.add_row("", *failed, "")
@@ -182,11 +182,12 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _sizes(at: Point) -> str:
+def sizes_text(at: Point) -> str:
+    """Sizes in a line."""
     return " ".join(f"{name}={value}" for name, value in at)
 
 
-def _seconds(value: float | None) -> str:
+def seconds_text(value: float | None) -> str:
     """A time in the unit that reads best."""
     if value is None:
         return ""

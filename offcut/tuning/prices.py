@@ -12,7 +12,8 @@ from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Schedule
-from offcut.search import Price, Records, Refitted, Sizes, Times
+from offcut.search import Price, Refitted, Sizes, Times
+from offcut.search.default_file import default_file
 from offcut.tuning.learning.cases import Cases, has_nests
 from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.predicting import price_of
@@ -23,10 +24,15 @@ CLOSED, LEARNED = "closed", "learned"
 VARIABLE = "OFFCUT_MODEL"
 
 
-def model_path() -> Path:
-    """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records."""
+def model_path() -> Path | None:
+    """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records; None
+    where ``OFFCUT_RECORDS`` is ``off``.
+    """
     named = os.environ.get(VARIABLE)
-    return Path(named).expanduser() if named else Records().path.with_name("model.json")
+    if named:
+        return Path(named).expanduser()
+    records = default_file()
+    return None if records is None else records.with_name("model.json")
 
 
 def price_named(
@@ -49,11 +55,12 @@ def price_named(
         return _Said(price_of(problem, computation, None), "the closed form")
     if given is None or given == LEARNED:
         path, model, notes = model_path(), None, list[str]()
+        named = "" if path is None else path.name
         try:
-            model = Pair.load(path) if path.exists() else None
+            model = None if path is None or not path.exists() else Pair.load(path)
         except OffcutError as refused:
-            notes.append(f"not by {path.name}: {refused.because}")
-        return _learned(problem, computation, first, model, path.name, features, notes)
+            notes.append(f"not by {named}: {refused.because}")
+        return _learned(problem, computation, first, model, named, features, notes)
     if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
         path = Path(given)
         return _learned(problem, computation, first, Pair.load(path), path.name, features)

@@ -55,6 +55,21 @@ def refused(call: Callable[[], Any], text: str, kind: type[oc.OffcutError]) -> N
 
 
 DESCRIBED: dict[str, tuple[Callable[[], Any], str]] = {
+    "records that are no file": (
+        lambda: oc.compile(C, records=True),
+        """\
+compile: cannot take records=True
+  because  records are a file
+  help     records="tuned.sqlite"
+  help     records=False looks nothing up""",
+    ),
+    "records where a strategy is said": (
+        lambda: oc.compile(C, records="tuned.sqlite", strategy="cut"),
+        """\
+compile: cannot take records= beside strategy=
+  because  records give a schedule, and it would say otherwise
+  help     one of the two""",
+    ),
     "nothing to compute": (
         lambda: oc.compile([]),
         """\

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import offcut as oc
+from offcut.cli import app
 from offcut.costmodel.learned import Pair, Rows, columns, learned, library
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning.learn import learn
@@ -128,4 +130,19 @@ def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> 
 learn: cannot use a learned model
   because  xgboost is not installed
   help     pip install "offcut[learned]\""""
+    )
+
+
+def test_where_nothing_is_kept_a_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_RECORDS", "off")
+    monkeypatch.delenv("OFFCUT_MODEL", raising=False)
+    done = CliRunner().invoke(app, ["learn", "records.jsonl"])
+    assert done.exit_code == 2
+    assert (
+        done.stderr
+        == """\
+learn: cannot keep a model
+  because  OFFCUT_RECORDS is off
+  help     offcut learn records.sqlite -o model.json
+"""
     )

@@ -87,6 +87,22 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert Records().path.name == "records.sqlite"
 
 
+def test_off_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_RECORDS", "off")
+
+    with pytest.raises(OffcutError) as refused:
+        Records()
+
+    assert (
+        str(refused.value)
+        == """\
+records: cannot keep records
+  because  OFFCUT_RECORDS is off
+  help     Records("a file")
+  help     OFFCUT_RECORDS=a file"""
+    )
+
+
 # Which trial is the best
 
 

@@ -26,7 +26,7 @@ from offcut.schedule import Nest, Schedule
 from offcut.search import Expected, Outcome, Records, Space
 from offcut.search.explorers import Seen, explorer_named
 from offcut.tuning.alternatives import composed, lines
-from offcut.tuning.campaign import CONFIRM, Campaign, Progress
+from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.candidate import Limits
 from offcut.tuning.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
@@ -159,11 +159,12 @@ def test_every_trial_is_recorded_the_refused_ones_too(tmp_path: Path) -> None:
     tuned = campaign(Bench(seconds), tmp_path / "r", trials=12)
     tuned.best()
     kept = list(Records(tmp_path / "r"))
-    said = {record.schedule: record.outcome for record in kept if record.explorer != CONFIRM}
+    said = {record.schedule: record.outcome for record in kept if record.explorer not in LAST_RUN}
     assert said == {str(one.schedule): one.outcome for one in tuned.tried}
     assert set(said.values()) == {Outcome.OK, Outcome.REFUSED}
-    assert all(record.explorer in ("random", CONFIRM) for record in kept)
-    assert all(record.predicted for record in kept if record.outcome is Outcome.OK)
+    assert all(record.explorer in ("random", *LAST_RUN) for record in kept)
+    trials = (record for record in kept if record.explorer not in LAST_RUN)
+    assert all(record.predicted for record in trials if record.outcome is Outcome.OK)
 
 
 @pytest.mark.parametrize("until", [1, 5, 8, 13, 19])
@@ -416,7 +417,9 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
     target = Planted({tried[0].digest: fault})
     found = oc.tune(result, **given, trials=2, records=tmp_path / "r", explorer=two, target=target)
     assert found == planned
-    outcomes = {r.schedule: r.outcome for r in Records(tmp_path / "r") if r.explorer != CONFIRM}
+    outcomes = {
+        r.schedule: r.outcome for r in Records(tmp_path / "r") if r.explorer not in LAST_RUN
+    }
     wanted = {"be_slow": Outcome.OK, "miss_an_element": Outcome.WRONG, "crash": Outcome.CRASHED}
     assert outcomes[str(tried[0])] is wanted[fault]
 
@@ -447,5 +450,5 @@ def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path)
     oc.tune(result, **given, trials=4, explorer=few, records=records)
     after = list(records)
     assert after[: len(before)] == before
-    trials = [record for record in after if record.explorer != CONFIRM]
+    trials = [record for record in after if record.explorer not in LAST_RUN]
     assert len(trials) == len({(r.schedule, tuple(r.sizes.items())) for r in trials})

@@ -1,0 +1,169 @@
+"""What the closed form is worth without a measurement: how it orders schedules, and what following it costs.
+
+    python bench/cost_model.py            # twelve programs, about ten minutes
+    python bench/cost_model.py --quick    # a few schedules of each: two minutes
+
+Of each program schedules are taken of its space: half of them at random, half those that are predicted the
+fastest of many at random; with the default and each of its ways. All are measured at sizes that nothing
+was fitted to, in batches that take turns. Orders are judged at each size by itself, and the median over the sizes
+is told, with the least; a pair of schedules whose times are within their noise is no pair. The oracles are the
+fastest of what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from math import isfinite
+from pathlib import Path
+from random import Random
+from statistics import geometric_mean, median
+
+from rich.table import Table as Grid
+
+import offcut as oc
+from offcut.backends.requested import requested, stand_ins
+from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
+from offcut.experiment.bench import read_options
+from offcut.experiment.machine import describe
+from offcut.experiment.programs import Judged, programs
+from offcut.experiment.table import wide_console
+from offcut.schedule import Schedule
+from offcut.search import Expected, Space
+from offcut.tuning.candidate import Bench
+from offcut.tuning.distribution import distribution
+from offcut.tuning.oracle import Table
+from offcut.tuning.oracle.filling import filled
+from offcut.tuning.oracle.findings import chosen_by
+from offcut.tuning.oracle.replay import Unkept
+from offcut.tuning.oracle.space import alone, narrowed
+from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.problem import Limits, Problem
+from offcut.tuning.tune import space_of
+
+SCHEDULES, QUICK = 112, 16
+"""Of each program."""
+
+DRAWN = 400
+"""Among which those are that are predicted the fastest."""
+
+RECALL = 30
+ASKED = {"pairwise": "≥ .80", "recall": "≥ .75", "regret": "≤ 10 %", "auto": "≥ .98"}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one program; each order at the median size and at the worst.
+
+    predicted  seconds of the default over those measured, the geometric mean over the sizes
+    auto       share of the speed of the fastest of its ways at each size that the default has
+    default    share of the speed of the fastest of all at each size that the default has
+    spread     of a time, in the median
+    """
+
+    program: str
+    schedules: int
+    pairwise: tuple[float, float]
+    recall: tuple[float, float]
+    regret: tuple[float, float]
+    predicted: float
+    auto: float
+    default: float
+    spread: float
+
+
+def drawn(space: Space, expected: Expected, count: int) -> list[Schedule]:
+    """Schedules that look legal: half of them at random, half those predicted the fastest."""
+    rng = Random(0)
+    found = dict.fromkeys(space.sample(rng) for _ in range(DRAWN))
+    legal = [one for one in found if isfinite(expected(one))]
+    some = legal[: count // 2]
+    return [*some, *(one for one in sorted(legal, key=expected) if one not in some)][:count]
+
+
+def figures(judged: Judged, count: int, budget: float) -> Figures:
+    """Measure the schedules of a program, and judge the closed form by them."""
+    target = oc.target("cpu")
+    options = target.options("tune", threads=1)
+    known = stand_ins(judged.constants, judged.output, judged.inputs, "tune")
+    request = requested(judged.output, judged.inputs, known, "tune")
+    weights = distribution(request.program, request.users, judged.held_out)
+    problem = Problem(request, options, target, weights)
+    whole = space_of(request, options, target, 1)
+    space = narrowed(whole, 1)
+    price = price_of(problem, space.computation, None)
+    expected = Expected(price, {key_of(at): weight for at, weight in weights})
+    points = (*drawn(space, expected, count), *alone(whole.first))
+    wanted = dict.fromkeys((whole.first, *points))
+    with Bench(problem, Limits(budget=budget, resolution=0.01)) as bench:
+        measured = filled(problem, wanted, Unkept(), price, bench.measured)
+    table = Table(weights, tuple(dict.fromkeys(points)), measured)
+    guesses = {one: price(one) for one in table.sound}
+    orders: list[tuple[float, float, float]] = []
+    for place, key in enumerate(table.keys):
+        times = [measured[one].times[place] for one in table.sound]
+        seconds, predicted = [t.seconds for t in times], [guesses[s][key] for s in table.sound]
+        spread = [time.spread for time in times]
+        accuracy = pairwise_accuracy(seconds, predicted, spread)
+        orders.append((accuracy, recall_at(RECALL, seconds, predicted), regret(seconds, predicted)))
+    pairs, recalls, regrets = zip(*orders, strict=True)
+    default = table.seconds(whole.first)
+    ratios = [price(whole.first)[k] / t for k, t in zip(table.keys, default, strict=True)]
+    choice = chosen_by(table, whole.first)
+    return Figures(
+        judged.name,
+        len(table.sound),
+        (median(pairs), min(pairs)),
+        (median(recalls), min(recalls)),
+        (median(regrets), max(regrets)),
+        geometric_mean(ratios) if all(ratios) else 0.0,
+        1.0 if choice is None else choice.whole,
+        table.of_oracle(default)[0],
+        table.spread,
+    )
+
+
+def main() -> None:
+    """Judge each program, print a row for each, and the worst of all."""
+    options = read_options(__doc__ or "", without=("slow", "threads"))
+    console, found = wide_console(), list[Figures]()
+    heads = ("program", "schedules", "pairwise", "least", f"recall@{RECALL}", "least")
+    heads += ("top-1 regret", "most", "predicted/measured", "auto of its ways")
+    grid = Grid(
+        *heads, "default of the oracles", "spread", title="the closed form, nothing measured"
+    )
+    for name, make in programs().items():
+        if not re.search(options.cells, name):
+            continue
+        try:
+            one = figures(make(), QUICK if options.quick else SCHEDULES, options.budget)
+        except oc.OffcutError as refused:
+            grid.add_row(name, refused.because)
+            continue
+        found.append(one)
+        grid.add_row(
+            *(name, f"{one.schedules}", *(f"{x:.2f}" for x in (*one.pairwise, *one.recall))),
+            *(f"{x:.1%}" for x in one.regret),
+            *(f"{one.predicted:.2f}", f"{one.auto:.3f}", f"{one.default:.3f}", f"{one.spread:.1%}"),
+        )
+    console.print(grid)
+    closing = Grid("median over the programs", "asked", "measured", "worst")
+    for figure, values in (
+        ("pairwise", [one.pairwise[0] for one in found]),
+        ("recall", [one.recall[0] for one in found]),
+        ("auto", [one.auto for one in found]),
+        ("regret", [-one.regret[0] for one in found]),
+    ):
+        if values:
+            middle, worst = abs(median(values)), abs(min(values))
+            closing.add_row(figure, ASKED[figure], f"{middle:.3f}", f"{worst:.3f}")
+    console.print(closing)
+    console.print(f"machine: {describe()}", highlight=False, soft_wrap=True)
+    if options.json is not None:
+        told = {"bench": "cost_model", "machine": str(describe()), "rows": list(map(asdict, found))}
+        Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

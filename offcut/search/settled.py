@@ -1,0 +1,119 @@
+"""Which schedule tuning settled on for a program at a place, looked up in what is recorded and in what is shipped.
+
+A look-up never fails, never waits and writes nothing: what cannot be read gives no verdict, and a reason. Nothing
+but the system's folder is asked where there is no file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import offcut
+from offcut.costmodel import Device, Machine
+from offcut.errors import OffcutError
+from offcut.search.record import Outcome, Record, place_of
+from offcut.search.transfer import record_of
+from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+
+SHIPPED = Path(offcut.__file__).with_name("records")
+"""The folder of what was measured before: ``NAME-PLACE.jsonl``, where PLACE is what `kind_of` gives."""
+
+_PATIENCE = 0.1
+"""Seconds that a look-up waits for a writer who has locked the whole file."""
+
+_QUERY = (
+    "SELECT schedule, version, sizes, seconds, spread, seed, explorer, created FROM record"
+    " WHERE program = ? AND machine = ? AND explorer IN (?, ?) AND outcome = ? ORDER BY id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a look-up gives.
+
+    verdict  None: there is none
+    source   what it is from, as a plan says it
+    because  why a file was left aside; "" where none was
+    """
+
+    verdict: Verdict | None = None
+    source: str = ""
+    because: str = ""
+
+
+def settled_in(file: Path, program: str, machine: str) -> Settled:
+    """The last word of a file of records.
+
+    program, machine  digests: `Program.digest`, `place_of`
+    """
+    import sqlite3  # takes longer to load than the rest of this file
+
+    try:
+        # a connection that may write takes away the log that it makes; one that may not leaves it behind
+        address = f"{file.resolve().as_uri()}?mode=rw"
+        connection = sqlite3.connect(address, timeout=_PATIENCE, uri=True)
+        try:
+            asked = program, machine, BEST, DEFAULT, Outcome.OK.value
+            rows = connection.execute(_QUERY, asked).fetchall()
+        finally:
+            connection.close()
+        records = [_record(program, machine, row) for row in rows]
+    except (sqlite3.Error, OSError, OffcutError, ValueError, TypeError) as error:
+        reason = error.because if isinstance(error, OffcutError) else str(error)
+        return Settled(because=f"{file.name} cannot be used: {reason}")
+    verdict = _of_this_version(records)
+    return Settled(verdict, file.name)
+
+
+def settled_before(program: str, place: str) -> Settled:
+    """The last word of what is shipped.
+
+    place   what `kind_of` gives
+    """
+    records: list[Record] = []
+    try:
+        for file in sorted(SHIPPED.glob(f"*-{place}.jsonl")):
+            with file.open(encoding="utf-8") as lines:
+                records += _read(lines, program)
+    except (OSError, ValueError) as error:
+        return Settled(because=f"shipped records cannot be used: {error}")
+    return Settled(_of_this_version(records), "shipped records")
+
+
+def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
+    """What shipped records call the place: `place_of`, less what a call on one thread does not depend on, which is how
+    many cores there are.
+    """
+    if threads == 1 and isinstance(machine, Machine):
+        machine = replace(machine, core=replace(machine.core, count=1))
+    return place_of(target, machine, threads, *facts)
+
+
+def _of_this_version(records: Sequence[Record]) -> Verdict | None:
+    alike = (one for one in records if plans_alike(one.version, offcut.__version__))
+    return last_word(verdicts_of(alike))
+
+
+def _read(lines: Iterator[str], program: str) -> Iterator[Record]:
+    """The records of a program, others not taken apart."""
+    for line in lines:
+        if program in line:
+            found = json.loads(line)
+            if found.get("explorer") in (BEST, DEFAULT) and found.get("program") == program:
+                yield record_of(found)
+
+
+def _record(program: str, machine: str, row: Sequence[Any]) -> Record:
+    schedule, version, sizes, seconds, spread, seed, explorer, created = row
+    return Record(
+        *(program, schedule, machine, version, json.loads(sizes), Outcome.OK),
+        seconds=seconds,
+        spread=spread,
+        seed=seed,
+        explorer=explorer,
+        created=created,
+    )

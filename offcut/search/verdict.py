@@ -1,0 +1,113 @@
+"""What tuning settled on: the schedule that a campaign's last run found the best, beside the default there.
+
+A verdict is kept as records of two kinds, written as one: those whose explorer is `BEST` are of the schedule that
+was chosen, those whose explorer is `DEFAULT` of the target's own, both with the seconds of the last run, in
+which they took turns. No explorer can have such a name, since it is no identifier. Where the default itself was
+chosen, both are of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from offcut.search.record import Outcome, Record
+from offcut.search.trials import Point, point
+
+BEST = "the best"
+DEFAULT = "the default"
+
+_LISTED = 8
+"""Sizes that are listed one by one, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The schedule that one campaign settled on.
+
+    schedule  its text
+    default   that of the target's own schedule there; None: it is not recorded any more
+    seconds   of a call of the chosen one, by sizes
+    before    likewise of the default
+    created   seconds since 1970, UTC
+    """
+
+    schedule: str
+    default: str | None
+    seconds: Mapping[Point, float]
+    before: Mapping[Point, float]
+    created: float
+
+    @property
+    def changes(self) -> bool:
+        """Whether another schedule than the default was chosen."""
+        return self.schedule != self.default
+
+    @property
+    def gains(self) -> tuple[float, ...]:
+        """Seconds of the default over those of the chosen one, at each size that both were measured at."""
+        both = (at for at in self.seconds if at in self.before and self.seconds[at] > 0)
+        return tuple(self.before[at] / self.seconds[at] for at in both)
+
+    def __str__(self) -> str:
+        """When it was settled, and by how much."""
+        day = f"tuned {datetime.fromtimestamp(self.created, UTC):%Y-%m-%d}"
+        if not self.changes:
+            return f"{day}, the default was the best {self._where}"
+        if not self.gains:
+            return f"{day}, against a default that is not recorded any more"
+        low, high = (f"{gain:.2f}" for gain in (min(self.gains), max(self.gains)))
+        times = f"{low}×" if low == high else f"{low}× to {high}×"
+        return f"{day}, {times} as fast as the default {self._where}"
+
+    @property
+    def _where(self) -> str:
+        """The sizes, listed where they are few."""
+        found = sorted(self.seconds)
+        names = {name for at in found for name, _ in at}
+        if len(names) == 1 and len(found) <= _LISTED:
+            return f"at {names.pop()} = {', '.join(str(at[0][1]) for at in found)}"
+        return f"at {len(found)} sizes" if names else "there is"
+
+
+def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
+    """The verdicts among records of one program and place, in the order of writing; others are skipped."""
+    grouped: dict[tuple[int, str, float], list[Record]] = defaultdict(list)
+    for record in records:
+        if record.explorer in (BEST, DEFAULT) and record.outcome is Outcome.OK:
+            grouped[record.seed, record.version, record.created].append(record)
+    return tuple(made for found in grouped.values() if (made := _verdict(found)) is not None)
+
+
+def _verdict(records: Iterable[Record]) -> Verdict | None:
+    texts: dict[str, str] = {}
+    times: dict[str, dict[Point, float]] = {BEST: {}, DEFAULT: {}}
+    created = 0.0
+    for record in records:
+        if record.seconds is not None:
+            texts[record.explorer], created = record.schedule, record.created
+            times[record.explorer][point(record.sizes)] = record.seconds
+    if BEST not in texts:
+        return None
+    return Verdict(texts[BEST], texts.get(DEFAULT), times[BEST], times[DEFAULT], created)
+
+
+def last_word(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The verdict that counts of several: one at the most sizes, and of these the last; None of none.
+
+    A kernel runs at every size, so what was measured at more of them says more about it.
+    """
+    found: Verdict | None = None
+    for one in verdicts:
+        if found is None or len(one.seconds) >= len(found.seconds):
+            found = one
+    return found
+
+
+def plans_alike(version: str, other: str) -> bool:
+    """Whether two versions of offcut make the same kernel of a schedule, as far as times go: those that
+    differ in the last number alone do.
+    """
+    return version.split(".")[:2] == other.split(".")[:2]

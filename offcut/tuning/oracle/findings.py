@@ -1,0 +1,128 @@
+"""What a table says of those that choose without it: prices, explorers, and the choice at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, inf
+
+from offcut.schedule import Schedule
+from offcut.search import Expected, Price, Space
+from offcut.tuning.oracle.replay import replayed
+from offcut.tuning.oracle.space import alone
+from offcut.tuning.oracle.table import Table
+from offcut.tuning.problem import Problem
+
+Maker = Callable[[Problem], Price]
+"""Makes a price of a problem that has learned nothing from it yet; what it draws, it draws from the problem's seed."""
+
+DEFAULT = "the default"
+SWEEP = "the sweep's oracle"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One schedule for all sizes, chosen without a measurement.
+
+    who     chose it: the target's policy, a price; or for comparison the oracle over the sweep
+    regret  against the oracle over the sweep
+    whole   share of the speed of the oracle of each size, over the distribution
+    worst   likewise, at the size where it is the least
+    """
+
+    who: str
+    schedule: Schedule
+    regret: float
+    whole: float
+    worst: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """Regret of the best that an explorer has tried, over several seeds.
+
+    mean, worst  by the number of trials
+    """
+
+    explorer: str
+    price: str
+    mean: Mapping[int, float]
+    worst: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The default, whose ways compete at run time, against what always takes the fastest way.
+
+    ways          that a call can take
+    whole, worst  share of the speed of the fastest of them at each size: over the distribution, and the least
+    """
+
+    ways: int
+    whole: float
+    worst: float
+
+
+def picks_of(
+    table: Table, problem: Problem, default: Schedule, prices: Mapping[str, Maker]
+) -> tuple[Pick, ...]:
+    """The oracle over the sweep, the default, then the point that each price finds the best of the table."""
+    chosen = {SWEEP: table.best, DEFAULT: default}
+    for name, make in prices.items():
+        weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
+        chosen[name] = min(table.points, key=Expected(make(problem), weights))
+    return tuple(
+        Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
+        for who, one in chosen.items()
+    )
+
+
+def chosen_by(table: Table, default: Schedule) -> Chosen | None:
+    """How well the default chooses among its ways; None where it has one, or not all of them were timed."""
+    ways = [table.seconds(one) for one in alone(default)]
+    least = tuple(map(min, zip(*ways, strict=True)))
+    here = table.seconds(default)
+    if len(ways) < 2 or not all(map(_finite, (*ways, here))):
+        return None
+    weights = [weight for _, weight in table.sizes]
+    whole = _dot(weights, least) / _dot(weights, here)
+    return Chosen(len(ways), whole, min(a / b for a, b in zip(least, here, strict=True)))
+
+
+def explored_by(
+    table: Table,
+    problem: Problem,
+    space: Space,
+    prices: Mapping[str, Maker],
+    explorers: Sequence[str],
+    trials: Sequence[int],
+    seeds: Sequence[int],
+    beyond: float,
+    tell: Callable[[str], None] = lambda said: None,
+) -> tuple[Explored, ...]:
+    """What each explorer finds by each price after so many trials, replayed for each seed.
+
+    prices  each campaign makes its own, which may learn from its trials
+    beyond  times the least predicted seconds, past which a schedule is not worth a trial
+    tell    who is next
+    """
+    found = []
+    for name, make in prices.items():
+        for explorer in explorers:
+            tell(f"{explorer}, {name}")
+            problems = [replace(problem, seed=seed) for seed in seeds]
+            given = explorer, trials, beyond
+            runs = [replayed(table, one, space, make(one), *given) for one in problems]
+            by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
+            mean = {count: fsum(some) / len(some) for count, some in by_count.items()}
+            worst = {count: max(some) for count, some in by_count.items()}
+            found.append(Explored(explorer, name, mean, worst))
+    return tuple(found)
+
+
+def _dot(weights: Sequence[float], seconds: Sequence[float]) -> float:
+    return fsum(weight * one for weight, one in zip(weights, seconds, strict=True))
+
+
+def _finite(seconds: Sequence[float]) -> bool:
+    return all(one < inf for one in seconds)

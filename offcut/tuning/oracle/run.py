@@ -1,0 +1,170 @@
+"""`offcut sweep --oracle`: the exhaustive space of a small problem, and everybody's regret against it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from offcut.backends.requested import requested, stand_ins
+from offcut.backends.target import Target
+from offcut.core.program import Program
+from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.pipeline import target as target_named
+from offcut.schedule import Schedule
+from offcut.search import Expected, Price, Records, Refitted, Sizes, Space
+from offcut.search.explorers import EXPLORERS
+from offcut.tuning.candidate import Bench
+from offcut.tuning.distribution import distribution
+from offcut.tuning.oracle.filling import filled
+from offcut.tuning.oracle.findings import (
+    Chosen,
+    Explored,
+    Maker,
+    Pick,
+    chosen_by,
+    explored_by,
+    picks_of,
+)
+from offcut.tuning.oracle.space import LIMIT, Part, alone, narrowed, part_of
+from offcut.tuning.oracle.table import Table
+from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.prices import LEARNED, price_named
+from offcut.tuning.problem import DEFAULT, Limits, Problem
+from offcut.tuning.tune import BEYOND, space_of
+
+TRIALS = (16, 32, 64, 128)
+SEEDS = 5
+Tell = Callable[[str, int, int], None]
+"""What is being done, how many of it are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a space that was measured whole.
+
+    part      of the space
+    table     of its schedules
+    default   the target's own schedule, which may have several ways
+    picks     made without a measurement
+    explored  by explorers, replayed
+    chosen    at run time, by the default; None: it has one way
+    """
+
+    name: str
+    part: Part
+    table: Table
+    default: Schedule
+    picks: tuple[Pick, ...]
+    explored: tuple[Explored, ...]
+    chosen: Chosen | None
+
+
+def oracle(
+    program: Program,
+    constants: Sequence[str] | Mapping[str, Any] = (),
+    sizes: Mapping[str, Any] | None = None,
+    *,
+    limit: int = LIMIT,
+    most: int | None = None,
+    ways: int = 1,
+    records: str | os.PathLike[str] | Records | None = None,
+    seed: int = 0,
+    seeds: int = SEEDS,
+    explorers: Sequence[str] = tuple(EXPLORERS),
+    trials: Sequence[int] = TRIALS,
+    target: str | Target = "cpu",
+    threads: int | None = None,
+    limits: Limits = DEFAULT,
+    tell: Tell = lambda what, done, count: None,
+) -> Findings:
+    """Measure the space of a program whole, and replay on it whoever searches it.
+
+    Begun again, it takes from `records` what they know.
+
+    constants, sizes, records, target, threads, limits  as `tune` takes them
+    limit      schedules of a space that is taken whole, at most
+    most       so many of them, those that are predicted best; None: all
+    ways       that a nest of a schedule may have, at most
+    seed       of arrays, and the first of the explorers'
+    seeds      that explorers run with
+    trials     after which regret is told, ascending
+
+    Raises DescribeError for a space that is too large, TargetError where nothing can be measured.
+    """
+    for name, given in (("limit", limit), ("most", most), ("ways", ways), ("seeds", seeds)):
+        if given is not None and given < 1:
+            raise DescribeError(
+                "sweep", f"cannot take {name}={given}", because=f"{name} is at least 1"
+            )
+    chosen = target if isinstance(target, Target) else target_named(target)
+    options = chosen.options("sweep", threads=threads)
+    known = constants
+    if not isinstance(constants, Mapping):
+        known = stand_ins(constants, program, None, "sweep")
+    request = requested(program, None, known, "sweep")
+    weights = distribution(request.program, request.users, sizes)
+    problem = Problem(request, options, chosen, weights, seed)
+    whole = space_of(request, options, chosen, ways)
+    space = narrowed(whole, ways)
+    prices = prices_of(problem, space)
+    price = next(iter(prices.values()))(problem)
+    expected = Expected(price, {key_of(at): weight for at, weight in weights})
+    part = part_of(space, expected, limit, most, seed)
+    wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
+    kept = records if isinstance(records, Records) else Records(records)
+    with Bench(problem, limits) as bench:
+        measured = filled(
+            *(problem, wanted, kept, price, bench.measured),
+            lambda done: tell("measured", done, len(wanted)),
+        )
+    table = Table(weights, part.points, measured)
+    if not table.sound:
+        last = measured[part.points[-1]]
+        raise TargetError(
+            "sweep",
+            f"cannot measure a schedule of {whole.first.name}",
+            because=f"the last of {len(measured)} is {last.outcome.value}: {last.because}",
+        )
+    drawn = range(seed, seed + seeds)
+    replays, done = len(explorers) * len(prices), count()
+    return Findings(
+        *(whole.first.name, part, table, whole.first),
+        picks_of(table, problem, whole.first, prices),
+        explored_by(
+            *(table, problem, space, prices, explorers, trials, drawn, BEYOND),
+            lambda said: tell(f"replayed {said}", next(done), replays),
+        ),
+        chosen_by(table, whole.first),
+    )
+
+
+def prices_of(problem: Problem, space: Space) -> dict[str, Maker]:
+    """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
+    closed = _remembered(price_of(problem, space.computation, None))
+
+    def learned(problem: Problem) -> Price:
+        return price_named(problem, space.computation, space.first, LEARNED)
+
+    made: dict[str, Maker] = {"closed form": lambda problem: closed}
+    return {**made, "learned": learned} if isinstance(learned(problem), Refitted) else made
+
+
+def _remembered(price: Price) -> Price:
+    """A price that is asked once of each schedule; a refusal is remembered, too."""
+    known: dict[Schedule, Mapping[Sizes, float] | PartitionError] = {}
+
+    def asked(schedule: Schedule) -> Mapping[Sizes, float]:
+        if schedule not in known:
+            try:
+                known[schedule] = price(schedule)
+            except PartitionError as refused:
+                known[schedule] = refused
+        found = known[schedule]
+        if isinstance(found, PartitionError):
+            raise found
+        return found
+
+    return asked

@@ -1,0 +1,60 @@
+"""Verdicts written where `compile` finds them beside the user's own: what makes the first use good."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from statistics import geometric_mean
+
+import offcut
+from offcut.backends.target import Options, Target
+from offcut.search import Record, Records, settled, transfer
+from offcut.search.settled import kind_of
+from offcut.search.trials import by_place
+from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+
+WORTH = 1.02
+"""Times that a schedule is as fast as the default, in the geometric mean over the sizes, from which on it is shipped."""
+
+
+def ship(records: Records, target: Target, options: Options, folder: Path | None = None) -> Path:
+    """Write the verdicts of `records` that are worth it, for calls with these options on a machine of the kind of
+    the target's; those that the file held of other programs stay.
+
+    folder  None: that of the package
+    """
+    place = kind_of(target.name, target.machine, options.threads, options.reassociate, [])
+    file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{place}.jsonl"
+    made = _settled(records, target.place(options))
+    told = {record.program for record in records if record.explorer == BEST}
+    before = transfer.read(file)[0] if file.exists() else []
+    file.parent.mkdir(exist_ok=True)
+    transfer.write([*(one for one in before if one.program not in told), *made], file)
+    return file
+
+
+def _settled(records: Records, machine: str) -> list[Record]:
+    """Of each program the records of its last word, where that gains enough."""
+    found: list[Record] = []
+    for (_, place, version), trials in by_place(records).items():
+        if place != machine or not plans_alike(version, offcut.__version__):
+            continue
+        kept = [record for trial in trials for record in trial.records]
+        word = last_word(verdicts_of(sorted(kept, key=lambda record: record.created)))
+        if word is not None and word.changes and _gain(word) >= WORTH:
+            found += (
+                record
+                for record in kept
+                if record.explorer in (BEST, DEFAULT) and record.created == word.created
+            )
+    return found
+
+
+def _gain(word: Verdict) -> float:
+    return geometric_mean(word.gains) if word.gains else 1.0
+
+
+def _name(title: str) -> str:
+    """The first words of a machine's title, as a file may be called."""
+    words = re.findall(r"[a-z0-9]+", title.partition("(")[0].partition(":")[0].lower())
+    return "-".join(words) or "machine"

@@ -1,0 +1,155 @@
+"""What tuning settled on: written by a campaign, read back, and which of several verdicts counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offcut.schedule import Schedule
+from offcut.search import Expected, Outcome, Record, Records
+from offcut.search.explorers import explorer_named
+from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+from offcut.tuning.campaign import Campaign
+from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.problem import Measured, Problem, Time
+from tests import spaces
+
+NOON = 1_700_000_000.0
+SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
+FIRST = spaces.space("dense", 2).first
+
+
+def tuned(
+    seconds: Callable[[Schedule], float], records: Path, trials: int = 8, seed: int = 0
+) -> Schedule:
+    """What a campaign chooses where a call takes so many seconds at every size; infinite: it is refused."""
+
+    def measure(schedules: Sequence[Schedule], tell: Callable[[Measured], None]) -> None:
+        for schedule in schedules:
+            one = seconds(schedule)
+            times = tuple(Time(at, one, 0.0) for at, _ in SIZES)
+            found = Measured(schedule, Outcome.OK, times)
+            tell(found if math.isfinite(one) else Measured(schedule, Outcome.REFUSED))
+
+    problem = Problem(*spaces.problem("dense"), SIZES, seed)
+    space = spaces.space("dense", 2)
+    price = price_of(problem, space.computation, None)
+    expected = Expected(price, {key_of(at): weight for at, weight in SIZES})
+    named, explorer = explorer_named("random")
+    space = replace(space, expected=expected)
+    return Campaign(
+        problem, space, expected, explorer, named, Records(records), measure, trials
+    ).best()
+
+
+def said(explorer: str, schedule: str, created: float = NOON, **seconds: float) -> list[Record]:
+    """Records of one kind, at sizes that are written ``n7``."""
+    return [
+        Record(
+            *("program", schedule, "machine", "0.1.0", {at[0]: int(at[1:])}, Outcome.OK),
+            seconds=one,
+            spread=0.0,
+            explorer=explorer,
+            created=created,
+        )
+        for at, one in seconds.items()
+    ]
+
+
+def verdicts(path: Path) -> tuple[Verdict, ...]:
+    return verdicts_of(Records(path))
+
+
+def faster(times: float) -> Callable[[Schedule], float]:
+    """The default takes 1 µs, every other schedule so many times less."""
+    return lambda schedule: 1e-6 if schedule == FIRST else 1e-6 / times
+
+
+def test_a_campaign_records_what_it_chose_beside_the_default(tmp_path: Path) -> None:
+    chosen = tuned(faster(2.0), tmp_path / "r")
+    (verdict,) = verdicts(tmp_path / "r")
+    assert Schedule.parse(verdict.schedule) == chosen != FIRST
+    assert verdict.default == str(FIRST)
+    assert verdict.gains == pytest.approx((2.0, 2.0))
+    assert str(verdict).endswith(", 2.00× as fast as the default at n = 1, 64")
+
+
+@pytest.mark.parametrize("trials", [1, 12])
+def test_a_default_that_stays_is_a_verdict_too(tmp_path: Path, trials: int) -> None:
+    assert tuned(faster(0.5), tmp_path / "r", trials) == FIRST
+    (verdict,) = verdicts(tmp_path / "r")
+    assert not verdict.changes
+    assert str(verdict).endswith(", the default was the best at n = 1, 64")
+
+
+def test_a_campaign_that_is_begun_again_adds_no_verdict(tmp_path: Path) -> None:
+    for _ in range(2):
+        tuned(faster(2.0), tmp_path / "r")
+    assert len(verdicts(tmp_path / "r")) == 1
+    tuned(faster(3.0), tmp_path / "r", seed=1)
+    assert len(verdicts(tmp_path / "r")) == 2
+
+
+def test_where_the_default_fails_the_verdict_is_of_the_best_alone(tmp_path: Path) -> None:
+    tuned(lambda one: math.inf if one == FIRST else 1e-6, tmp_path / "r")
+    (verdict,) = verdicts(tmp_path / "r")
+    assert verdict.default is None
+    assert verdict.changes
+    assert str(verdict).endswith(", against a default that is not recorded any more")
+
+
+def test_a_verdict_says_when_and_between_which_gains() -> None:
+    (verdict,) = verdicts_of(
+        [*said(BEST, "b", n1=1e-6, n9=2e-6), *said(DEFAULT, "d", n1=3e-6, n9=2e-6)]
+    )
+    assert str(verdict) == "tuned 2023-11-14, 1.00× to 3.00× as fast as the default at n = 1, 9"
+
+
+def test_many_sizes_and_several_are_counted_and_a_program_without_sizes_names_none() -> None:
+    many = {f"n{k}": 1e-6 for k in range(1, 10)}
+    (counted,) = verdicts_of([*said(BEST, "b", **many), *said(DEFAULT, "d", **many)])
+    assert str(counted).endswith("1.00× as fast as the default at 9 sizes")
+    plain = [
+        replace(record, sizes={})
+        for record in (*said(BEST, "b", n1=1.0), *said(DEFAULT, "d", n1=2.0))
+    ]
+    (alone,) = verdicts_of(plain)
+    assert str(alone).endswith("2.00× as fast as the default there is")
+
+
+def test_records_of_trials_are_no_verdicts() -> None:
+    assert verdicts_of(said("anneal", "a", n1=1e-6)) == ()
+    assert verdicts_of(said(DEFAULT, "d", n1=1e-6)) == ()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wanted"),
+    [
+        ([("n1",)], 0),
+        ([("n1",), ("n1",)], 1),  # the last of as many sizes
+        ([("n1", "n7"), ("n1",)], 0),  # more sizes before fewer
+        ([("n1",), ("n1", "n7"), ("n8", "n9"), ("n3",)], 2),
+    ],
+)
+def test_the_verdict_at_the_most_sizes_counts_and_of_these_the_last(
+    sizes: Sequence[Sequence[str]], wanted: int
+) -> None:
+    records = [
+        record
+        for place, names in enumerate(sizes)
+        for record in said(BEST, f"s{place}", NOON + place, **dict.fromkeys(names, 1e-6))
+    ]
+    found = last_word(verdicts_of(records))
+    assert found is not None
+    assert found.schedule == f"s{wanted}"
+    assert last_word(()) is None
+
+
+def test_versions_that_differ_in_the_last_number_alone_plan_alike() -> None:
+    assert plans_alike("0.1.0", "0.1.7")
+    assert not plans_alike("0.1.0", "0.2.0")
+    assert not plans_alike("1.1.0", "0.1.0")
