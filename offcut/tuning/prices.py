@@ -81,7 +81,9 @@ def _learned(
     """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
     closed = price_of(problem, computation, None)
     if computation is None or not has_nests(first):
-        return _Said(closed, "nothing: no nest describes the loops, and all schedules are alike")
+        return _Said(
+            closed, "the closed form: no nest describes the loops, and nothing is learned of them"
+        )
     if not library.there():
         return _Said(
             closed, "; ".join(("the closed form", *notes, f"not learned: {library.ABSENT}"))

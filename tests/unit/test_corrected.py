@@ -161,13 +161,13 @@ def test_without_xgboost_search_goes_by_the_closed_form(
     assert asked.said.endswith("; not learned: xgboost is not installed")  # type: ignore[attr-defined]
 
 
-def test_loops_that_no_nest_describes_are_all_alike() -> None:
+def test_of_loops_that_no_nest_describes_nothing_is_learned() -> None:
     request, options, target = planted.spaces.problem("loops")
     space = planted.spaces.space("loops", 3)
     made = price_named(
         Problem(request, options, target, planted.SIZES), space.computation, space.first, "learned"
     )
-    assert set(made(space.first).values()) == {0.0}
+    assert 0 < max(made(space.first).values()) < 1e-3
 
 
 # In a campaign
@@ -342,6 +342,5 @@ def test_tuning_keeps_what_records_name(tmp_path: Path) -> None:
     limits = Limits(budget=0.02, noise=math.inf)
     oc.tune(doubled, sizes={"n": [3]}, trials=1, explorer=few, records=records, limits=limits)
     program, place = records.origins
-    (record,) = records
 
-    assert (record.program, record.machine) == (program.digest, place.digest)
+    assert {(one.program, one.machine) for one in records} == {(program.digest, place.digest)}

@@ -18,6 +18,9 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
 from offcut.partition import STRATEGIES, AxisCut, Strategy
 from offcut.schedule import Nest, Resolved, Schedule
+from offcut.search import Price
+from offcut.tuning.predicting import price_of
+from offcut.tuning.problem import Problem
 from offcut.tuning.tune import space_of
 
 Program = tuple[list[Tensor], Tensor, list[str]]
@@ -170,3 +173,44 @@ def test_groups_follow_the_caches() -> None:
 
     small, large = best(3 << 18), best(1 << 23)
     assert small < large
+
+
+SEIDEL = oc.parse("""\
+program seidel
+size n in 2:4097
+inout A: float32[n, n]
+for i in 1:n - 1
+  for j in 1:n - 1
+    A[i, j] = 0.2 * (A[i, j - 1] + A[i - 1, j] + A[i, j] + A[i, j + 1] + A[i + 1, j])
+""")
+SMOOTHED = oc.parse("""\
+program smoothed
+size n in 2:4097
+input A: float32[n, n]
+output B: float32[n, n]
+for i in 1:n - 1
+  for j in 1:n - 1
+    B[i, j] = 0.25 * (A[i, j - 1] + A[i - 1, j] + A[i, j + 1] + A[i + 1, j])
+""")
+
+
+def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
+    """Tiles of two instances fill no vector; what is one by one takes longer than lanes."""
+    target = cascade_lake()
+    weights = (({"n": 64}, 1.0), ({"n": 500}, 1.0))
+
+    def price(program: oc.Program) -> Price:
+        request = requested(program, None, {}, "tune")
+        return price_of(Problem(request, target.options("tune"), target, weights, 0), None, None)
+
+    smooth = price(SMOOTHED)
+    thin, wide = (
+        smooth(Schedule.parse(f"schedule smoothed\nseparate 8\ncut j mask {tile}\nmark lanes"))
+        for tile in (2, 64)
+    )
+    assert set(thin) == {(("n", 64),), (("n", 500),)}
+    assert all(thin[key] > 2 * wide[key] > 0 for key in thin)
+    in_order = price(SEIDEL)(Schedule.parse("schedule seidel\nmark lanes"))
+    assert all(in_order[key] > wide[key] for key in in_order)
+    with pytest.raises(PartitionError, match="z"):
+        smooth(Schedule.parse("schedule smoothed\ncut z mask 8\nmark lanes"))

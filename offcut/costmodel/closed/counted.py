@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
@@ -175,6 +176,7 @@ class _Scope:
     piece  that it is a part of, None outside of tiles
     loop   the innermost one around it
     lane   the iterator that runs along lanes, None where instances run one by one
+    run    how many of its iterations are side by side, None where no text says so
     way    of a `choose`
     """
 
@@ -182,6 +184,7 @@ class _Scope:
     piece: int | None = None
     loop: For | None = None
     lane: str | None = None
+    run: int | None = None
     way: tuple[int, int] | None = None
 
 
@@ -251,13 +254,20 @@ class _Counter:
             case For(name, lo, hi):
                 lo, hi = self.bound(lo), self.bound(hi, lo)
                 lanes = stmt.execution is Execution.VECTOR and only_reduces(stmt)
-                lane = name if lanes else scope.lane
+                lane, run = (name, None) if lanes else (scope.lane, scope.run)
                 inside = replace(
-                    scope, known=_within(scope.known, name, lo, hi), loop=stmt, lane=lane
+                    scope,
+                    known=_within(scope.known, name, lo, hi),
+                    loop=stmt,
+                    lane=lane,
+                    run=run,
                 )
                 with self.around(name, lo, hi):
                     body = self.block(stmt.body, inside)
-                return self.loop(name, lo, hi, body, scope.known)
+                seen = self.loop(name, lo, hi, body, scope.known)
+                loops = self.hardware.machine.loops
+                begin = loops.enter_cycles + loops.reduce_cycles
+                return self.begun(seen, begin, scope) if lanes else seen
             case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
                 return self.covered(stmt, self.hardware.microkernels[name], scope)
             case Tile(axes, body, where):
@@ -285,8 +295,21 @@ class _Counter:
         start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
-            seen = self.tile(rest, body, replace(scope, known=known, lane=axis.iter), where)
-        return self.loop(axis.iter, start, end, seen, scope.known, _switched_off(axis.iter, where))
+            run = ix.literal(folded(axis.extent))
+            inside = replace(scope, known=known, lane=axis.iter, run=run)
+            seen = self.tile(rest, body, inside, where)
+        off = _switched_off(axis.iter, where)
+        seen = self.loop(axis.iter, start, end, seen, scope.known, off)
+        if rest:
+            return seen
+        loops = self.hardware.machine.loops
+        return self.begun(seen, loops.enter_cycles if run is None else loops.iterate_cycles, scope)
+
+    def begun(self, seen: _Seen, cycles: float, scope: _Scope) -> _Seen:
+        """With what it takes to begin a loop of lanes, and to end it."""
+        assert scope.piece is not None
+        once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
+        return replace(seen, counts=_added((seen.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -401,6 +424,7 @@ class _Counter:
         assert scope.piece is not None
         dtype = self.program.buffer(stmt.buffer).dtype
         width = max(1, self.hardware.register_bytes // ITEM_BYTES[dtype]) if scope.lane else 1
+        filled = width if not scope.run else scope.run / ceil(scope.run / width)
         prices = StatementPrices(self.hardware.machine, width)
         loops, inner = self.hardware.machine.loops, "" if scope.loop is None else scope.loop.iter
         work = prices.store(stmt, scope.lane, inner)
@@ -409,13 +433,13 @@ class _Counter:
             work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
-        issued = (flop + 1 + sum(isinstance(n, Load) for n in _parts(stmt.value))) / width
+        issued = (flop + 1 + sum(isinstance(n, Load) for n in _parts(stmt.value))) / filled
         counts = Counts(
             ix.const(1),
             ix.const(1),
             ix.const(flop),
             ix.const(round(issued * THOUSANDTHS)),
-            ix.const(round(work / width * THOUSANDTHS)),
+            ix.const(round(work / filled * THOUSANDTHS)),
             ix.const(round(joules * THOUSANDTHS)),
         )
         return _Seen(self.traffic.access(self.boxes(stmt), scope.piece), {scope.piece: counts})
@@ -423,7 +447,7 @@ class _Counter:
     def covered(self, tile: Tile, kernel: Microkernel, scope: _Scope) -> _Seen:
         """One run of a tile of a microkernel, which touches each element once."""
         assert scope.piece is not None
-        inside = replace(scope, lane=None)
+        inside = replace(scope, lane=None, run=None)
         body = self.block(tile.body, inside)
         counts = body.counts[scope.piece]
         boxes = body.touched.boxes
