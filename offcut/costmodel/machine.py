@@ -147,6 +147,8 @@ class Loops:
     covered_seconds  of one in a microkernel
     reduce_cycles    to reduce the lanes of a vector, and to start
     enter_cycles     to start a loop of vectors
+    tile_cycles      of a tile of vectors, beside what its instances take, where its length is known when it is compiled
+    begin_cycles     likewise where it is not
     iterate_cycles, lane_iterate_cycles  of an iteration, of one instance and of a vector of them
     bind_cycles      to ask a condition, to bind a value, or to open a window
     branch_share     of both sides of a condition, what one instance runs
@@ -165,6 +167,8 @@ class Loops:
     covered_seconds: float
     reduce_cycles: float
     enter_cycles: float
+    tile_cycles: float
+    begin_cycles: float
     iterate_cycles: float
     lane_iterate_cycles: float
     bind_cycles: float

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import offcut
 from offcut.costmodel import Device, Machine
 from offcut.errors import OffcutError
-from offcut.search.record import Outcome, Record, place_of
+from offcut.search.record import Outcome, Record, digest_of, place_of
 from offcut.search.transfer import record_of
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 
@@ -85,12 +85,13 @@ def settled_before(program: str, place: str) -> Settled:
 
 
 def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
-    """What shipped records call the place: `place_of`, less what a call on one thread does not depend on, which is how
-    many cores there are.
+    """What shipped records call the place: the target, and of a processor what a schedule is made for, which is its
+    instructions and the caches that a core has for itself; not its clock, its cores, or what was measured of it.
     """
-    if threads == 1 and isinstance(machine, Machine):
-        machine = replace(machine, core=replace(machine.core, count=1))
-    return place_of(target, machine, threads, *facts)
+    if not isinstance(machine, Machine):
+        return place_of(target, machine, threads, *facts)
+    own = tuple((memory.name, memory.bytes) for memory in machine.memory[:2])
+    return digest_of(target, machine.architecture, sorted(machine.features), own, threads, *facts)
 
 
 def _of_this_version(records: Sequence[Record]) -> Verdict | None:

@@ -266,7 +266,7 @@ class _Counter:
                     body = self.block(stmt.body, inside)
                 seen = self.loop(name, lo, hi, body, scope.known)
                 loops = self.hardware.machine.loops
-                begin = loops.enter_cycles + loops.reduce_cycles
+                begin = loops.begin_cycles + loops.reduce_cycles
                 return self.begun(seen, begin, scope) if lanes else seen
             case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
                 return self.covered(stmt, self.hardware.microkernels[name], scope)
@@ -303,7 +303,7 @@ class _Counter:
         if rest:
             return seen
         loops = self.hardware.machine.loops
-        return self.begun(seen, loops.enter_cycles if run is None else loops.iterate_cycles, scope)
+        return self.begun(seen, loops.begin_cycles if run is None else loops.tile_cycles, scope)
 
     def begun(self, seen: _Seen, cycles: float, scope: _Scope) -> _Seen:
         """With what it takes to begin a loop of lanes, and to end it."""

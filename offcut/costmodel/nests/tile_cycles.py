@@ -143,7 +143,7 @@ class Plain:
             length = np.maximum(lengths[name], 0)
             vectors = vectors * (np.ceil(length / width) if name == lane else length)
             outside = outside * (1 if name == lane or name in summed else length)
-        once = 0.0 if lane is None else loops.iterate_cycles if fixed else loops.enter_cycles
+        once = 0.0 if lane is None else loops.tile_cycles if fixed else loops.begin_cycles
         once += loops.reduce_cycles if lane in summed else 0.0
         cycles = vectors * (step + work) + outside * once
         return Taken(cycles, vectors * (operations(store) + 2))
