@@ -42,7 +42,7 @@ from offcut.tuning.predicting import key_of, price_of
 from offcut.tuning.problem import Limits, Problem
 from offcut.tuning.tune import space_of
 
-SCHEDULES, QUICK = 112, 16
+SCHEDULES, QUICK = 64, 16
 """Of each program."""
 
 DRAWN = 400
