@@ -33,29 +33,36 @@ class Expected:
 
         expected(s) = sum of weight(n) * price(s)(n) over the sizes n
 
-    `inf` for a schedule that is refused, and for one beyond `factor` times the least that was asked before.
-    What was asked once is remembered.
+    `inf` for a schedule that is refused, for one beyond `factor` times the least that was asked before, and for one more
+    than `looks` between two rounds. What was asked once is remembered.
 
     price    by sizes
     weights  of the sizes, at least one above 0
     factor   at least 1
+    looks    schedules whose price is asked in a round, at most, where that takes long; None: any number
     """
 
     price: Price
     weights: Mapping[Sizes, float]
     factor: float = inf
+    looks: int | None = None
+    looked: int = field(default=0, init=False)
     least: float = field(default=inf, init=False)
     known: dict[Schedule, float] = field(default_factory=dict, init=False)
 
     def __call__(self, schedule: Schedule) -> float:
         """Seconds, or `inf`."""
         if schedule not in self.known:
+            if self.looked == self.looks:
+                return inf
+            self.looked += 1
             self.known[schedule] = self._asked(schedule)
         seconds = self.known[schedule]
         return inf if seconds > self.factor * self.least else seconds
 
     def refit(self, times: Times) -> None:
-        """Tell the price what was measured; where it learns from that, all is asked anew."""
+        """Before a round, tell the price what was measured; where it learns from that, all is asked anew."""
+        self.looked = 0
         if isinstance(self.price, Refitted):
             self.price.refit(times)
             self.known.clear()

@@ -30,13 +30,16 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     keys = [key_of(sizes) for sizes in vectors]
     prices = None if computation is None else prices_of(problem, computation)
+    cut: dict[Schedule, list[float]] = {}
 
     def told(schedule: Schedule) -> dict[Sizes, float]:
         return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
 
     def modelled(schedule: Schedule) -> dict[Sizes, float]:
         if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
-            return dict(zip(keys, seconds_of_loops(problem, schedule), strict=True))
+            if schedule not in cut:
+                cut[schedule] = seconds_of_loops(problem, schedule)
+            return dict(zip(keys, cut[schedule], strict=True))
         return dict(zip(keys, map(float, prices(schedule)), strict=True))
 
     if own is not None:

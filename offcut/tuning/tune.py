@@ -26,6 +26,7 @@ from offcut.search.pool import Pool, pool_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.candidate import Bench
 from offcut.tuning.distribution import distribution
+from offcut.tuning.learning.cases import has_nests
 from offcut.tuning.pooled import ROUND, pooled
 from offcut.tuning.predicting import OwnPrice, key_of
 from offcut.tuning.prices import price_named
@@ -33,6 +34,8 @@ from offcut.tuning.problem import DEFAULT, Limits, Problem
 from offcut.tuning.progress import shown
 
 TRIALS = 64
+LOOKS = 32
+"""Schedules that are priced in a round where loops have to be cut for it."""
 BEYOND = 4.0
 """Times the least predicted seconds, past which a schedule is not worth a trial."""
 
@@ -102,7 +105,8 @@ def tune(
     problem = Problem(request, options, chosen, weights, seed)
     space = space_of(request, options, chosen, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
-    expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND)
+    looks = None if has_nests(space.first) else LOOKS
+    expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND, looks)
     space = replace(space, expected=expected)
     kept = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
