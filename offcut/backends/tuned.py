@@ -74,10 +74,15 @@ def _looked_up(
 ) -> Iterator[Settled]:
     if asked is False:
         return
-    file = _file(asked)
-    if file is not None and file.exists():
+    try:
+        file = _file(asked)
+        there = file is not None and file.exists()
+    except (OSError, RuntimeError) as error:  # no rights to the folder, no home
+        yield Settled(because=f"they cannot be used: {error}")
+        file, there = None, False
+    if file is not None and there:
         yield settled_in(file, request.program.digest, target.place(options))
-    elif asked is not None:
+    elif asked is not None and file is not None:
         yield Settled(because=f"there is no file {file}")
     if asked is None and file is not None:
         lent: list[str] = []

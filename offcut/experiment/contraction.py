@@ -198,6 +198,7 @@ class Computation:
             target="cpu",
             strategy=strategy,
             threads=threads,
+            records=False,
         )
 
 

@@ -126,7 +126,7 @@ def test_widths_go_by_the_height_around() -> None:
     assert tiles[2] == [(5, 32), (1, 16), (1, 4)]
 
 
-def test_what_is_known_of_a_way_is_asked_once() -> None:
+def test_what_is_known_of_ways_is_asked_once() -> None:
     target, asked = cascade_lake(), []
     priced, first = prices(dense(), target)
     resolve = priced.resolve
@@ -140,7 +140,9 @@ def test_what_is_known_of_a_way_is_asked_once() -> None:
         for way in nest.ways
     ]
     each = [priced(one) for one in alone]
-    assert len(asked) == 1
+    for one in (first, *alone):
+        priced(one)
+    assert asked == [first, *alone]
     assert (np.minimum(*each) <= both).all()
     assert (both <= np.maximum(*each)).all()
 
@@ -214,3 +216,31 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
     assert all(in_order[key] > wide[key] for key in in_order)
     with pytest.raises(PartitionError, match="z"):
         smooth(Schedule.parse("schedule smoothed\ncut z mask 8\nmark lanes"))
+
+
+def test_what_a_way_costs_does_not_depend_on_what_was_asked_before() -> None:
+    target = cascade_lake()
+    later, first = prices(dense(), target)
+    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    assert len(nest.ways) > 1
+    for way in nest.ways:
+        alone = (replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
+        later(Schedule(first.name, tuple(alone)))
+    at_once, _ = prices(dense(), target)
+    assert (later(first) == at_once(first)).all()
+    assert (later.nests(first)[0][0].own == at_once.nests(first)[0][0].own).all()
+
+
+def test_a_unit_that_is_no_vector_unit_is_not_bound_by_issuing_vectors() -> None:
+    target = oc.target("cpu", machine="sapphire-rapids")
+    a, w = (oc.placeholder(s, "bfloat16", name=x) for s, x in (((n, 768), "A"), ((768, 768), "W")))
+    made: Program = [a, w], oc.ops.dense(a, w), ["W"]
+    priced, first = prices(made, target)
+    assert "amx" in str(first)
+    whole = cost_at(made, target, 500)
+    body = max(whole.pieces, key=lambda piece: piece.flop)
+    assert body.microkernel.startswith("amx")
+    assert body.registers == 0
+    assert body.resources["issue"] < body.resources["compute"]
+    (part,) = (part for ways in priced.nests(first) for part in ways[0].parts)
+    assert (part.issue < part.compute).all()

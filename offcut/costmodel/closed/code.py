@@ -40,10 +40,8 @@ def compile_seconds(code: int, machine: Machine) -> float:
 
 def registers(kernel: Microkernel, rows: int, columns: int, lanes: int) -> int:
     """Vector registers that a tile of a microkernel holds: accumulators, a vector of the columns' operand for each of a
-    row, a term of the rows' operand; 0 where no core computes it.
+    row, a term of the rows' operand.
     """
-    if kernel.unit != "core":
-        return 0
     height = min(rows, kernel.max_rows)
     vectors = -(-min(columns, kernel.columns_for(height)) // lanes)
     return height * vectors + vectors + 1

@@ -6,7 +6,6 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
@@ -15,7 +14,6 @@ from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, regi
 from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.predicted import Predicted, predicted
-from offcut.describe.microkernel import Microkernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +197,8 @@ def cost(
     sizes   the same, by the program's
     """
     made = predicted(program, hardware, sizes)
-    lanes = max(1, hardware.register_bytes // ITEM_BYTES["float32"])
     in_loops = held(program)
-    pieces = tuple(_at(one, hardware.microkernels, lanes, in_loops) for one in made.pieces)
+    pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
     flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
     ran = tuple(piece for piece in pieces if piece.runs)
@@ -209,7 +206,7 @@ def cost(
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
     kept = {name: int(evaluate(size, {})) for name, size in made.kept.items()}
     share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
-    code = code_bytes(program, hardware.microkernels, machine, lanes)
+    code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     return Cost(
         kernel=described.name,
         machine=machine.name,
@@ -226,20 +223,19 @@ def cost(
     )
 
 
-def _at(
-    one: Predicted, kernels: Mapping[str, Microkernel], lanes: int, in_loops: Mapping[str, int]
-) -> PieceCost:
+def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> PieceCost:
     """A piece, all of whose sizes are known.
 
     in_loops  registers that loops hold, by what they store
     """
     counts, piece = one.counts, one.piece
     extents = [int(evaluate(extent, {})) for _, extent in piece.tile if not variables(extent)]
-    kernel = kernels.get(piece.microkernel or "")
+    kernel = hardware.microkernels.get(piece.microkernel or "")
     needed = in_loops.get(piece.stage, 0)
     if kernel is not None:
         rows, columns = [1, *extents][-2:]
-        needed = registers(kernel, rows, columns, lanes)
+        on_core = hardware.on_core(kernel)
+        needed = registers(kernel, rows, columns, hardware.lanes) if on_core else 0
     return PieceCost(
         stage=piece.stage,
         role=piece.role,

@@ -51,7 +51,7 @@ from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.core.walking import taken
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
-from offcut.costmodel.closed.operations import operations, picojoules
+from offcut.costmodel.closed.operations import instructions, operations, picojoules
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 from offcut.costmodel.closed.touched import Box, Level, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
@@ -151,6 +151,20 @@ class Hardware:
     microkernels: Mapping[str, Microkernel]
     register_bytes: int
     levels: tuple[Level, ...]
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector of float32, and of what is summed in it."""
+        return self.lanes_of("float32")
+
+    def lanes_of(self, dtype: str) -> int:
+        """Of a vector."""
+        return max(1, self.register_bytes // ITEM_BYTES[dtype])
+
+    def on_core(self, kernel: Microkernel) -> bool:
+        """Whether vector registers hold the accumulators of its tiles; else another unit does."""
+        vectors = (tile.rows * -(-tile.columns // self.lanes) for tile in kernel.tiles)
+        return max(vectors, default=0) * self.register_bytes <= self.levels[0].bytes
 
 
 def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
@@ -423,7 +437,7 @@ class _Counter:
         """One instance of a statement."""
         assert scope.piece is not None
         dtype = self.program.buffer(stmt.buffer).dtype
-        width = max(1, self.hardware.register_bytes // ITEM_BYTES[dtype]) if scope.lane else 1
+        width = self.hardware.lanes_of(dtype) if scope.lane else 1
         filled = width if not scope.run else scope.run / ceil(scope.run / width)
         prices = StatementPrices(self.hardware.machine, width)
         loops, inner = self.hardware.machine.loops, "" if scope.loop is None else scope.loop.iter
@@ -433,7 +447,7 @@ class _Counter:
             work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
-        issued = (flop + 1 + sum(isinstance(n, Load) for n in _parts(stmt.value))) / filled
+        issued = instructions(stmt) / filled
         counts = Counts(
             ix.const(1),
             ix.const(1),
@@ -463,15 +477,12 @@ class _Counter:
         depth: Expr = ix.const(1)
         for loop in (one for one in statements(tile.body) if isinstance(one, For)):
             depth = ix.mul(depth, ix.sub(loop.hi, loop.lo))
-        lanes = max(1, self.hardware.register_bytes // 4)
-        counts = replace(
-            counts,
-            runs=ix.const(1),
-            cycles=cycles(kernel, rows, columns, depth),
-            instructions=ix.mul(
-                THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes)
-            ),
-        )
+        taken = cycles(kernel, rows, columns, depth)
+        issued = taken  # of another unit: one in a cycle, at most
+        if self.hardware.on_core(kernel):
+            lanes = self.hardware.lanes
+            issued = ix.mul(THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes))
+        counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
     def boxes(self, stmt: Store) -> dict[str, Box]:

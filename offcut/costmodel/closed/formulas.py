@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
@@ -180,8 +179,7 @@ def formulas(
 
     users   what the user calls the sizes, by the program's names
     """
-    lanes = max(1, hardware.register_bytes // ITEM_BYTES["float32"])
-    code = code_bytes(program, hardware.microkernels, hardware.machine, lanes)
+    code = code_bytes(program, hardware.microkernels, hardware.machine, hardware.lanes)
     return Formulas(described, predicted(program, hardware, {}), hardware, users, code)
 
 

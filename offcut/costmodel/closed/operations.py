@@ -5,7 +5,7 @@ A product that is added is two, a comparison that keeps the larger value one, a 
 
 from __future__ import annotations
 
-from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of
+from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_of, walk
 from offcut.core.program import Program, Store
 from offcut.costmodel.device import Energy, Picojoules
 
@@ -24,6 +24,11 @@ _ALIKE = {
 def operations(store: Store) -> int:
     """Operations of one instance; of a choice between values, those of the longest."""
     return len(_of(store.value)) + (store.reduce is not None)
+
+
+def instructions(store: Store) -> int:
+    """What one instance, or a vector of them, issues: its operations, a load for each element that is read, the store."""
+    return operations(store) + 1 + sum(isinstance(node, Load) for node in walk(store.value))
 
 
 def picojoules(store: Store, program: Program, energy: Energy) -> float:

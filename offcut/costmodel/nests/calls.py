@@ -1,4 +1,4 @@
-"""Calls of many calls: an expression in, its value at each of them out."""
+"""The sizes of several calls: an expression in, its value at each of them out."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 A nest is a band of loops around a tile (`GroupCut`), so what it takes is a sum over the runs of tiles along its axes::
 
     compute = trips of the loops * sum over rows' and columns' runs of count * count * tile(height, width)
+    busy    = max(compute, instructions / issue)
     memory  = max over levels of bytes into it / bytes per cycle behind it
-    cycles  = max(compute, memory) + loss * min(compute, memory)
+    cycles  = max(busy, memory) + loss * min(busy, memory behind the nearest two levels)
 
 with the tables of the microkernels and the prices of statements that `offcut.costmodel.closed` counts by, and its bytes.
 """
@@ -68,10 +69,7 @@ class NestCost:
 
 
 class Nests:
-    """The nests of programs on a machine, at some sizes.
-
-    rows  whether sums over rows of memory may run as lanes of themselves
-    """
+    """The nests of programs on a machine, at some sizes."""
 
     def __init__(self, hardware: Hardware, calls: Calls) -> None:
         self.hardware, self.calls = hardware, calls
@@ -201,7 +199,7 @@ class Nests:
         form: Form,
     ) -> Taken:
         """One tile, whose axes have these lengths."""
-        plain = Plain(self.hardware.machine, self.hardware.register_bytes, rows)
+        plain = Plain(self.hardware, rows)
         lane = cut.cuts[-1].axis if cut.cuts else None
         if cut.match is None:
             return plain.taken(cut.group, lane, lengths, form)
@@ -209,8 +207,9 @@ class Nests:
         one = self.calls.constant(1)
         height = one if found.rows is None else lengths[found.rows]
         width = one if found.columns is None else lengths[found.columns]
-        lanes = max(1, self.hardware.register_bytes // 4)
-        taken = covered(found.microkernel, height, width, lengths[found.depth], lanes)
+        kernel, depth = found.microkernel, lengths[found.depth]
+        lanes = self.hardware.lanes if self.hardware.on_core(kernel) else None
+        taken = covered(kernel, height, width, depth, lanes)
         taken = taken.times(self.factor(computation, found))
         for axis in lead.reduce_axes:
             if axis.name != found.depth:

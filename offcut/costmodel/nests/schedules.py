@@ -28,7 +28,7 @@ class WayCost:
     """A way of a nest, by call.
 
     seconds  that it is predicted to take
-    own      seconds by which it competes at run time
+    own      seconds by which it competes at run time; 0 where it competes with none
     parts    what it consists of: a packed copy first
     """
 
@@ -92,9 +92,9 @@ class SchedulePrices:
         try:
             made = self.resolve(schedule)
         except PartitionError as refused:
-            missing = [key for ways in keys for key in ways if key not in self.known]
-            if len(missing) == 1:
-                self.known[missing[0]] = refused
+            missing = [ways for ways in keys if any(key not in self.known for key in ways)]
+            if len(missing) == 1 and len(missing[0]) == 1:
+                self.known[missing[0][0]] = refused
             raise
         rows = any(isinstance(s, Mark) and s.unit == "rows" for s in schedule.steps)
         nests = Nests(self.hardware, self.calls)
@@ -109,7 +109,9 @@ class SchedulePrices:
 
 
 def _keys(schedule: Schedule) -> list[list[Key]]:
-    """What the price of each way depends on, by nest: the stages as they are, loops around, itself."""
+    """What the price of each way depends on, by nest: the stages as they are, loops around, along what sums are covered,
+    whether it competes, itself.
+    """
     before = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
     found: list[list[Key]] = []
 
@@ -118,7 +120,9 @@ def _keys(schedule: Schedule) -> list[list[Key]]:
             for inner in part.parts:
                 visit(inner, (*around, *part.axes))
         elif isinstance(part, Nest):
-            found.append([(before, around, part.stage, _unnamed(way)) for way in part.ways])
+            depths = frozenset(way.cover.depth for way in part.ways if way.cover is not None)
+            nest = before, around, part.stage, depths, len(part.ways) > 1
+            found.append([(*nest, _unnamed(way)) for way in part.ways])
 
     for step in schedule.steps:
         visit(step, ())

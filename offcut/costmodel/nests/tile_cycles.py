@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut.core import index as ix
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, dtype_of, walk
 from offcut.core.program import For, Store
-from offcut.costmodel.closed.operations import operations
-from offcut.costmodel.machine import Machine
+from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.closed.operations import instructions
 from offcut.costmodel.nests.calls import Array
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
@@ -44,8 +43,13 @@ class Taken:
         return Taken(self.cycles * count, self.issued * count)
 
 
-def covered(kernel: Microkernel, rows: Array, columns: Array, depth: Array, lanes: int) -> Taken:
-    """A tile of a microkernel: ``ceil(n / width(h)) * (c(h, n) d + u(h, n))``, of more rows than it has in turn."""
+def covered(
+    kernel: Microkernel, rows: Array, columns: Array, depth: Array, lanes: int | None
+) -> Taken:
+    """A tile of a microkernel: ``ceil(n / width(h)) * (c(h, n) d + u(h, n))``, of more rows than it has in turn.
+
+    lanes  of the vectors that hold its accumulators; None: another unit does, and issues one instruction a cycle at most
+    """
     table = _table(kernel)
     tallest = len(table.widest) - 1
     whole, rest = np.divmod(rows.astype(np.int64), tallest)
@@ -57,6 +61,8 @@ def covered(kernel: Microkernel, rows: Array, columns: Array, depth: Array, lane
         total = total + count * calls * (
             table.term[height, width] * depth + table.start[height, width]
         )
+    if lanes is None:
+        return Taken(total, total)
     vectors = np.ceil(columns / lanes)
     return Taken(total, vectors * (rows + 1) * np.ceil(depth / kernel.interleave))
 
@@ -86,12 +92,10 @@ def _table(kernel: Microkernel) -> _Table:
 class Plain:
     """Tiles of plain loops on a machine.
 
-    register_bytes  of a vector
-    rows            whether sums over rows of memory may run as lanes of themselves
+    rows  whether sums over rows of memory may run as lanes of themselves
     """
 
-    machine: Machine
-    register_bytes: int
+    hardware: Hardware
     rows: bool
 
     def taken(
@@ -124,11 +128,12 @@ class Plain:
 
         fixed  whether the code has no loop along the lanes
         """
-        loops, item = self.machine.loops, ITEM_BYTES[dtype_of(stage.value)]
-        width = 1 if lane is None else max(1, self.register_bytes // item)
+        machine = self.hardware.machine
+        loops = machine.loops
+        width = 1 if lane is None else self.hardware.lanes_of(dtype_of(stage.value))
         point = tuple(Var(axis.name) for axis in stage.axes)
         store = Store(stage.buffer, point, stage.value, stage.reducer)
-        prices = StatementPrices(self.machine, width)
+        prices = StatementPrices(machine, width)
         summed = [axis.name for axis in stage.reduce_axes]
         inner = summed[-1] if summed else ""
         work = prices.store(store, lane, inner)
@@ -146,7 +151,7 @@ class Plain:
         once = 0.0 if lane is None else loops.tile_cycles if fixed else loops.begin_cycles
         once += loops.reduce_cycles if lane in summed else 0.0
         cycles = vectors * (step + work) + outside * once
-        return Taken(cycles, vectors * (operations(store) + 2))
+        return Taken(cycles, vectors * instructions(store))
 
 
 def _beside(stage: Stage, axis: str) -> bool:

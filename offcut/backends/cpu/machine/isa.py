@@ -134,7 +134,7 @@ def own_machine(architecture: str, features: frozenset[str]) -> Machine:
     near = replace(near, name="host", architecture=architecture, core=core)
     for level, index in enumerate(_DATA_CACHES):
         size, ways, line = (_cache_fact(index, fact) for fact in _CACHE_FACTS)
-        share = size // _sharing(index) if size else None
+        share = size // _sharing(index) if size and index == _SHARED else size
         near = near.with_memory(level, share, ways, line)
     return near
 
@@ -150,6 +150,7 @@ def nearest(architecture: str, features: frozenset[str]) -> Machine:
 
 
 _DATA_CACHES = (0, 2, 3)  # how Linux counts L1, L2 and L3; 1 holds instructions
+_SHARED = 3  # the first that cores share
 _CACHE_FACTS = ("size", "ways_of_associativity", "coherency_line_size")
 
 
