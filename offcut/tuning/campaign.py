@@ -210,7 +210,7 @@ class Campaign:
         ended = {schedule: last_run[str(schedule)] for schedule in finalists}
         fine = [one for one in ended.values() if one.outcome is Outcome.OK]
         if not fine:
-            return sound[0].schedule
+            return first
         winner = min(fine, key=self._time)
         default = ended.get(first)
         if default is None or default.outcome is not Outcome.OK:

@@ -138,6 +138,16 @@ def test_a_trial_that_was_fast_once_is_not_chosen_where_the_last_run_says_otherw
     assert campaign(Bench(lucky), tmp_path / "r", trials=4).best() == first()
 
 
+def test_the_default_stays_where_everything_fails_in_the_last_run(tmp_path: Path) -> None:
+    runs: dict[Schedule, int] = {}
+
+    def once(schedule: Schedule) -> list[float]:
+        runs[schedule] = runs.get(schedule, 0) + 1
+        return [1e-6 if runs[schedule] == 1 else math.inf] * 2
+
+    assert campaign(Bench(once), tmp_path / "r", trials=4).best() == first()
+
+
 def test_the_best_of_what_was_tried_is_chosen(tmp_path: Path) -> None:
     space = spaces.space("loops", 2)
     best = space.sample(Random(4))
