@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import isclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,13 @@ from offcut.tuning.problem import Problem
 
 GROUP = "offcut.prices"
 CLOSED, LEARNED = "closed", "learned"
-VARIABLE = "OFFCUT_MODEL"
 
 
 def model_path() -> Path | None:
     """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records; None
     where ``OFFCUT_RECORDS`` is ``off``.
     """
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get("OFFCUT_MODEL")
     if named:
         return Path(named).expanduser()
     records = default_file()
@@ -45,7 +45,7 @@ def price_named(
     """The price that ``price=`` says.
 
     given     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
-              the group ``offcut.prices``; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
+              the group ``offcut.prices``, a class of which an instance is made; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
     first     the target's own schedule, by which is decided whether a model knows this program and machine
     features  that a correction is learned from beside those that are found
 
@@ -84,10 +84,9 @@ def _learned(
         return _Said(
             closed, "the closed form: no nest describes the loops, and nothing is learned of them"
         )
-    if not library.there():
-        return _Said(
-            closed, "; ".join(("the closed form", *notes, f"not learned: {library.ABSENT}"))
-        )
+    missing = library.missing()
+    if missing:
+        return _Said(closed, "; ".join(("the closed form", *notes, f"not learned: {missing}")))
     every = (*features_found(), *features)
     made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
     made.begin(first)
@@ -126,7 +125,8 @@ def _loaded(name: str) -> object:
     for point in entry_points(group=GROUP):
         if point.name == name:
             try:
-                return point.load()
+                found: object = point.load()
+                return found() if isclass(found) else found
             except Exception as error:
                 raise DescribeError(
                     "tune",

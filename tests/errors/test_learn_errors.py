@@ -94,6 +94,63 @@ learn: cannot read model.json
     )
 
 
+DAMAGED: dict[str, tuple[object, str]] = {
+    "numbers that are texts": ("many", "ValueError: could not convert string to float: 'many'"),
+    "no number": (
+        None,
+        "TypeError: float() argument must be a string or a real number, not 'NoneType'",
+    ),
+    "not finite": (float("nan"), "ValueError: it gives no number"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_model_that_is_damaged(tmp_path: Path, case: str) -> None:
+    pytest.importorskip("xgboost")
+    level, because = DAMAGED[case]
+    file = tmp_path / "model.json"
+    held = {
+        "format": "offcut model 1",
+        **{"doubt": 0.1, "closed": 0.2, "useless": "", "learned": {}, "names": ["f"]},
+        "familiar": {
+            "names": ["f"],
+            "limit": 1,
+            "low": [0],
+            "high": [1],
+            "width": [1],
+            "kept": [[0]],
+        },
+        "ensemble": {"members": [], "levels": [level]},
+    }
+    file.write_text(json.dumps(held), encoding="utf-8")
+
+    assert (
+        refusal(lambda: Pair.load(file))
+        == f"""\
+learn: cannot read model.json
+  at       {file}
+  because  what it holds is damaged: {because}
+  help     offcut learn RECORDS -o MODEL makes one"""
+    )
+
+
+def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(name: str) -> object:
+        raise OSError("libgomp.so.1: cannot open shared object file\nand much more")
+
+    monkeypatch.setattr(library, "find_spec", lambda name: name)
+    monkeypatch.setattr(library, "import_module", fails)
+
+    assert not library.there()
+    assert (
+        refusal(lambda: library.loaded("learn"))
+        == """\
+learn: cannot use a learned model
+  because  xgboost does not load: OSError: libgomp.so.1: cannot open shared object file
+  help     pip install "offcut[learned]\""""
+    )
+
+
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     assert "because  No such file or directory" in refusal(lambda: Pair.load(tmp_path / "m.json"))
 
@@ -121,7 +178,7 @@ learn: cannot use the model
 
 
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "there", lambda: False)
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
     with pytest.raises(TargetError) as refused:
         library.loaded("learn")
     assert (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,13 +20,13 @@ import offcut as oc
 from offcut.costmodel.learned import FEATURES, Pair, Settings, described, learned, library
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Price, Records, Space, Times
+from offcut.search import Expected, Outcome, Price, Records, Refitted, Space, Times
 from offcut.search.explorers import Seen, explorer_named
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
 from offcut.tuning.learning.training import training_set
 from offcut.tuning.predicting import key_of
-from offcut.tuning.prices import VARIABLE, model_path, price_named
+from offcut.tuning.prices import model_path, price_named
 from offcut.tuning.problem import Limits, Measured, Problem, Time
 from tests import planted_times as planted
 
@@ -56,7 +59,7 @@ def pair() -> Pair:
 
 @pytest.fixture(autouse=True)
 def no_model_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "default.json"))
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "default.json"))
 
 
 def said(given: Price) -> str:
@@ -129,6 +132,18 @@ def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not()
 
 
 @needs_xgboost
+def test_a_default_model_whose_trees_are_none_is_left_aside_in_words() -> None:
+    pair().save(model_path())
+    held = json.loads(model_path().read_text(encoding="utf-8"))
+    held["ensemble"]["members"] = [{"learner": {}}]
+    model_path().write_text(json.dumps(held), encoding="utf-8")
+
+    assert said(price(None)).startswith(
+        "the closed form; not by default.json: what it holds is damaged: XGBoostError: "
+    )
+
+
+@needs_xgboost
 def test_a_model_of_other_features_stays_out(tmp_path: Path) -> None:
     named = ("mine", *pair().names[1:])
     replace(pair(), names=named).save(tmp_path / "model.json")
@@ -141,7 +156,7 @@ def test_a_model_of_other_features_stays_out(tmp_path: Path) -> None:
 def test_the_default_model_lies_beside_the_default_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv("OFFCUT_MODEL")
     monkeypatch.setenv("OFFCUT_RECORDS", str(tmp_path / "records.sqlite"))
 
     assert model_path() == tmp_path / "model.json"
@@ -151,7 +166,7 @@ def test_the_default_model_lies_beside_the_default_records(
 def test_without_xgboost_search_goes_by_the_closed_form(
     monkeypatch: pytest.MonkeyPatch, given: object
 ) -> None:
-    monkeypatch.setattr(library, "there", lambda: False)
+    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
     model_path().write_text("{}", encoding="utf-8")
     asked, first = price(given), planted.spaces.space("dense", 3).first
 
@@ -282,6 +297,22 @@ def test_a_price_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) ->
     made = price("mine")(planted.spaces.space("dense", 3).first)
 
     assert made[("n", 16),] == pytest.approx(48e-6)
+
+
+def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "doors" / "model.md"
+    examples = doctest.DocTestParser().get_examples(page.read_text(encoding="utf-8"))
+    (source,) = (one.source for one in examples if one.source.startswith("class ByWords"))
+    named: dict[str, Any] = {"exp": math.exp, "log": math.log, "median": median}
+    exec(source, named)
+    with_point(monkeypatch, named["ByWords"])
+    drawn, made = planted.drawn("dense", 4), price("mine")
+    before = made(drawn[0])
+    assert isinstance(made, Refitted)
+    made.refit(times(drawn))
+
+    assert before[("n", 16),] == pytest.approx(16.0)
+    assert 0 < made(drawn[0])[("n", 16),] < 1.0
 
 
 REFUSED: dict[str, tuple[object, object, str]] = {

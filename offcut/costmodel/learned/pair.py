@@ -83,6 +83,17 @@ class Pair:
         seconds = closed * np.exp(found.mean(axis=0))
         return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
+    def _check(self) -> None:
+        """Ask it once: parts that do not fit each other raise."""
+        nothing = np.zeros((1, len(self.names)))
+        self.familiar.because(nothing)
+        found = self.corrected(nothing, np.ones(1))
+        numbers = np.array([*found.seconds, *found.spread, self.closed], float)
+        if len(numbers) != 3 or not np.isfinite(numbers).all():
+            raise ValueError("it gives no number")
+        if not isinstance(self.useless, str):
+            raise TypeError(f"useless is {self.useless!r}")
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON; the file appears whole or not at all."""
         file = Path(path)
@@ -114,7 +125,8 @@ class Pair:
     def load(path: str | os.PathLike[str]) -> Pair:
         """The model that `save` wrote.
 
-        Raises OffcutError for a file that holds none, TargetError where XGBoost is not installed.
+        Raises OffcutError for a file that holds none, or one that gives no correction; TargetError where XGBoost is not
+        installed.
         """
         file = Path(path)
         try:
@@ -126,14 +138,23 @@ class Pair:
         if not isinstance(found, dict) or found.get("format") != _FORMAT:
             raise _unread(file, f"it is no {_FORMAT}")
         try:
-            return Pair(
+            made = Pair(
                 ensemble=Ensemble.of_plain(found["ensemble"]),
                 familiar=Familiar.of_plain(found["familiar"]),
                 names=tuple(found["names"]),
                 **{name: found[name] for name in ("doubt", "closed", "useless", "learned")},
             )
+            made._check()
         except KeyError as error:
             raise _unread(file, f"it lacks {error}") from None
+        except OffcutError:
+            raise
+        except Exception as error:  # what XGBoost, numpy and Python say of values that are none
+            said = str(error).strip().partition("\n")[0]
+            raise _unread(
+                file, f"what it holds is damaged: {type(error).__name__}: {said}"
+            ) from None
+        return made
 
 
 def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:
