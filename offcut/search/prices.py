@@ -61,12 +61,16 @@ class Expected:
         return inf if seconds > self.factor * self.least else seconds
 
     def refit(self, times: Times) -> None:
-        """Before a round, tell the price what was measured; where it learns from that, all is asked anew."""
+        """Before a round, tell the price what was measured; where it learns from that, all is asked anew.
+
+        What was measured is asked at once: by the least of it, others are refused.
+        """
         self.looked = 0
         if isinstance(self.price, Refitted):
             self.price.refit(times)
             self.known.clear()
             self.least = inf
+            self.known.update({schedule: self._asked(schedule) for schedule in times})
 
     def _asked(self, schedule: Schedule) -> float:
         try:

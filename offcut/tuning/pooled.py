@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TypeAlias
 from uuid import uuid4
 
-from offcut.errors import BusyError, OffcutError, TargetError
+from offcut.errors import BusyError, InternalError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
 from offcut.search.pool import LOCAL, RESOURCE, Device, Flights, Landed, Pool, connected
@@ -113,10 +113,11 @@ class PooledBench:
                     f"{work.losses[schedule]} workers went or hung with it; {name}: {one.lost}"
                 )
                 tell(Measured(schedule, Outcome.CRASHED, (), because))
-        elif one.raised is not None and parcel:
+        elif isinstance(one.raised, OffcutError | InternalError):
             raise one.raised
         elif one.raised is not None:
             self._aside[one.device] = f"{type(one.raised).__name__}: {one.raised}"
+            work.waiting.extendleft(reversed(parcel))
         elif not parcel and one.value:
             self._aside[one.device] = one.value
         elif not parcel:

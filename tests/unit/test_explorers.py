@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 
 from offcut.errors import DescribeError, PartitionError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Space
+from offcut.search import Expected, Sizes, Space, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge, Seen, explorer_named
 from offcut.search.explorers.beam import grain
 from tests.spaces import planted, space, with_planted
@@ -148,6 +148,25 @@ def test_expected_seconds_are_of_the_distribution_and_end_at_a_factor() -> None:
     assert expected(wrong) == inf
     assert not isfinite(expected(far))
     assert asked == [far, near, wrong]
+
+
+def test_after_a_round_the_least_of_what_was_measured_bounds_the_others() -> None:
+    sizes = (("n", 1),)
+    cheap, dear = list(space("elementwise", alternatives=1).enumerate(2))
+
+    class Learns:
+        scale = 1.0
+
+        def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+            return {sizes: self.scale * (1.0 if schedule == cheap else 9.0)}
+
+        def refit(self, times: Times) -> None:
+            self.scale = 2.0
+
+    expected = Expected(Learns(), {sizes: 1.0}, factor=4.0, looks=1)
+    expected.refit({cheap: {sizes: (1.0, 0.0)}})
+
+    assert (expected.least, expected(dear), expected(cheap)) == (2.0, inf, 2.0)
 
 
 def test_a_function_and_a_class_are_explorers() -> None:

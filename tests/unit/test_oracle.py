@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -298,6 +299,39 @@ def test_a_price_that_learns_is_told_the_trials_of_its_own_campaign() -> None:
 
     replayed(whole(), PROBLEM, SPACE, Learns(), "random", (24,), math.inf)
     assert told == [8, 16, 24]
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: bool) -> None:
+    asked = Counter[Schedule]()
+
+    class Price:
+        def __call__(self, schedule: Schedule) -> Any:
+            asked[schedule] += 1
+            return PRICE(schedule)
+
+    class Learns(Price):
+        def refit(self, times: Any) -> None:
+            """It has nothing to learn."""
+
+    def by_price(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+        tried = {one.schedule for one in seen}
+        return sorted((one for one in POINTS if one not in tried), key=space.expected)[:count]
+
+    price = Learns() if learns else Price()
+    replayed(whole(), PROBLEM, SPACE, price, by_price, (24,), math.inf)
+    assert (min(asked.values()) > 1) is learns
+
+
+def test_where_none_of_the_first_trials_can_be_timed_regret_is_infinite() -> None:
+    def in_order(space: Space, seen: Any, rng: Any, count: int) -> Sequence[Schedule]:
+        return POINTS[len(seen) or 1 :][:count]
+
+    failed = {one: timed(one, math.inf) for one in POINTS[:8]}
+    found = Table(SIZES, POINTS, {**whole().measured, **failed})
+    regrets = replayed(found, PROBLEM, SPACE, PRICE, in_order, (4, 8), math.inf)
+    assert regrets == (math.inf, math.inf)
+    assert replayed(found, PROBLEM, SPACE, PRICE, in_order, (4, 16), math.inf)[1] < math.inf
 
 
 # Whole

@@ -237,6 +237,23 @@ def test_a_worker_that_lacks_offcut_has_it_said(
     )
 
 
+def test_a_device_that_raises_while_it_measures_is_put_aside_and_loses_nothing(
+    problem: Problem, schedules: list[Schedule]
+) -> None:
+    def a_raises(device: Device, parcel: Parcel) -> Landed[Parcel]:
+        full = OSError("No space left on device")
+        return Landed(device, parcel, raised=full) if device.name == "a" else fine(device, parcel)
+
+    flights = Fake(There(["a", "b"]), a_raises)
+    found = outcomes(problem, flights, schedules)
+
+    assert {one.outcome for one in found.values()} == {Outcome.OK}
+    assert [name for name, _ in flights.dealt].count("a") == 1
+    with pytest.raises(TargetError) as refused:
+        outcomes(problem, Fake(There(["a"]), a_raises), schedules)
+    assert refused.value.because == "no device is left (a: OSError: No space left on device)"
+
+
 def test_what_ends_a_campaign_here_ends_it_there(
     problem: Problem, schedules: list[Schedule]
 ) -> None:

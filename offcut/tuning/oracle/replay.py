@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from offcut.errors import PartitionError
+from offcut.errors import PartitionError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import (
     Expected,
@@ -48,7 +48,10 @@ def replayed(
     trials   ascending
     beyond   times the least predicted seconds, past which a schedule is not worth a trial
     """
-    within = _Within(price, frozenset(table.points))
+    held = frozenset(table.points)
+    within = _Within(price, held)
+    if isinstance(price, Refitted):
+        within = _Learning(price, held, price.refit)
     weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
     expected = Expected(within, weights, beyond)
     searched = replace(space, expected=expected)
@@ -57,7 +60,11 @@ def replayed(
         *(problem, searched, expected, made, named, Unkept()),
         *(_looked_up(table), trials[-1]),
     )
-    campaign.best()
+    try:
+        campaign.best()
+    except TargetError:
+        if any(one.outcome is Outcome.OK for one in campaign.tried):
+            raise
     seconds = [one.seconds(problem) for one in campaign.tried]
     least = table.expected(table.best)
     return tuple(min(seconds[:count], default=inf) / least - 1 for count in trials)
@@ -76,7 +83,7 @@ def _looked_up(
 
 @dataclass(frozen=True, slots=True)
 class _Within:
-    """A price that refuses what a table does not hold, and learns where the price that it asks does."""
+    """A price that refuses what a table does not hold."""
 
     price: Price
     held: frozenset[Schedule]
@@ -86,10 +93,16 @@ class _Within:
             raise PartitionError("sweep", "cannot try this", because="it is not in the table")
         return self.price(schedule)
 
+
+@dataclass(frozen=True, slots=True)
+class _Learning(_Within):
+    """Likewise, of one that learns."""
+
+    learn: Callable[[Times], None]
+
     def refit(self, times: Times) -> None:
         """Hand over what was measured."""
-        if isinstance(self.price, Refitted):
-            self.price.refit(times)
+        self.learn(times)
 
 
 class Unkept(Records):
