@@ -23,6 +23,7 @@ from offcut.search.default_file import OFF, default_file
 from offcut.search.origin import Origin
 from offcut.search.record import Outcome, Record
 from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
+from offcut.search.verdict import BEST, DEFAULT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -131,6 +132,8 @@ class Records:
     def prune(self, keep: int, version: str | None = None) -> int:
         """Remove all but the fastest trials of each program, machine and version; how many records went.
 
+        What tuning settled on stays beside them.
+
         keep     trials that stay, of each
         version  of offcut; whatever is of another goes; None: each version keeps its own
         """
@@ -156,6 +159,7 @@ class Records:
                 (number,)
                 for number, one in here
                 if (one.program, one.machine, one.version, one.schedule) not in stay
+                and (one.explorer not in (BEST, DEFAULT) or version not in (None, one.version))
             ]
             connection.executemany("DELETE FROM record WHERE id = ?", gone)
             origins.drop_unused(connection)

@@ -28,7 +28,7 @@ class Verdict:
     """The schedule that one campaign settled on.
 
     schedule  its text
-    default   that of the target's own schedule there; None: it is not recorded any more
+    default   that of the target's own schedule there; None: no time of it is recorded
     seconds   of a call of the chosen one, by sizes
     before    likewise of the default
     created   seconds since 1970, UTC
@@ -53,14 +53,25 @@ class Verdict:
 
     def __str__(self) -> str:
         """When it was settled, and by how much."""
-        day = f"tuned {datetime.fromtimestamp(self.created, UTC):%Y-%m-%d}"
+        day = f"tuned {self._day}"
         if not self.changes:
             return f"{day}, the default was the best {self._where}"
         if not self.gains:
-            return f"{day}, against a default that is not recorded any more"
+            return f"{day}, with no time of the default recorded beside it"
         low, high = (f"{gain:.2f}" for gain in (min(self.gains), max(self.gains)))
         times = f"{low}×" if low == high else f"{low}× to {high}×"
         return f"{day}, {times} as fast as the default {self._where}"
+
+    @property
+    def _day(self) -> str:
+        try:
+            return f"{datetime.fromtimestamp(self.created, UTC):%Y-%m-%d}"
+        except (
+            ValueError,
+            OverflowError,
+            OSError,
+        ):  # a number that is no time, such as milliseconds
+            return "on a day that is not known"
 
     @property
     def _where(self) -> str:

@@ -223,6 +223,18 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     assert len(asked) == 31
 
 
+def test_what_digests_stand_for_is_kept_where_others_measured_a_part(tmp_path: Path) -> None:
+    def measure(schedules: Sequence[Schedule], tell: Callable[[Measured], None]) -> None:
+        for schedule in schedules:
+            tell(timed(schedule, *planted(schedule)[:2]))
+
+    records = Records(tmp_path / "r")
+    records.add(timed(POINTS[0], *planted(POINTS[0])[:2]).records(PROBLEM, "random", ()))
+    assert records.origins == ()
+    filled(PROBLEM, POINTS[:3], records, PRICE, measure)
+    assert {*records.origins} == {*PROBLEM.origins}
+
+
 def test_a_machine_that_drifts_between_batches_is_divided_out_once(tmp_path: Path) -> None:
     slower = 1.0
 

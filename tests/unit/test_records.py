@@ -21,6 +21,8 @@ import offcut as oc
 from offcut.costmodel import load
 from offcut.errors import OffcutError
 from offcut.search import Outcome, Record, Records, place_of
+from offcut.search.settled import settled_in
+from offcut.search.verdict import BEST, DEFAULT
 
 OK = Record("p", "schedule C", "m", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, created=1.5)
 REFUSED = Record("p", "schedule D", "m", "1", {}, Outcome.REFUSED, because='no,\n"never"\r\n é\x00')
@@ -174,6 +176,21 @@ def test_pruning_keeps_the_fastest_of_each(records: Records) -> None:
     assert list(records) == kept[2:]
     assert records.prune(keep=0) == 1
     assert list(records) == []
+
+
+def test_pruning_keeps_what_tuning_settled_on(records: Records) -> None:
+    settled = [
+        replace(ok("b", 2e-6, version=oc.__version__), explorer=BEST, created=9.0),
+        replace(ok("d", 3e-6, version=oc.__version__), explorer=DEFAULT, created=9.0),
+    ]
+    records.add([ok("a", 1e-6), ok("b", 2e-6), ok("d", 3e-6), *settled])
+    before = settled_in(records.path, "p", "m")
+
+    assert records.prune(keep=1) == 2
+    assert list(records)[1:] == settled
+    assert settled_in(records.path, "p", "m") == before
+    assert records.prune(keep=0) == 1
+    assert records.prune(keep=1, version="2") == 2
 
 
 def test_a_file_that_is_not_there_has_nothing_to_prune(records: Records) -> None:

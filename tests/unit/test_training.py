@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.cli import app
 from offcut.costmodel.learned import FEATURES, Pair, Rows, Settings, described
+from offcut.errors import DescribeError
+from offcut.schedule import Schedule
 from offcut.search import Origin, Place, ProgramText
 from offcut.tuning.learning.heldout import held_out
 from offcut.tuning.learning.learn import learn
@@ -102,6 +104,18 @@ def test_loops_of_their_own_are_left_out() -> None:
     )
 
     assert left([record], problem.origins) == {"it runs in its own loops": 1}
+
+
+def test_a_schedule_without_nests_is_left_out_and_no_case() -> None:
+    of = planted.cases("dense")
+    record = replace(planted.records("dense", 2)[0], schedule="schedule C")
+
+    assert left([record], of.problem.origins) == {"it runs in its own loops": 1}
+    with pytest.raises(DescribeError) as refused:
+        of(Schedule.parse("schedule C"))
+    assert str(refused.value) == (
+        "learn: cannot describe this schedule\n  because  it runs in its own loops"
+    )
 
 
 def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_where_the_default_fails_the_verdict_is_of_the_best_alone(tmp_path: Path
     (verdict,) = verdicts(tmp_path / "r")
     assert verdict.default is None
     assert verdict.changes
-    assert str(verdict).endswith(", against a default that is not recorded any more")
+    assert str(verdict).endswith(", with no time of the default recorded beside it")
 
 
 def test_a_verdict_says_when_and_between_which_gains() -> None:
@@ -107,6 +107,14 @@ def test_a_verdict_says_when_and_between_which_gains() -> None:
         [*said(BEST, "b", n1=1e-6, n9=2e-6), *said(DEFAULT, "d", n1=3e-6, n9=2e-6)]
     )
     assert str(verdict) == "tuned 2023-11-14, 1.00× to 3.00× as fast as the default at n = 1, 9"
+
+
+@pytest.mark.parametrize("created", [1.7e12, 1e300])
+def test_a_moment_that_is_no_time_in_seconds_is_not_told(created: float) -> None:
+    (verdict,) = verdicts_of(said(BEST, "b", created, n1=1e-6))
+    assert str(verdict) == (
+        "tuned on a day that is not known, with no time of the default recorded beside it"
+    )
 
 
 def test_many_sizes_and_several_are_counted_and_a_program_without_sizes_names_none() -> None:

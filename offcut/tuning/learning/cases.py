@@ -12,9 +12,15 @@ from offcut.costmodel.learned import Case, Ran
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices
 from offcut.describe.computation import Computation
+from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, Step, Together
-from offcut.tuning.predicting import prices_of
+from offcut.search import Price
+from offcut.tuning.predicting import price_of, prices_of
 from offcut.tuning.problem import Problem
+
+
+LOOPS = "it runs in its own loops"
+"""Why nothing is learned of a schedule without nests."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,11 @@ class Cases:
     def __call__(self, schedule: Schedule) -> Case:
         """A schedule at each vector of sizes.
 
-        Raises PartitionError for one that is not legal, TargetError where the machine is no processor.
+        Raises PartitionError for one that is not legal, DescribeError for one without nests, TargetError where the
+        machine is no processor.
         """
+        if not has_nests(schedule):
+            raise DescribeError("learn", "cannot describe this schedule", because=LOOPS)
         prices = self.prices
         seconds = prices(schedule)
         found = prices.nests(schedule)
@@ -54,8 +63,13 @@ class Cases:
         )
 
     @cached_property
+    def closed(self) -> Price:
+        """The closed form of any schedule, of one without nests too."""
+        return price_of(self.problem, self.computation, None)
+
+    @cached_property
     def prices(self) -> SchedulePrices:
-        """The closed form."""
+        """The closed form of nests."""
         return prices_of(self.problem, self.computation)
 
     @cached_property

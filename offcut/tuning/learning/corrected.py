@@ -25,7 +25,7 @@ from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Sizes, Times
-from offcut.tuning.learning.cases import Cases
+from offcut.tuning.learning.cases import Cases, has_nests
 from offcut.tuning.predicting import key_of
 
 ONLINE = Settings(members=3, rounds=40, depth=3)
@@ -79,10 +79,12 @@ class Corrected:
             self.model, self.notes = None, (*self.notes, f"not by {self.named}: {because}")
 
     def __call__(self, schedule: Schedule) -> dict[Sizes, float]:
-        """Seconds by sizes.
+        """Seconds by sizes; of a schedule without nests, of which nothing is learned, by the closed form.
 
         Raises PartitionError for what is not legal.
         """
+        if not has_nests(schedule):
+            return dict(self.cases.closed(schedule))
         features, seconds = self._before(schedule)
         if self._fit is not None:
             seconds = self._fit.corrected(features, seconds).seconds
@@ -96,7 +98,7 @@ class Corrected:
             return
         fit = learned(rows, self.seed, ONLINE)
         if not fit.useless:
-            self._fit, self._learned = fit, len(times)
+            self._fit, self._learned = fit, len(np.unique(rows.schedule))
 
     @property
     def said(self) -> str:
@@ -125,7 +127,11 @@ class Corrected:
         return features, self.model.corrected(features[:, wanted], closed).seconds
 
     def _rows(self, times: Times) -> Rows | None:
-        found = [(schedule, at, *self._before(schedule)) for schedule, at in times.items()]
+        found = [
+            (schedule, at, *self._before(schedule))
+            for schedule, at in times.items()
+            if has_nests(schedule)
+        ]
         if len(found) < SCHEDULES or len(found) * len(self.keys) < LEAST:
             return None
         count = len(found) * len(self.keys)

@@ -1,7 +1,7 @@
 """Records -> a training set: each schedule planned again for the place where it was measured, in numbers.
 
 What cannot be planned again is left out, and counted by its reason: a program or a place of which no text was kept, microkernels that
-were handed over, a schedule that is no longer legal.
+were handed over, a schedule without nests, one that is no longer legal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Trial
 from offcut.search.transfer import read
-from offcut.tuning.learning.cases import Cases
+from offcut.tuning.learning.cases import LOOPS, Cases, has_nests
 from offcut.tuning.problem import Problem
 
 
@@ -96,7 +96,11 @@ def training_set(
             left[cases] += 1
             continue
         try:
-            case = cases(Schedule.parse(text))
+            schedule = Schedule.parse(text)
+            if not has_nests(schedule):
+                left[LOOPS] += 1
+                continue
+            case = cases(schedule)
             names, found = described(case, features)
             check_names(made.names, names)
         except OffcutError as refused:
@@ -130,7 +134,7 @@ def _cases(
         return f"{refused.op}: {refused.refused}"
     if problem.program != program.digest or problem.machine != place.digest:
         return "this version reads the program or the machine otherwise"
-    return "it runs in its own loops" if computation is None else Cases(problem, computation)
+    return LOOPS if computation is None else Cases(problem, computation)
 
 
 def _key(sizes: Mapping[str, int]) -> str:

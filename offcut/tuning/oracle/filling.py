@@ -42,12 +42,16 @@ def filled(
     found = {one: there[text] for one in wanted if (text := str(one)) in there}
     tell(len(found))
 
+    kept = False
+
     def keep(measured: Measured) -> None:
+        nonlocal kept
         one = replace(
             anchor.scaled(measured), reference=()
         )  # whoever reads a table scales nothing again
-        if not found:
+        if not kept:
             records.keep(problem.origins)
+            kept = True
         records.add(one.records(problem, NAME, _predicted(problem, price, one.schedule)))
         found[one.schedule] = one
         tell(len(found))
