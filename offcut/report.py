@@ -20,6 +20,7 @@ VARIABLES = (
     "OFFCUT_DEBUG",
     "OFFCUT_DUMP",
     "OFFCUT_HIDE_FEATURES",
+    "OFFCUT_MODEL",
     "OFFCUT_RECORDS",
     "OFFCUT_THREADS",
     "OFFCUT_VERIFY",
@@ -27,7 +28,7 @@ VARIABLES = (
 THREADS = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PACKAGES = (
     *("islpy", "llvmlite", "ml_dtypes", "numpy", "platformdirs", "rich", "sympy", "typer"),
-    *("matplotlib", "safetensors", "scipy", "tokenizers", "torch"),
+    *("distributed", "matplotlib", "safetensors", "scipy", "tokenizers", "torch", "xgboost"),
 )
 
 Rows = Iterator[tuple[str, str]]

@@ -36,6 +36,7 @@ from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
 from offcut.schedule import Applied, Primitive, Resolved, Schedule
 from offcut.search import place_of
+from offcut.search.settled import kind_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -188,6 +189,11 @@ class Target(ABC):
         """What records call where kernels of these options run: all that times depend on and no schedule says."""
         lent = [kernel.name for kernel in options.microkernels]
         return place_of(self.name, self.machine, options.threads, options.reassociate, lent)
+
+    def kind(self, options: Options) -> str:
+        """What shipped records call it, on every machine of this kind; they are of no microkernels that were handed over."""
+        lent: list[str] = []
+        return kind_of(self.name, self.machine, options.threads, options.reassociate, lent)
 
     def __repr__(self) -> str:
         return f"<target {self.name} for {self.machine.name}>"

@@ -15,7 +15,7 @@ from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
 from offcut.search.default_file import default_file
-from offcut.search.settled import Settled, kind_of, settled_before, settled_in
+from offcut.search.settled import Settled, settled_before, settled_in
 
 # What a user says of records: a file; False: none; None: the default file, and behind it what is shipped.
 Asked: TypeAlias = str | os.PathLike[str] | Records | bool | None
@@ -85,9 +85,7 @@ def _looked_up(
     elif asked is not None and file is not None:
         yield Settled(because=f"there is no file {file}")
     if asked is None and file is not None:
-        lent: list[str] = []
-        place = kind_of(target.name, target.machine, options.threads, options.reassociate, lent)
-        yield settled_before(request.program.digest, place)
+        yield settled_before(request.program.digest, target.kind(options))
 
 
 def _file(asked: Asked) -> Path | None:

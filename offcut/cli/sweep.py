@@ -107,14 +107,16 @@ def sweep_command(
     constants: Annotated[
         list[str] | None, typer.Option(help="An input that is known before any call.")
     ] = None,
-    limit: Annotated[int, typer.Option(help="Schedules of a space that is taken whole.")] = 2000,
+    limit: Annotated[
+        int | None, typer.Option(help="Schedules of a space that is taken whole.")
+    ] = None,
     most: Annotated[
         int | None, typer.Option(help="Take so many, those that are predicted best.")
     ] = None,
     ways: Annotated[int, typer.Option(help="Ways that a nest may have.")] = 1,
     records: In = None,
     seed: Annotated[int, typer.Option(help="Of arrays, and the first of the explorers'.")] = 0,
-    seeds: Annotated[int, typer.Option(help="That explorers run with.")] = 5,
+    seeds: Annotated[int | None, typer.Option(help="That explorers run with.")] = None,
     threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
 ) -> None:
     """Measure a contraction over a range of sizes: strategies against each other and peers.
@@ -133,18 +135,19 @@ def sweep_command(
         if oracle:
             from offcut.cli.files import read_program
             from offcut.tuning.distribution import read_sizes
+            from offcut.tuning.oracle import LIMIT, SEEDS
             from offcut.tuning.oracle.report import report
             from offcut.tuning.problem import Limits
 
             report(
                 *(read_program(Path(text), "sweep"), tuple(constants or ()), read_sizes(sizes)),
                 *(csv, png),
-                limit=limit,
+                limit=LIMIT if limit is None else limit,
                 most=most,
                 ways=ways,
                 records=records,
                 seed=seed,
-                seeds=seeds,
+                seeds=SEEDS if seeds is None else seeds,
                 threads=threads,
                 limits=Limits(budget=budget),
             )

@@ -9,7 +9,6 @@ from statistics import geometric_mean
 import offcut
 from offcut.backends.target import Options, Target
 from offcut.search import Record, Records, settled, transfer
-from offcut.search.settled import kind_of
 from offcut.search.trials import by_place
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 
@@ -23,8 +22,8 @@ def ship(records: Records, target: Target, options: Options, folder: Path | None
 
     folder  None: that of the package
     """
-    place = kind_of(target.name, target.machine, options.threads, options.reassociate, [])
-    file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{place}.jsonl"
+    kind = target.kind(options)
+    file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
     made = _settled(records, target.place(options))
     told = {record.program for record in records if record.explorer == BEST}
     before = transfer.read(file)[0] if file.exists() else []

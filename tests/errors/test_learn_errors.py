@@ -111,7 +111,11 @@ def test_a_model_that_is_damaged(tmp_path: Path, case: str) -> None:
     file = tmp_path / "model.json"
     held = {
         "format": "offcut model 1",
-        **{"doubt": 0.1, "closed": 0.2, "useless": "", "learned": {}, "names": ["f"]},
+        "doubt": 0.1,
+        "closed": 0.2,
+        "useless": "",
+        "learned": {},
+        "names": ["f"],
         "familiar": {
             "names": ["f"],
             "limit": 1,

@@ -180,6 +180,21 @@ def test_what_gives_no_number_is_refused(feature: Any) -> None:
     )
 
 
+def test_two_features_of_one_name_are_refused() -> None:
+    with pytest.raises(DescribeError) as refused:
+        described(cases()(first()), (lambda case: case.flop, mine, lambda case: case.seconds))
+    assert (
+        str(refused.value)
+        == """\
+learn: cannot take the feature <lambda>
+  because  <lambda> is given twice
+  help     each function once
+  help     def a_name_of_its_own(case): …"""
+    )
+    with pytest.raises(DescribeError, match=r"of_sizes\.n is given twice"):
+        described(cases()(first()), (of_sizes, of_sizes))
+
+
 def test_features_that_are_others_for_another_schedule_are_refused() -> None:
     check_names((), ("a",))
     check_names(("a", "b"), ("a", "b"))

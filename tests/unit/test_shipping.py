@@ -13,7 +13,7 @@ import offcut as oc
 from offcut.backends.requested import requested, stand_ins
 from offcut.experiment.programs import Judged, programs
 from offcut.search import Outcome, Record, Records, settled
-from offcut.search.settled import kind_of, settled_before
+from offcut.search.settled import settled_before
 from offcut.search.transfer import record_of
 from offcut.search.verdict import BEST, DEFAULT, plans_alike
 from offcut.tuning.distribution import distribution
@@ -21,7 +21,7 @@ from offcut.tuning.shipping import ship
 
 CPU = oc.target("cpu", machine="cascade-lake")
 OPTIONS = CPU.options("tune", threads=1)
-PLACE = kind_of("cpu", CPU.machine, 1, True, [])
+KIND = CPU.kind(OPTIONS)
 
 
 def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") -> list[Record]:
@@ -52,7 +52,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
 
 
 def schedule_of(program: str) -> str | None:
-    found = settled_before(program, PLACE)
+    found = settled_before(program, KIND)
     assert found.because == ""
     return None if found.verdict is None else found.verdict.schedule
 
@@ -64,7 +64,7 @@ def test_what_gains_enough_is_shipped_and_found(records: Records) -> None:
     trial = replace(verdict("fast", 9.0)[0], explorer="anneal")
     records.add(trial)
     file = ship(records, CPU, OPTIONS)
-    assert file.name == f"intel-xeon-cascade-lake-{PLACE}.jsonl"
+    assert file.name == f"intel-xeon-cascade-lake-{KIND}.jsonl"
     assert [schedule_of(program) for program in ("fast", "alike", "elsewhere")] == [
         "s1.5",
         None,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.cli import app
-from offcut.costmodel.learned import FEATURES, Pair, Rows, Settings, described
-from offcut.errors import DescribeError
+from offcut.costmodel.learned import FEATURES, Pair, Rows, Settings, described, library
+from offcut.errors import DescribeError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Origin, Place, ProgramText
-from offcut.tuning.learning.heldout import held_out
+from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.learning.training import training_set
 from tests import planted_times as planted
@@ -168,6 +170,28 @@ def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:
     machine = found["machine", "pair"]
     assert machine.fell == 1
     assert machine.pairwise == found["machine", "closed form"].pairwise
+
+
+def test_where_too_few_rows_stay_a_line_is_empty_and_says_why() -> None:
+    rows = training_set(
+        planted.records("dense", 2), planted.cases("dense").problem.origins, FEATURES
+    ).rows
+    closed, alone, pair = held_out(rows)
+    few = "there are 6 rows of 2 schedules, and 8 of 2 are the least"
+
+    assert (closed.because, alone.because, pair.because) == ("", few, few)
+    console = Console(width=160, record=True, file=StringIO())
+    console.print(table([closed, alone, pair]))
+    assert console.export_text().count(few) == 2
+
+
+def test_without_xgboost_nothing_is_judged(
+    file: oc.Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = training_set(file, file.origins, FEATURES).rows
+    monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
+    with pytest.raises(TargetError, match="xgboost is not installed"):
+        held_out(rows)
 
 
 def test_one_machine_is_never_left_out() -> None:

@@ -282,7 +282,7 @@ def test_a_look_up_writes_nothing(records: Records) -> None:
 
 
 def shipped(kept: list[Record], threads: int = 1) -> Path:
-    place = kind_of("cpu", CPU.machine, threads, True, [])
+    place = CPU.kind(CPU.options("compile", threads=threads))
     file = settled.SHIPPED / f"this-{place}.jsonl"
     source = Records(settled.SHIPPED / "made.sqlite")
     source.add(kept)

@@ -24,7 +24,7 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
 
     A number is called as the function is, or ``function.key``.
 
-    Raises DescribeError for one that gives no number.
+    Raises DescribeError for one that gives no number, and for two that give one name.
     """
     names: list[str] = []
     parts: list[Values] = []
@@ -45,6 +45,8 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
             raise _refused(name, f"it gave {rows[~np.isfinite(rows)][0]}")
         names += (f"{name}.{key}".rstrip(".") for key in given)
         parts.append(rows)
+    if len({*names}) < len(names):
+        raise _twice(next(name for name in names if names.count(name) > 1))
     return tuple(names), np.concatenate(parts).T if parts else np.zeros((case.count, 0))
 
 
@@ -85,6 +87,15 @@ def features_found() -> tuple[Feature, ...]:
 
 def _name(feature: Feature) -> str:
     return str(getattr(feature, "__name__", type(feature).__name__))
+
+
+def _twice(name: str) -> DescribeError:
+    return DescribeError(
+        "learn",
+        f"cannot take the feature {name.partition('.')[0]}",
+        because=f"{name} is given twice",
+        help=("each function once", "def a_name_of_its_own(case): …"),
+    )
 
 
 def _refused(name: str, because: str) -> DescribeError:

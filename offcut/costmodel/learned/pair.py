@@ -157,6 +157,14 @@ class Pair:
         return made
 
 
+def too_few(rows: Rows) -> str:
+    """Why nothing is learned from rows; "" where they are enough."""
+    count = len(np.unique(rows.schedule))
+    if len(rows) >= LEAST and count >= 2:
+        return ""
+    return f"there are {len(rows)} rows of {count} schedules, and {LEAST} of 2 are the least"
+
+
 def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:
     """The pair that rows teach; the same rows and seed give the same.
 
@@ -164,11 +172,12 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
 
     Raises OffcutError for too few rows, TargetError where XGBoost is not installed.
     """
-    if len(rows) < LEAST or len(np.unique(rows.schedule)) < 2:
+    because = too_few(rows)
+    if because:
         raise OffcutError(
             "learn",
             "cannot learn a correction",
-            because=f"there are {len(rows)} rows of {len(np.unique(rows.schedule))} schedules, and {LEAST} of 2 are the least",
+            because=because,
             help=("offcut tune … --records FILE measures more",),
         )
     chosen = settings or Settings()

@@ -18,7 +18,6 @@ from offcut.search import Price
 from offcut.tuning.predicting import price_of, prices_of
 from offcut.tuning.problem import Problem
 
-
 LOOPS = "it runs in its own loops"
 """Why nothing is learned of a schedule without nests."""
 

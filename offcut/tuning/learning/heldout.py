@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
+from offcut.costmodel.learned.pair import too_few
 from offcut.costmodel.learned.values import Values
-from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,6 +42,7 @@ class HeldOut:
     regret    of the one that is predicted to be the fastest
     covered   the share that lies within the spread; None: the model states none
     fell      the share of rows where the pair fell back to the closed form
+    because   why there are no figures; "" where there are
     """
 
     by: str
@@ -53,10 +54,13 @@ class HeldOut:
     regret: float
     covered: float | None
     fell: float
+    because: str = ""
 
 
 def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tuple[HeldOut, ...]:
     """A line for each way to leave out and each model; none of a way where there is nothing to leave.
+
+    Where too few rows stay to learn from, a line has no figures, and says why.
 
     Raises TargetError where XGBoost is not installed.
     """
@@ -68,13 +72,13 @@ def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tup
     found = []
     for by, field in SPLITS.items():
         folds = tuple(_folds(getattr(rows, field), seed))
-        for model, predict in models.items():
-            try:
-                parts = [(new, predict(rows.at(~new), rows.at(new))) for new in folds]
-            except OffcutError:  # too little is left to learn from
+        few = next(filter(None, (too_few(rows.at(~new)) for new in folds)), "")
+        for model, predict in models.items() if folds else ():
+            if few and predict is not _closed:
+                found.append(HeldOut(by, model, len(rows), *(nan,) * 4, None, nan, few))
                 continue
-            if parts:
-                found.append(_line(by, model, rows, parts))
+            parts = [(new, predict(rows.at(~new), rows.at(new))) for new in folds]
+            found.append(_line(by, model, rows, parts))
     return tuple(found)
 
 
@@ -92,11 +96,16 @@ def table(lines: Sequence[HeldOut]) -> Table:
     made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD)
     for head in ("left out", "model", *heads):
         made.add_column(head, no_wrap=True)
+    if any(one.because for one in lines):
+        made.add_column("because")
     before = ""
     for one in lines:
         covered = "" if one.covered is None else f"{one.covered:.0%}"
         fell = f"{one.fell:.0%}" if one.model == "pair" else ""
         by, before = ("" if one.by == before else one.by), one.by
+        if one.because:
+            made.add_row(by, one.model, *("",) * len(heads), one.because)
+            continue
         numbers = (f"{one.pairwise:.3f}", f"{one.tau:.3f}", f"{one.recall:.3f}")
         made.add_row(by, one.model, *numbers, f"{one.regret:.1%}", covered, fell)
     return made
