@@ -9,6 +9,7 @@ import typer
 
 from offcut.cli.app import app, refusals
 from offcut.cli.records import In
+from offcut.errors import OffcutError
 
 
 @app.command("tune")
@@ -63,6 +64,15 @@ def tune_command(
             threads=threads,
             pool=pool,
         )
-    if out is not None:
-        out.write_text(f"{found}\n", encoding="utf-8")
     typer.echo(str(found))
+    if out is not None:
+        with refusals():
+            _keep(found, out)
+
+
+def _keep(found: object, out: Path) -> None:
+    try:
+        out.write_text(f"{found}\n", encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OffcutError("tune", f"cannot write {out}", because=reason) from error

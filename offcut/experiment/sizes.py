@@ -92,7 +92,8 @@ def sample(values: range, points: int) -> tuple[int, ...]:
     inner = max(points, 2) - 2
     for position in range(inner):
         remaining = inner - position + 1
-        target = taken[-1] * (values[-1] / taken[-1]) ** (1 / remaining)
+        last = max(taken[-1], 1)
+        target = last * (values[-1] / last) ** (1 / remaining)
         least = values.index(taken[-1]) + 1
         most = len(values) - remaining
         index = min(max(round((target - values.start) / values.step), least), most)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import hypot, inf, isfinite
 from random import Random
 from typing import TypeAlias
 
-from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.errors import DescribeError, OffcutError, PartitionError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, Record, Records, Space, Times
 from offcut.search.explorers import Explorer, Judge, Seen
@@ -136,18 +137,37 @@ class Campaign:
         seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in seen), *first}
         rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
-        found = self.explorer.propose(self.space, seen, rng, wanted) if wanted else ()
-        for one in found:
-            if not isinstance(one, Schedule):
-                raise DescribeError(
-                    "tune",
-                    f"cannot try {one!r}",
-                    at=f"explorer {self.named}",
-                    because="it is no schedule",
-                    help=("space.sample(rng)", "space.neighbours(point)"),
-                )
+        found = self._told(seen, rng, wanted) if wanted else ()
         new = [one for one in dict.fromkeys(found) if one not in known]
         return (*first, *new[:wanted])
+
+    def _told(self, seen: Sequence[Seen], rng: Random, wanted: int) -> Sequence[Schedule]:
+        """What the explorer proposes.
+
+        Raises DescribeError where it raises, or gives what are no schedules of the program.
+        """
+
+        def refused(what: str, because: str) -> DescribeError:
+            help = ("space.sample(rng)", "space.neighbours(point)")
+            return DescribeError(
+                "tune", what, at=f"explorer {self.named}", because=because, help=help
+            )
+
+        try:
+            found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
+        except OffcutError:
+            raise
+        except Exception as error:
+            because = f"it raised {type(error).__name__}: {error}"
+            raise refused("cannot search", because) from error
+        for one in found:
+            if not isinstance(one, Schedule):
+                raise refused(f"cannot try {one!r}", "it is no schedule")
+            if one.name != self.space.first.name:
+                raise refused(
+                    f"cannot try a schedule of {one.name}", f"it is not of {self.space.first.name}"
+                )
+        return found
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import offcut
+from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record, Records, Trial
 from offcut.tuning.predicting import key_of
@@ -34,8 +35,11 @@ def known(
 
 def _measured(text: str, records: Sequence[Record], problem: Problem) -> Measured | None:
     """What records say of a schedule; None where they do not say all."""
+    try:
+        schedule = Schedule.parse(text)
+    except OffcutError:
+        return None  # a line that was written by hand: what it measured is measured again
     failed = next((one for one in records if one.outcome is not Outcome.OK), None)
-    schedule = Schedule.parse(text)
     if failed is not None:
         return Measured(schedule, failed.outcome, (), failed.because, dict(failed.sizes))
     times: dict[object, Time] = {}

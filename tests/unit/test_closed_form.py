@@ -510,3 +510,75 @@ def test_what_a_cache_holds_at_most_is_all_of_it() -> None:
             assert there.kept[name] == pytest.approx(
                 float(size.subs({symbol: rows})), rel=0.1, abs=64
             )
+
+
+def cost_of_program(text: str, schedule: str | None = None, **sizes: int) -> Cost:
+    program = oc.parse(text)
+    kernel = oc.compile(program, schedule=None if schedule is None else oc.Schedule.parse(schedule))
+    found = kernel.cost(**sizes)
+    assert isinstance(found, Cost)
+    return found
+
+
+SYRK = """\
+program syrk
+size n in 0:2000
+input A: float32[n, 24]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    for k in 0:24
+      C[i, j] += A[i, k] * A[j, k]
+"""
+
+
+def test_rows_and_columns_of_one_array_are_apart() -> None:
+    found = cost_of_program(SYRK, n=300)
+    instances = 24 * 300 * 301 // 2
+    assert found.flop == 2 * instances
+    assert found.bytes["L1"] < 12 * instances
+
+
+def test_a_tile_whose_extent_moves_has_a_cost() -> None:
+    cut = "schedule syrk\nseparate 16\ncut j ladder 8\nmark rows\nmark lanes"
+    found = cost_of_program(SYRK, cut, n=33)
+    assert found.flop == 2 * 24 * 33 * 34 // 2
+    assert "i - 8*((i + 1)//8) + 1" in str(found)
+
+
+def test_a_gather_touches_as_many_rows_as_it_reads() -> None:
+    rows, table = oc.dim("rows", max=4096), oc.dim("table", min=1, max=65536)
+    t, x = oc.placeholder((table, 40), name="T"), oc.placeholder((rows, 40), name="X")
+    at = oc.placeholder((rows,), "int32", name="I")
+    made = oc.compute((rows, 40), lambda i, j: t[oc.index(at[i]), j] * x[i, j], name="G")
+    found = oc.compile(made, inputs=[t, at, x]).cost(rows=3000, table=50000)
+    assert not found.exact
+    assert max(found.bytes.values()) < 4 * 3000 * 40 * 4 * 2
+
+
+def test_lanes_of_a_column_come_together() -> None:
+    n, m = oc.dim("n", max=4096), oc.dim("m", max=4096)
+    x, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(n, name="r")
+    made = oc.compute((m,), lambda j: oc.max(x[r, j], axis=r), name="M")
+    found = oc.compile(made, inputs=[x]).cost(n=4000, m=3000)
+    assert found.bytes["L2"] == pytest.approx(4 * 4000 * 3000, rel=0.3)
+
+
+def test_a_triangle_in_tiles_is_counted_in_bounded_time() -> None:
+    gram = """\
+program gram
+size n in 0:4097
+input x: float32[n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    if j <= i
+      C[i, j] += x[i] * x[j]
+"""
+    for cut in ("cut i mask 16", "cut i ladder 8\ncut j ladder 8", "cut j mask 4"):
+        try:
+            found = cost_of_program(gram, f"schedule gram\nseparate 16\n{cut}", n=64)
+        except oc.PartitionError:
+            continue
+        assert found.flop == 2 * 64 * 65 // 2
+        assert found.seconds > 0

@@ -462,3 +462,31 @@ def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path)
     assert after[: len(before)] == before
     trials = [record for record in after if record.explorer not in LAST_RUN]
     assert len(trials) == len({(r.schedule, tuple(r.sizes.items())) for r in trials})
+
+
+@pytest.mark.parametrize(
+    ("explorer", "because"),
+    [
+        (lambda space, seen, rng, count: 1 / 0, "it raised ZeroDivisionError: division by zero"),
+        (lambda space, seen, rng, count: None, "it raised TypeError"),
+        (lambda space, seen, rng, count: ["x"], "it is no schedule"),
+        (lambda space, seen, rng, count: [Schedule("zz", ())], "it is not of C"),
+    ],
+)
+def test_what_an_explorer_does_wrong_is_said(tmp_path: Path, explorer: Any, because: str) -> None:
+    bench = Bench(lambda schedule: [1e-6] * 2)
+    with pytest.raises(DescribeError) as caught:
+        campaign(bench, tmp_path / "r", explorer=explorer, trials=4).best()
+    assert caught.value.at.startswith("explorer ")
+    assert caught.value.because.startswith(because)
+
+
+def test_an_explorer_may_be_a_generator_without_an_end(tmp_path: Path) -> None:
+    def endless(space: Any, seen: Any, rng: Random, count: int) -> Any:
+        while True:
+            yield space.sample(rng)
+
+    bench = Bench(lambda schedule: [1e-6] * 2)
+    tuned = campaign(bench, tmp_path / "r", explorer=endless, trials=4)
+    tuned.best()
+    assert len(tuned.tried) == 4

@@ -229,13 +229,15 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
     in_loops  registers that loops hold, by what they store
     """
     counts, piece = one.counts, one.piece
-    extents = [int(evaluate(extent, {})) for _, extent in piece.tile if not variables(extent)]
+    extents = [None if variables(one) else int(evaluate(one, {})) for _, one in piece.tile]
     kernel = hardware.microkernels.get(piece.microkernel or "")
     needed = in_loops.get(piece.stage, 0)
     if kernel is not None:
         rows, columns = [1, *extents][-2:]
         on_core = hardware.on_core(kernel)
-        needed = registers(kernel, rows, columns, hardware.lanes) if on_core else 0
+        tallest = rows or kernel.max_rows
+        widest = columns or kernel.columns_for(min(tallest, kernel.max_rows))
+        needed = registers(kernel, tallest, widest, hardware.lanes) if on_core else 0
     return PieceCost(
         stage=piece.stage,
         role=piece.role,

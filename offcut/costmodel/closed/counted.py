@@ -61,6 +61,7 @@ from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
 ZERO = ix.const(0)
+_APART = "#"  # no user can name an array so
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,7 @@ class _Scope:
     loop   the innermost one around it
     lane   the iterator that runs along lanes, None where instances run one by one
     run    how many of its iterations are side by side, None where no text says so
+    across  it, its first and its last iteration, where all of them run at once
     way    of a `choose`
     """
 
@@ -199,6 +201,7 @@ class _Scope:
     loop: For | None = None
     lane: str | None = None
     run: int | None = None
+    across: tuple[str, Expr, Expr] | None = None
     way: tuple[int, int] | None = None
 
 
@@ -222,6 +225,7 @@ class _Counter:
         self.values: dict[str, Expr] = {}
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
         self.names = Names(taken(program) - lets)
+        self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.exact = True
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
@@ -310,10 +314,17 @@ class _Counter:
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
             run = ix.literal(folded(axis.extent))
-            inside = replace(scope, known=known, lane=axis.iter, run=run)
+            off = _switched_off(axis.iter, where)
+            stop = end if off is None else ix.minimum(end, off)
+            across = None if rest or run is None else (axis.iter, start, ix.sub(stop, 1))
+            inside = replace(scope, known=known, lane=axis.iter, run=run, across=across)
             seen = self.tile(rest, body, inside, where)
-        off = _switched_off(axis.iter, where)
-        seen = self.loop(axis.iter, start, end, seen, scope.known, off)
+        if across is None:
+            seen = self.loop(axis.iter, start, end, seen, scope.known, off)
+        else:
+            parts = seen.counts.items()
+            each = {k: self.over(axis.iter, start, end, one, scope.known) for k, one in parts}
+            seen = _Seen(self.traffic.at_once(seen.touched, *across), each)
         if rest:
             return seen
         loops = self.hardware.machine.loops
@@ -355,9 +366,11 @@ class _Counter:
 
     def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], seen: _Seen) -> _Seen:
         """Outside of it, the window lies where it always does."""
-        boxes = dict(seen.touched.boxes)
-        if buffer in boxes:
-            boxes[buffer] = boxes[buffer].within([start for start, _ in axes])
+        starts = [start for start, _ in axes]
+        boxes = {
+            name: one.within(starts) if name.partition(_APART)[0] == buffer else one
+            for name, one in seen.touched.boxes.items()
+        }
         return replace(seen, touched=replace(seen.touched, boxes=boxes))
 
     def choose(self, stmt: Choose, scope: _Scope) -> _Seen:
@@ -456,12 +469,16 @@ class _Counter:
             ix.const(round(work / filled * THOUSANDTHS)),
             ix.const(round(joules * THOUSANDTHS)),
         )
-        return _Seen(self.traffic.access(self.boxes(stmt), scope.piece), {scope.piece: counts})
+        boxes = self.boxes(stmt)
+        if scope.across is not None:
+            name, first, last = scope.across
+            boxes = {array: one.over({name: (first, last)}) for array, one in boxes.items()}
+        return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
     def covered(self, tile: Tile, kernel: Microkernel, scope: _Scope) -> _Seen:
         """One run of a tile of a microkernel, which touches each element once."""
         assert scope.piece is not None
-        inside = replace(scope, lane=None, run=None)
+        inside = replace(scope, lane=None, run=None, across=None)
         body = self.block(tile.body, inside)
         counts = body.counts[scope.piece]
         boxes = body.touched.boxes
@@ -485,13 +502,23 @@ class _Counter:
         counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
+    def named(self, buffer: str, one: Box) -> str:
+        """What an array is called at places that move as these do: rows and columns of one array are apart."""
+        known = self.apart.setdefault(buffer, {})
+        if one.moves not in known:
+            known[one.moves] = f"{buffer}{_APART}{len(known)}" if known else buffer
+        name = known[one.moves]
+        self.held[name] = self.held[buffer]
+        return name
+
     def boxes(self, stmt: Store) -> dict[str, Box]:
         """What one instance touches: the element it stores, and those it reads."""
         found: dict[str, Box] = {}
 
         def add(buffer: str, one: Box) -> None:
             if buffer in self.held:
-                found[buffer] = found[buffer].joined(one, self.known) if buffer in found else one
+                name = self.named(buffer, one)
+                found[name] = found[name].joined(one, self.known) if name in found else one
 
         add(stmt.buffer, box(stmt.index, written=True))
         if stmt.reduce is not None:

@@ -37,6 +37,12 @@ from offcut.core.ranges import Known
 
 WRITTEN_OUT = 64  # iterations, at most, that a sum without a closed form has a term for each of
 
+SPLITS = 8
+"""How often a sum is split in two: of more it would have hundreds of cases."""
+
+LONGEST = 600
+"""Parts of a term that is summed; a longer one is taken half way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sum:
@@ -52,18 +58,21 @@ def trips(lo: Expr, hi: Expr, known: Known) -> Expr:
     return count if known.at_least_zero(count) else ix.maximum(count, 0)
 
 
-def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
+def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int = SPLITS) -> Sum:
     """The sum of `term` over ``lo <= name < hi``.
 
     known   what is known of the sizes, and of the iterators around
+    splits  how often a loop may be split in two where a part changes
     """
     term = folded(term)
     count = trips(lo, hi, known)
     if name not in variables(term):
         return Sum(ix.mul(count, term))
+    if not splits or _is_longer(term, LONGEST):
+        return _half_way(name, lo, hi, term, count)
     form = ix.linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
-        each = [summed(name, lo, hi, atom, known) for atom, _ in form.terms]
+        each = [summed(name, lo, hi, atom, known, splits) for atom, _ in form.terms]
         pairs = zip(form.terms, each, strict=True)
         scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
         total = ix.add(ix.mul(count, form.const), *scaled)
@@ -72,8 +81,9 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
     if broken is not None:
         at, part, below, above = broken
         middle = ix.minimum(ix.maximum(at, lo), ix.add(lo, count))
-        first = summed(name, lo, middle, _with(term, part, below), known)
-        rest = summed(name, middle, ix.add(lo, count), _with(term, part, above), known)
+        end, fewer = ix.add(lo, count), splits - 1
+        first = summed(name, lo, middle, _with(term, part, below), known, fewer)
+        rest = summed(name, middle, end, _with(term, part, above), known, fewer)
         return Sum(ix.add(first.value, rest.value), first.exact and rest.exact)
     powers = _powers(term, name)
     if powers is not None:
@@ -93,8 +103,18 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Sum:
     if some is not None and some <= WRITTEN_OUT:
         terms = (folded(substitute(term, {name: ix.add(lo, step)})) for step in range(some))
         return Sum(ix.add(*terms))
+    return _half_way(name, lo, hi, term, count)
+
+
+def _half_way(name: str, lo: Expr, hi: Expr, term: Expr, count: Expr) -> Sum:
+    """The middle term times the trips."""
     middle = ix.floordiv(ix.add(lo, hi), 2)
     return Sum(ix.mul(count, folded(substitute(term, {name: middle}))), exact=False)
+
+
+def _is_longer(expr: Expr, most: int) -> bool:
+    """Whether an expression has more parts than that."""
+    return any(number >= most for number, _ in enumerate(_walked(expr)))
 
 
 def folded(expr: Expr) -> Expr:

@@ -24,29 +24,52 @@ Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
 
 
 @dataclass(frozen=True, slots=True)
+class Scattered:
+    """Elements along an axis at places that are read from memory.
+
+    count   of them, at most
+    names   what the places depend on
+    """
+
+    count: Expr
+    names: frozenset[str]
+
+    def over(self, ranges: Ranges) -> Scattered:
+        """Those that are touched while iterators take their values: others each time."""
+        count = self.count
+        for name in self.names & set(ranges):
+            first, last = ranges[name]
+            count = ix.mul(count, ix.add(ix.sub(last, first), 1))
+        return Scattered(count, self.names - set(ranges))
+
+    def joined(self, other: Ends | Scattered) -> Scattered:
+        """With others along the axis."""
+        if isinstance(other, Scattered):
+            return Scattered(ix.maximum(self.count, other.count), self.names | other.names)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
-    """Elements of an array, by axis: from the first to the last; None: the whole axis.
+    """Elements of an array, by axis: from the first to the last, or scattered.
 
     read, written  whether some of them are
     """
 
-    axes: tuple[Ends | None, ...]
+    axes: tuple[Ends | Scattered, ...]
     read: bool
     written: bool
 
     def joined(self, other: Box, known: Known) -> Box:
         """The least box around two."""
-        axes = tuple(
-            None
-            if a is None or b is None
-            else (_least(a[0], b[0], known), _least(a[1], b[1], known, last=True))
-            for a, b in zip(self.axes, other.axes, strict=True)
-        )
+        pairs = zip(self.axes, other.axes, strict=True)
+        axes = tuple(_joined(a, b, known) for a, b in pairs)
         return Box(axes, self.read or other.read, self.written or other.written)
 
     def over(self, ranges: Ranges) -> Box:
         """All that the box touches while iterators take their values."""
-        return self._mapped(lambda end, last: folded(_end(end, ranges, last)))
+        made = self._mapped(lambda end, last: folded(_end(end, ranges, last)))
+        return replace(made, axes=tuple(_settled(one, ranges) for one in made.axes))
 
     def at(self, values: Mapping[str, Expr]) -> Box:
         """The box where names have these values."""
@@ -55,7 +78,9 @@ class Box:
     def within(self, starts: Sequence[Expr]) -> Box:
         """The box counted from the first element of a window."""
         axes = tuple(
-            None if ends is None else (ix.sub(ends[0], start), ix.sub(ends[1], start))
+            ends
+            if isinstance(ends, Scattered)
+            else (ix.sub(ends[0], start), ix.sub(ends[1], start))
             for ends, start in zip(self.axes, starts, strict=True)
         )
         return replace(self, axes=axes)
@@ -63,29 +88,36 @@ class Box:
     def _mapped(self, change: Callable[[Expr, bool], Expr]) -> Box:
         """With every end changed, of which is said whether it is the last element."""
         axes = (
-            None if ends is None else (change(ends[0], False), change(ends[1], True))
+            ends if isinstance(ends, Scattered) else (change(ends[0], False), change(ends[1], True))
             for ends in self.axes
         )
         return replace(self, axes=tuple(axes))
 
     @property
-    def names(self) -> set[str]:
-        """What it depends on."""
-        return {
-            name
+    def moves(self) -> tuple[frozenset[str], ...]:
+        """What it depends on, by axis."""
+        return tuple(
+            ends.names
+            if isinstance(ends, Scattered)
+            else frozenset(name for end in ends for name in variables(end))
             for ends in self.axes
-            if ends is not None
-            for end in ends
-            for name in variables(end)
-        }
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it depends on."""
+        return frozenset().union(*self.moves)
 
 
 def box(index: Sequence[Expr], written: bool) -> Box:
     """The box of one element that is read, or written."""
-    parts = (None if reads_memory(part) else folded(part) for part in index)
-    return Box(
-        tuple(None if part is None else (part, part) for part in parts), not written, written
+    axes = (
+        Scattered(ix.const(1), frozenset(variables(part)))
+        if reads_memory(part)
+        else (folded(part), folded(part))
+        for part in index
     )
+    return Box(tuple(axes), not written, written)
 
 
 def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
@@ -165,9 +197,28 @@ def _runs(touched: Box, shape: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
     return run, runs, apart
 
 
-def _length(ends: Ends | None, extent: Expr) -> Expr:
-    if ends is None:
-        return extent
+_ALL = Scattered(ix.const(1 << 62), frozenset())
+"""More elements than any axis has."""
+
+
+def _settled(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
+    """An axis whose ends were taken over ranges; where that was not possible, all of it."""
+    if isinstance(axis, Scattered):
+        return axis.over(ranges)
+    return _ALL if any(variables(end) & set(ranges) for end in axis) else axis
+
+
+def _joined(a: Ends | Scattered, b: Ends | Scattered, known: Known) -> Ends | Scattered:
+    if isinstance(a, Scattered):
+        return a.joined(b)
+    if isinstance(b, Scattered):
+        return b.joined(a)
+    return _least(a[0], b[0], known), _least(a[1], b[1], known, last=True)
+
+
+def _length(ends: Ends | Scattered, extent: Expr) -> Expr:
+    if isinstance(ends, Scattered):
+        return ix.minimum(ends.count, extent)
     length = ix.add(ix.sub(ends[1], ends[0]), 1)
     few, most = ix.literal(length), ix.literal(extent)
     return extent if few is not None and most is not None and few > most else length

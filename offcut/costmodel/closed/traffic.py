@@ -138,6 +138,18 @@ class Traffic:
         inside = replace(body, kept=tuple(_at(size, half_way) for size in body.kept))
         return Touched(boxes, body.first, tuple(moved), self._kept(boxes, (inside,), known))
 
+    def at_once(self, body: Touched, name: str, first: Expr, last: Expr) -> Touched:
+        """Of all lanes of a tile together, whose accesses are of all of them already; what loops inside of it do otherwise
+        lane by lane is as in the middle.
+        """
+        half_way = {name: ix.floordiv(ix.add(first, last), 2)}
+        boxes = {array: box.over({name: (first, last)}) for array, box in body.boxes.items()}
+        moved = tuple(
+            {piece: _at(size, half_way) for piece, size in level.items()} for level in body.moved
+        )
+        kept = tuple(_at(size, half_way) for size in body.kept)
+        return Touched(boxes, body.first, moved, kept)
+
     def where(self, condition: Expr, then: Touched, other: Touched) -> Touched:
         """Of one of two, by a condition on sizes and iterators."""
         boxes, first = self._joined((then, other))
@@ -150,7 +162,7 @@ class Traffic:
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
         """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
-        arrays = [self.held[name] for name in whole.boxes]
+        arrays = {self.held[name].buffer.name: self.held[name] for name in whole.boxes}.values()
         sizes = (ix.mul(_elements(one.shape), ITEM_BYTES[one.buffer.dtype]) for one in arrays)
         total = ix.add(*sizes)
         _, *caches = self.levels

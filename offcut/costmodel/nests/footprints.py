@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Load, Var, variables, walk
+from offcut.core.expr import Expr, Load, Var, reads_memory, variables, walk
 from offcut.core.program import Buffer, Kind
 from offcut.costmodel.closed.touched import Level
 from offcut.costmodel.nests.calls import Array, Calls
@@ -28,6 +29,9 @@ Lengths = Mapping[str, Array]
 Moves = tuple[tuple[str, int], ...]
 """(iterator, how far an index moves with it)."""
 
+Anywhere = frozenset[str]
+"""Iterators with which an index moves that is not affine, or read from memory: to another place each time."""
+
 _OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
 
 
@@ -36,14 +40,14 @@ class Access:
     """All that a nest does to an array at indices that move alike.
 
     item    bytes of an element
-    moves   by axis of the array; None: anywhere
+    moves   by axis of the array
     first   by axis of the array, the least and the greatest constant of its index
     shape   extents of the array
     packed  whether what is touched lies side by side: panels
     """
 
     item: int
-    moves: tuple[Moves | None, ...]
+    moves: tuple[Moves | Anywhere, ...]
     first: tuple[tuple[int, int], ...]
     shape: tuple[Array, ...]
     packed: bool
@@ -53,7 +57,11 @@ class Access:
     @property
     def names(self) -> frozenset[str]:
         """The iterators that it moves with."""
-        return frozenset(name for moves in self.moves for name, _ in moves or ())
+        return frozenset(
+            name
+            for moves in self.moves
+            for name in (moves if isinstance(moves, frozenset) else dict(moves))
+        )
 
     def joined(self, other: Access) -> Access:
         """Both, at indices that move alike."""
@@ -66,8 +74,9 @@ class Access:
         """Of what is touched, by axis of the array."""
         found = []
         for moves, (low, high), extent in zip(self.moves, self.first, self.shape, strict=True):
-            if moves is None:
-                found.append(extent)
+            if isinstance(moves, frozenset):
+                count = prod((lengths[name] for name in moves), start=np.ones_like(extent))
+                found.append(np.minimum(extent, count))
                 continue
             steps = sum((factor * (lengths[name] - 1) for name, factor in moves), start=0.0)
             found.append(np.minimum(extent, 1 + high - low + steps))
@@ -103,9 +112,9 @@ class Levels:
             aligned, lines, side + self.line - access.item * (self.line > 1) - (self.line <= 1)
         )
         starts = self.sets / np.gcd(
-            self.sets.astype(np.int64), (step // self.line).astype(np.int64)
+            self.sets.astype(np.int64), np.maximum(step // self.line, 1).astype(np.int64)
         )
-        reached = np.minimum(self.sets, np.maximum(starts, 1) * np.ceil(side / self.line))
+        reached = np.minimum(self.sets, starts * np.maximum(np.ceil(side / self.line), 1))
         crowded = aligned & (self.line > 1)
         return size, size * np.where(crowded, np.maximum(1.0, self.sets / reached), 1.0)
 
@@ -117,7 +126,7 @@ def accesses(
 
     around   axes of those loops
     """
-    found: dict[tuple[str, tuple[Moves | None, ...]], Access] = {}
+    found: dict[tuple[str, tuple[Moves | Anywhere, ...]], Access] = {}
     named = {size.name for size in computation.sizes}
     for stage in stages:
         point = tuple(Var(axis.name) for axis in stage.axes)
@@ -143,18 +152,17 @@ def _access(
     calls: Calls,
     written: bool,
 ) -> Access:
-    moves: list[Moves | None] = []
+    moves: list[Moves | Anywhere] = []
     first, shape = [], []
     for part, extent in zip(index, buffer.shape, strict=True):
-        form = ix.linear(part)
-        own: Moves | None = ()
-        for atom, factor in form.terms:
-            if isinstance(atom, Var) and atom.name not in fixed | named and own is not None:
-                own = (*own, (atom.name, abs(factor)))
-            elif not variables(atom) <= fixed | named or isinstance(atom, Load):
-                own = None
-        within = any(variables(atom) & fixed for atom, _ in form.terms) and own == ()
-        moves.append(own)
+        form, names = ix.linear(part), variables(part) - named - fixed
+        affine = all(isinstance(atom, Var) or not variables(atom) & names for atom, _ in form.terms)
+        if reads_memory(part) or not affine:
+            moves.append(frozenset(names))
+        else:
+            steps = {a.name: abs(f) for a, f in form.terms if isinstance(a, Var)}
+            moves.append(tuple((name, by) for name, by in steps.items() if name in names))
+        within = not names and bool(variables(part) & fixed)
         first.append((form.const, form.const))
         shape.append(calls.constant(1) if within else calls.of(extent))
     item, packed = ITEM_BYTES[buffer.dtype], buffer.layout is not None
