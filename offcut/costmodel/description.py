@@ -121,7 +121,10 @@ class _File:
         made = self.section(Machine, stated, ())
         unroll = made.tiles.unroll
         if len(made.memory) < 3:
-            raise self.refused(("memory",), "packed operands stream from the third of its levels")
+            raise self.refused(
+                ("memory",),
+                f"packed operands stream from the third of its levels, and {len(made.memory)} stand there: a list is stated whole",
+            )
         for position, level in enumerate(made.memory):
             if level.ways is None:
                 raise self.refused(("memory", str(position), "ways"), _UNSTATED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,9 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Nest, Resolved, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
+
+LONGEST = 1e30
+"""Seconds, past which nothing is a price."""
 
 OwnPrice = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
@@ -88,8 +90,8 @@ def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
     except Exception as why:
         raise _no_price(own, f"it raised {type(why).__name__}: {why}") from why
     number = isinstance(found, int | float | np.floating) and not isinstance(found, bool)
-    if not number or not isfinite(found) or found < 0:
-        raise _no_price(own, f"it gave {found!r}, and a price is seconds, at least 0")
+    if not number or not 0 <= found <= LONGEST:
+        raise _no_price(own, f"it gave {found!r:.60}, and a price is seconds, at least 0")
     return float(found)
 
 

@@ -115,8 +115,17 @@ class _Own:
         return self.price(schedule)
 
     def refit(self, times: Times) -> None:
-        """Hand over what was measured."""
-        self.learn(times)
+        """Hand over what was measured.
+
+        Raises DescribeError where it raises.
+        """
+        try:
+            self.learn(times)
+        except OffcutError:
+            raise
+        except Exception as error:
+            because = f"its refit raised {type(error).__name__}: {error}"
+            raise DescribeError("tune", "cannot teach price=", because=because) from error
 
 
 def _loaded(name: str) -> object:

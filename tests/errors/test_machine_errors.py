@@ -135,7 +135,7 @@ REFUSED = {
         LIKE
         + '[[memory]]\nname = "L1"\nbytes = 1\nways = 1\nbytes_per_cycle = 1\nsource = "it is so"\n',
         "  memory",
-        "packed operands stream from the third of its levels",
+        "packed operands stream from the third of its levels, and 1 stand there: a list is stated whole",
     ),
 }
 

@@ -18,7 +18,7 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.learned import FEATURES, Pair, Settings, described, learned, library
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, Price, Records, Refitted, Space, Times
 from offcut.search.explorers import Seen, explorer_named
@@ -392,3 +392,28 @@ def test_tuning_keeps_what_records_name(tmp_path: Path) -> None:
     program, place = records.origins
 
     assert {(one.program, one.machine) for one in records} == {(program.digest, place.digest)}
+
+
+def test_a_price_that_cannot_be_taught_says_so(tmp_path: Path) -> None:
+    class Stubborn:
+        def __call__(self, schedule: Any, **sizes: int) -> float:
+            return 1e-6
+
+        def refit(self, times: Any) -> None:
+            raise KeyError("worth")
+
+    with pytest.raises(DescribeError) as caught:
+        campaign(tmp_path / "r", Stubborn(), trials=12).best()
+    assert (
+        str(caught.value)
+        == """\
+tune: cannot teach price=
+  because  its refit raised KeyError: 'worth'"""
+    )
+
+
+@pytest.mark.parametrize("seconds", [10**400, -1, math.nan, math.inf, "1", True])
+def test_a_price_past_all_floats_is_none(tmp_path: Path, seconds: object) -> None:
+    with pytest.raises(DescribeError) as caught:
+        campaign(tmp_path / "r", lambda schedule, **sizes: seconds, trials=4).best()
+    assert caught.value.because.startswith("it gave ")
