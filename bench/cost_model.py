@@ -19,11 +19,11 @@ from math import isfinite
 from pathlib import Path
 from random import Random
 from statistics import geometric_mean, median
+from time import process_time
 
 from rich.table import Table as Grid
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
@@ -32,14 +32,14 @@ from offcut.experiment.table import wide_console
 from offcut.schedule import Schedule
 from offcut.search import Expected, Space
 from offcut.tuning.candidate import Bench
-from offcut.tuning.distribution import distribution
 from offcut.tuning.oracle import Table
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import chosen_by
 from offcut.tuning.oracle.replay import Unkept
 from offcut.tuning.oracle.space import alone, narrowed
+from offcut.tuning.posed import posed
 from offcut.tuning.predicting import key_of, price_of
-from offcut.tuning.problem import Limits, Problem
+from offcut.tuning.problem import Limits
 from offcut.tuning.tune import space_of
 
 SCHEDULES, QUICK = 64, 16
@@ -60,6 +60,7 @@ class Figures:
     auto       share of the speed of the fastest of its ways at each size that the default has
     default    share of the speed of the fastest of all at each size that the default has
     spread     of a time, in the median
+    priced     seconds of processor time that a price took in search, each schedule once
     """
 
     program: str
@@ -71,6 +72,7 @@ class Figures:
     auto: float
     default: float
     spread: float
+    priced: float
 
 
 def drawn(space: Space, expected: Expected, count: int) -> list[Schedule]:
@@ -86,15 +88,17 @@ def figures(judged: Judged, count: int, budget: float) -> Figures:
     """Measure the schedules of a program, and judge the closed form by them."""
     target = oc.target("cpu")
     options = target.options("tune", threads=1)
-    known = stand_ins(judged.constants, judged.output, judged.inputs, "tune")
-    request = requested(judged.output, judged.inputs, known, "tune")
-    weights = distribution(request.program, request.users, judged.held_out)
-    problem = Problem(request, options, target, weights)
-    whole = space_of(request, options, target, 1)
+    given = judged.output, judged.inputs, judged.constants, judged.held_out
+    problem = posed("tune", *given, target, options)
+    weights = problem.sizes
+    whole = space_of(problem.request, options, target, 1)
     space = narrowed(whole, 1)
     price = price_of(problem, space.computation, None)
     expected = Expected(price, {key_of(at): weight for at, weight in weights})
-    points = (*drawn(space, expected, count), *alone(whole.first))
+    began = process_time()
+    picked = drawn(space, expected, count)
+    priced = (process_time() - began) / max(expected.looked, 1)
+    points = (*picked, *alone(whole.first))
     wanted = dict.fromkeys((whole.first, *points))
     with Bench(problem, Limits(budget=budget, resolution=0.01)) as bench:
         measured = filled(problem, wanted, Unkept(), price, bench.measured)
@@ -121,6 +125,7 @@ def figures(judged: Judged, count: int, budget: float) -> Figures:
         1.0 if choice is None else choice.whole,
         table.of_oracle(default)[0],
         table.spread,
+        priced,
     )
 
 
@@ -131,7 +136,11 @@ def main() -> None:
     heads = ("program", "schedules", "pairwise", "least", f"recall@{RECALL}", "least")
     heads += ("top-1 regret", "most", "predicted/measured", "auto of its ways")
     grid = Grid(
-        *heads, "default of the oracles", "spread", title="the closed form, nothing measured"
+        *heads,
+        "default of the oracles",
+        "spread",
+        "ms a price",
+        title="the closed form, nothing measured",
     )
     for name, make in programs().items():
         if not re.search(options.cells, name):
@@ -146,6 +155,7 @@ def main() -> None:
             *(name, f"{one.schedules}", *(f"{x:.2f}" for x in (*one.pairwise, *one.recall))),
             *(f"{x:.1%}" for x in one.regret),
             *(f"{one.predicted:.2f}", f"{one.auto:.3f}", f"{one.default:.3f}", f"{one.spread:.1%}"),
+            f"{1e3 * one.priced:.2f}",
         )
     console.print(grid)
     closing = Grid("median over the programs", "asked", "measured", "worst")

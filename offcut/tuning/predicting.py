@@ -31,7 +31,7 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     """
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     keys = [key_of(sizes) for sizes in vectors]
-    prices = None if computation is None else prices_of(problem, computation)
+    prices = None if computation is None else nest_prices(problem, computation)
     cut: dict[Schedule, list[float]] = {}
 
     def told(schedule: Schedule) -> dict[Sizes, float]:
@@ -51,7 +51,7 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     return modelled
 
 
-def prices_of(problem: Problem, computation: Computation) -> SchedulePrices:
+def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
     """The closed form of schedules with nests, at the sizes of a problem in their order."""
     target, options = problem.target, problem.options
     names = dict(problem.request.users.sizes)

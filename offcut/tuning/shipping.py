@@ -8,23 +8,22 @@ from statistics import geometric_mean
 
 import offcut
 from offcut.backends.target import Options, Target
+from offcut.costmodel import processor
 from offcut.search import Record, Records, settled, transfer
 from offcut.search.trials import by_place
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 
-WORTH = 1.02
-"""Times that a schedule is as fast as the default, in the geometric mean over the sizes, from which on it is shipped."""
-
 
 def ship(records: Records, target: Target, options: Options, folder: Path | None = None) -> Path:
-    """Write the verdicts of `records` that are worth it, for calls with these options on a machine of the kind of
+    """Write the verdicts of `records` that gain what a way has to gain by the machine's policy, for calls with these options on a machine of the kind of
     the target's; those that the file held of other programs stay.
 
     folder  None: that of the package
     """
     kind = target.kind(options)
     file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
-    made = _settled(records, target.place(options))
+    gain = processor(target.machine).policy.gain
+    made = _settled(records, target.place(options), 1 + gain)
     told = {record.program for record in records if record.explorer == BEST}
     before = transfer.read(file)[0] if file.exists() else []
     file.parent.mkdir(exist_ok=True)
@@ -32,15 +31,17 @@ def ship(records: Records, target: Target, options: Options, folder: Path | None
     return file
 
 
-def _settled(records: Records, machine: str) -> list[Record]:
-    """Of each program the records of its last word, where that gains enough."""
+def _settled(records: Records, machine: str, least: float) -> list[Record]:
+    """Of each program the records of its last word, where that is `least` times as fast as the default, in the geometric
+    mean over the sizes.
+    """
     found: list[Record] = []
     for (_, place, version), trials in by_place(records).items():
         if place != machine or not plans_alike(version, offcut.__version__):
             continue
         kept = [record for trial in trials for record in trial.records]
         word = last_word(verdicts_of(sorted(kept, key=lambda record: record.created)))
-        if word is not None and word.changes and _gain(word) >= WORTH:
+        if word is not None and word.changes and _gain(word) >= least:
             found += (
                 record
                 for record in kept

@@ -10,7 +10,7 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from offcut.backends.requested import Request, requested, stand_ins
+from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
 from offcut.costmodel import processor
@@ -25,12 +25,12 @@ from offcut.search.explorers import explorer_named
 from offcut.search.pool import Pool, pool_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.candidate import Bench
-from offcut.tuning.distribution import distribution
 from offcut.tuning.learning.cases import has_nests
 from offcut.tuning.pooled import ROUND, pooled
+from offcut.tuning.posed import posed
 from offcut.tuning.predicting import OwnPrice, key_of
 from offcut.tuning.prices import price_named
-from offcut.tuning.problem import DEFAULT, Limits, Problem
+from offcut.tuning.problem import DEFAULT, Limits
 from offcut.tuning.progress import shown
 
 TRIALS = 64
@@ -97,16 +97,13 @@ def tune(
     options = chosen.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
-    known = constants
-    if not isinstance(constants, Mapping):
-        known = stand_ins(constants, output, inputs, "tune")
-    request = requested(output, inputs, known, "tune")
-    weights = distribution(request.program, request.users, sizes)
-    problem = Problem(request, options, chosen, weights, seed)
-    space = space_of(request, options, chosen, alternatives)
+    problem = posed("tune", output, inputs, constants, sizes, chosen, options, seed)
+    space = space_of(problem.request, options, chosen, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     looks = None if has_nests(space.first) else LOOKS
-    expected = Expected(foreseen, {key_of(at): weight for at, weight in weights}, BEYOND, looks)
+    expected = Expected(
+        foreseen, {key_of(at): weight for at, weight in problem.sizes}, BEYOND, looks
+    )
     space = replace(space, expected=expected)
     kept = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials

@@ -15,6 +15,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.requested import requested
+from offcut.backends.tuned import tuned
 from offcut.errors import InternalError, PartitionError
 from offcut.search import Outcome, Record, Records, settled
 from offcut.search.settled import kind_of
@@ -263,6 +264,20 @@ def test_a_file_that_a_writer_has_locked_is_left_aside_at_once(records: Records)
         writer.execute("ROLLBACK")
         writer.close()
     assert oc.compile(C, **GIVEN).schedule == ELSE
+
+
+def test_a_folder_without_rights_is_no_error_of_a_compile(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied", "records.sqlite")
+
+    monkeypatch.setattr(Path, "exists", denied)
+    request = requested(C, GIVEN["inputs"], GIVEN["constants"], "compile")
+    found = tuned(request, CPU.options("compile"), CPU, None)
+    assert found.schedule is None
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith("records: they cannot be used: [Errno 13] Permission denied")
 
 
 def test_a_file_that_is_named_and_not_there_is_said(records: Records, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from offcut.backends.cpu.microkernels.external import checked, measured
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in
-from offcut.backends.cpu.planning.policy import remembered
+from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
@@ -105,8 +105,9 @@ class Cpu(Target):
     def resolved(self, computation: Computation, schedule: Schedule, options: Options) -> Resolved:
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
-        kernels = [family.microkernel for family in families(host)]
-        return resolved(computation, schedule, kernels, remembered(host))
+        lent = families(host)
+        price = pricing(lent, host.machine, legible=False)
+        return resolved(computation, schedule, [one.microkernel for one in lent], price)
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""

@@ -15,7 +15,7 @@ from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, Step, Together
 from offcut.search import Price
-from offcut.tuning.predicting import price_of, prices_of
+from offcut.tuning.predicting import nest_prices, price_of
 from offcut.tuning.problem import Problem
 
 LOOPS = "it runs in its own loops"
@@ -69,7 +69,7 @@ class Cases:
     @cached_property
     def prices(self) -> SchedulePrices:
         """The closed form of nests."""
-        return prices_of(self.problem, self.computation)
+        return nest_prices(self.problem, self.computation)
 
     @cached_property
     def extents(self) -> Mapping[str, Mapping[str, Values]]:

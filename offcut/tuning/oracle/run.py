@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from offcut.backends.requested import requested, stand_ins
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
@@ -17,7 +16,6 @@ from offcut.schedule import Schedule
 from offcut.search import Expected, Price, Records, Refitted, Sizes, Space
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.candidate import Bench
-from offcut.tuning.distribution import distribution
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import (
     Chosen,
@@ -30,6 +28,7 @@ from offcut.tuning.oracle.findings import (
 )
 from offcut.tuning.oracle.space import LIMIT, Part, alone, narrowed, part_of
 from offcut.tuning.oracle.table import Table
+from offcut.tuning.posed import posed
 from offcut.tuning.predicting import key_of, price_of
 from offcut.tuning.prices import LEARNED, price_named
 from offcut.tuning.problem import DEFAULT, Limits, Problem
@@ -101,15 +100,11 @@ def oracle(
             )
     chosen = target if isinstance(target, Target) else target_named(target)
     options = chosen.options("sweep", threads=threads)
-    known = constants
-    if not isinstance(constants, Mapping):
-        known = stand_ins(constants, program, None, "sweep")
-    request = requested(program, None, known, "sweep")
-    weights = distribution(request.program, request.users, sizes)
-    problem = Problem(request, options, chosen, weights, seed)
-    whole = space_of(request, options, chosen, ways)
+    problem = posed("sweep", program, None, constants, sizes, chosen, options, seed)
+    weights = problem.sizes
+    whole = space_of(problem.request, options, chosen, ways)
     space = narrowed(whole, ways)
-    prices = prices_of(problem, space)
+    prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
     expected = Expected(price, {key_of(at): weight for at, weight in weights})
     part = part_of(space, expected, limit, most, seed)
@@ -141,7 +136,7 @@ def oracle(
     )
 
 
-def prices_of(problem: Problem, space: Space) -> dict[str, Maker]:
+def makers_of(problem: Problem, space: Space) -> dict[str, Maker]:
     """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
     closed = _remembered(price_of(problem, space.computation, None))
 

@@ -9,14 +9,12 @@ a call takes the cheapest. A cut that is predicted to gain next to nothing in an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Literal
 
-from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
@@ -107,27 +105,6 @@ def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) 
         tiles = Tiles(computation, by_name, machine, 1)
         seconds = tiles.seconds(group[0], operand, _along_rows(found, way))
         return shortened(seconds) if legible else seconds
-
-    return price
-
-
-@lru_cache(maxsize=4)
-def remembered(host: Host) -> Price:
-    """The same of the microkernels that a host has; what a way costs is computed once."""
-    priced = pricing(families(host), host.machine, legible=False)
-    known: dict[Hashable, Expr] = {}
-
-    def price(
-        computation: Computation,
-        group: Sequence[Stage],
-        found: Match | None,
-        way: Way,
-        laid: frozenset[str],
-    ) -> Expr:
-        key = (computation.buffers, *group, replace(way, label=""), laid)
-        if key not in known:
-            known[key] = priced(computation, group, found, way, laid)
-        return known[key]
 
     return price
 
