@@ -247,3 +247,18 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
 def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
     spelled = isa.described(load("sapphire-rapids")).feature_string.split(",")
     assert all(one.startswith("+") for one in spelled)
+
+
+@pytest.mark.parametrize(
+    ("listed", "count"), [("0-1\n", 2), ("0\n", 1), ("0-3,8-11\n", 8), ("", 1), (None, 1)]
+)
+def test_a_cache_is_shared_by_the_processors_that_the_system_lists(
+    monkeypatch: pytest.MonkeyPatch, listed: str | None, count: int
+) -> None:
+    def read(self: Path) -> str:
+        if listed is None:
+            raise FileNotFoundError(str(self))
+        return listed
+
+    monkeypatch.setattr(isa.Path, "read_text", read)
+    assert isa._sharing(3) == count
