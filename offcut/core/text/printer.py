@@ -151,7 +151,7 @@ def _list(parts: tuple[Expr, ...]) -> str:
 def format_program(program: Program) -> str:
     """The text that `parse` reads back into an equal program."""
     lines = [f"program {program.name}"]
-    lines += [_size(size) for size in program.sizes]
+    lines += [format_size(size) for size in program.sizes]
     lines += [f"assume {format_expr(fact)}" for fact in program.assumptions]
     lines += [_buffer(buffer) for buffer in program.buffers]
     for stmt in program.body:
@@ -169,7 +169,8 @@ def format_head(stmt: Stmt) -> str:
     return next(_lines(stmt, ""))
 
 
-def _size(size: Size) -> str:
+def format_size(size: Size) -> str:
+    """The line that declares a size."""
     multiple = f" multiple_of {size.multiple_of}" if size.multiple_of != 1 else ""
     return f"size {size.name} in {size.min}:{size.max + 1}{multiple}"
 

@@ -14,6 +14,7 @@ UNNAMEABLE = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "if",
 _TOKEN = re.compile(
     r"(?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)"
+    r'|(?P<string>"[^"]*")'
     r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|-=|[-+*/%<>()\[\],:=@])"
     r"|(?P<other>[^\s#])"
 )
@@ -23,7 +24,7 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``line[start:end]``; `kind` is number, name, op, other or end."""
+    """``line[start:end]``; `kind` is number, name, string, op, other or end."""
 
     kind: str
     text: str

@@ -1,0 +1,22 @@
+"""Whole models: graphs of operators on arrays of symbolic shapes."""
+
+from offcut.graph.build import Builder, rebuilt
+from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+from offcut.graph.interpret import interpreted
+from offcut.graph.model import Model, compiled
+from offcut.graph.text import parse_graph
+
+__all__ = [
+    "Argument",
+    "Bound",
+    "Builder",
+    "Graph",
+    "Model",
+    "Node",
+    "Ref",
+    "Value",
+    "compiled",
+    "interpreted",
+    "parse_graph",
+    "rebuilt",
+]

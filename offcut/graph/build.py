@@ -1,0 +1,166 @@
+"""A graph made node by node: operators called on values give values; shapes and types are found on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from offcut.core.expr import Const, Expr, Var
+from offcut.core.program import Size
+from offcut.describe.request import Array
+from offcut.errors import DescribeError
+from offcut.graph.describing import inferred
+from offcut.graph.extents import normal
+from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+
+
+class Builder:
+    """What a graph consists of so far.
+
+    >>> from offcut.graph import Builder
+    >>> made = Builder("mlp")
+    >>> batch = made.size("batch", 1, 512)
+    >>> x = made.input("x", "float32", (batch, 16))
+    >>> w = made.input("w", "float32", (16, 9))
+    >>> made.output(made.node("relu", made.node("matmul", x, w)))
+    >>> print(made.graph)
+    graph mlp
+    size batch in 1:513
+    input x: float32[batch, 16]
+    input w: float32[16, 9]
+    matmul: float32[batch, 9] = matmul(x, w)
+    relu: float32[batch, 9] = relu(matmul)
+    output relu
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.sizes: dict[str, Size] = {}
+        self.assumptions: list[Expr] = []
+        self.values: dict[str, Value] = {}
+        self.inputs: list[Value] = []
+        self.constants: dict[str, Value] = {}
+        self.arrays: dict[str, Array] = {}
+        self.nodes: list[Node] = []
+        self.outputs: list[str] = []
+
+    def size(self, name: str, low: int = 0, high: int = 2**31 - 1, multiple_of: int = 1) -> Expr:
+        """A size, as an extent."""
+        known = self.sizes.setdefault(name, Size(name, low, high, multiple_of))
+        if known != Size(name, low, high, multiple_of) or name in self.values:
+            raise DescribeError(
+                "graph", f"cannot declare the size {name}", because="its name is taken already"
+            )
+        return Var(name)
+
+    def assume(self, condition: Expr) -> None:
+        """A condition over the sizes that every call meets."""
+        self.assumptions.append(condition)
+
+    def input(self, name: str, dtype: str, shape: Iterable[Expr | int]) -> Ref:
+        """An array that a call gives."""
+        made = self._value(name, dtype, tuple(map(normal, shape)))
+        self.inputs.append(made)
+        return Ref(made.name)
+
+    def constant(self, name: str, array: Any) -> Ref:
+        """An array that is known."""
+        found = np.ascontiguousarray(array)
+        made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
+        self.constants[made.name] = made
+        self.arrays[made.name] = found.reshape(np.shape(array))
+        return Ref(made.name)
+
+    def node(
+        self, op: str, *arguments: Argument, results: Iterable[str] = (), **options: Argument
+    ) -> Any:
+        """The result of an operator, or several.
+
+        results  their names; by default that of the operator, made fresh
+
+        Raises DescribeError where the operator does not take such operands.
+        """
+        arguments = tuple(map(plain, arguments))
+        named = tuple(sorted((name, plain(value)) for name, value in options.items()))
+        found = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
+        names = (*results, *[op] * len(found))[: len(found)]
+        made = tuple(
+            self._value(self.fresh(name), dtype, shape)
+            for name, (dtype, shape) in zip(names, found, strict=True)
+        )
+        self.nodes.append(Node(made, op, arguments, named))
+        refs = tuple(Ref(value.name) for value in made)
+        return refs[0] if len(refs) == 1 else refs
+
+    def shape(self, value: Ref) -> tuple[Expr, ...]:
+        """The shape of a value."""
+        return self.values[value.name].shape
+
+    def output(self, *values: Ref) -> None:
+        """What a call gives back, after what it gave before."""
+        self.outputs += [value.name for value in values]
+
+    def fresh(self, name: str) -> str:
+        """An identifier like `name` that names nothing yet."""
+        base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+        base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
+        found, number = base, 1
+        while found in self.values or found in self.sizes:
+            number += 1
+            found = f"{base}_{number}"
+        return found
+
+    @property
+    def graph(self) -> Graph:
+        """The graph so far."""
+        return Graph(
+            self.name,
+            tuple(self.sizes.values()),
+            tuple(self.assumptions),
+            tuple(self.inputs),
+            tuple(self.constants.values()),
+            tuple(self.nodes),
+            tuple(self.outputs),
+        )
+
+    @property
+    def bound(self) -> Bound:
+        """The graph so far, with its constants."""
+        return Bound(self.graph, dict(self.arrays))
+
+    def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
+        if self.fresh(name) != name:
+            raise DescribeError(
+                "graph", f"cannot name a value {name!r}", because="it is no identifier, or taken"
+            )
+        made = Value(name, dtype, shape)
+        self.values[name] = made
+        return made
+
+
+def plain(argument: Argument) -> Argument:
+    """An argument in the form that graphs hold: lists as tuples, numbers of any kind as Python's, extents in their form."""
+    if isinstance(argument, list | tuple):
+        return tuple(map(plain, argument))
+    if isinstance(argument, np.generic):
+        return plain(argument.item())
+    if isinstance(argument, Const):
+        return int(argument.value)
+    if isinstance(argument, Expr):
+        found = normal(argument)
+        return int(found.value) if isinstance(found, Const) else found
+    return argument
+
+
+def rebuilt(graph: Graph, arrays: Mapping[str, Array]) -> Builder:
+    """A builder that has the sizes, inputs and constants of a graph, and no node yet."""
+    made = Builder(graph.name)
+    made.sizes = {size.name: size for size in graph.sizes}
+    made.assumptions = list(graph.assumptions)
+    made.inputs = list(graph.inputs)
+    made.constants = {value.name: value for value in graph.constants}
+    made.arrays = dict(arrays)
+    made.values = {value.name: value for value in (*graph.inputs, *graph.constants)}
+    return made

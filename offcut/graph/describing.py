@@ -1,0 +1,141 @@
+"""A node, or several in a row, as tensors: operands in, what `offcut.compile` takes out; a new value's type likewise.
+
+An extent that is no number and no size of the graph, ``(h - 1)//2 + 1``, is a size of its own in a description: what a kernel
+computes does not depend on where its sizes come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from offcut.core.expr import Const, Expr, Var, variables
+from offcut.core.program import Size
+from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
+from offcut.describe.tensor import Tensor, placeholder
+from offcut.errors import DescribeError
+from offcut.graph import extents
+from offcut.graph.graph import Argument, Node, Ref, Value
+from offcut.graph.operators import described
+from offcut.graph.views import VIEWS
+
+
+class Dims:
+    """Extents as sizes of a description, and back: equal extents are one size.
+
+    sizes  of the graph
+    """
+
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self.sizes = {size.name: size for size in sizes}
+        self.known: dict[Expr, Dim] = {}
+        self.extents: dict[str, Expr] = {}
+
+    def of(self, extent: Expr) -> Any:
+        """An int, or a size."""
+        if isinstance(extent, Const):
+            return int(extent.value)
+        if extent not in self.known:
+            self.known[extent] = self._made(extent)
+            self.extents[self.known[extent].name] = extent
+        return self.known[extent]
+
+    def _made(self, extent: Expr) -> Dim:
+        if isinstance(extent, Var):
+            size = self.sizes[extent.name]
+            return Dim(size.name, size.min, size.max, size.multiple_of)
+        number = len(self.known)
+        while f"extent{number}" in self.sizes or f"extent{number}" in self.extents:
+            number += 1
+        every = tuple(self.sizes.values())
+        low, high = extents.bounds(extent, every)
+        by = extents.divisor(extent, every)
+        return Dim(f"extent{number}", min(low, MAX_SIZE), min(high, MAX_SIZE), by)
+
+    def size(self, expr: Expr) -> Any:
+        """An index expression over the sizes of the graph, as one of the description."""
+        if expr in self.known or isinstance(expr, Const):
+            return self.of(expr)
+        return sympy_of(expr, {name: self.of(Var(name)) for name in variables(expr)})
+
+    def extent(self, described: Any) -> Expr:
+        """An extent of a description as one of the graph."""
+        found = index_of(described)
+        if found is None:
+            raise ValueError(f"no extent: {described}")
+        return extents.at(found, self.extents)
+
+
+class Description:
+    """Values of a graph as tensors, computed one from the other.
+
+    tensors  by value
+    """
+
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self.dims = Dims(sizes)
+        self.tensors: dict[str, Tensor] = {}
+
+    def given(self, value: Value, shape: tuple[Expr, ...] | None = None) -> Tensor:
+        """A value that comes from elsewhere, as a placeholder.
+
+        shape  another one for it; None: its own
+        """
+        own = value.shape if shape is None else shape
+        made = placeholder(tuple(map(self.dims.of, own)), value.dtype, value.name)
+        self.tensors[value.name] = made
+        return made
+
+    def node(self, op: str, node: Node, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """The results of an operator whose operands are known, called `names`.
+
+        Raises DescribeError for what it does not take.
+        """
+        made = described(op)(
+            *(self.argument(one) for one in node.arguments),
+            **{name: self.argument(one) for name, one in node.options},
+            name=names[0],
+        )
+        results = made if isinstance(made, tuple) else (made,)
+        self.tensors.update(zip(names, results, strict=False))
+        return results
+
+    def argument(self, argument: Argument) -> Any:
+        """An argument as the function of tensors takes it."""
+        if isinstance(argument, Ref):
+            return self.tensors[argument.name]
+        if isinstance(argument, tuple):
+            return tuple(self.argument(part) for part in argument)
+        if isinstance(argument, Expr):
+            return self.dims.size(argument)
+        return argument
+
+
+def inferred(
+    op: str,
+    arguments: tuple[Argument, ...],
+    options: tuple[tuple[str, Argument], ...],
+    values: Mapping[str, Value],
+    sizes: Sequence[Size],
+) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
+    """The element type and the shape of each result of an operator.
+
+    Raises DescribeError where it does not take such operands or options.
+    """
+    node = Node((), op, arguments, options)
+    if op in VIEWS:
+        first, *rest = arguments
+        if not isinstance(first, Ref):
+            raise DescribeError(
+                "graph", f"cannot take {op} of {first!r}", because="its operand is a value"
+            )
+        x = values[first.name]
+        return ((x.dtype, VIEWS[op].shape(x, *rest, **dict(options))),)
+    description = Description(sizes)
+    for name in node.operands:
+        description.given(values[name])
+    results = description.node(op, node, ("result",))
+    return tuple(
+        (one.dtype, tuple(description.dims.extent(extent) for extent in one.shape))
+        for one in results
+    )

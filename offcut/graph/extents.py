@@ -1,0 +1,153 @@
+"""Extents of a graph's values: index expressions in one form, so that equal ones are equal; products of sizes are allowed.
+
+    sum of (number * atom * atom * …)        an atom: a size, a quotient, a remainder, a minimum or a maximum
+
+The factors of a term and the terms are sorted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
+from typing import TypeAlias
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
+from offcut.core.program import Size
+from offcut.core.text.printer import format_expr
+
+Terms: TypeAlias = dict[tuple[Expr, ...], int]
+"""A number by the factors beside it."""
+
+
+def normal(expr: Expr | int) -> Expr:
+    """An extent in the form of all extents."""
+    if isinstance(expr, int):
+        return ix.const(expr)
+    return _written(_terms(expr))
+
+
+def product(extents: Iterable[Expr]) -> Expr:
+    """Of extents; 1 of none."""
+    total: Expr = ix.const(1)
+    for extent in extents:
+        total = Binary("*", total, extent)
+    return normal(total)
+
+
+def quotient(extent: Expr, by: Expr) -> Expr | None:
+    """The extent that gives `extent` times `by`; None where none is seen."""
+    terms, divisor = _terms(extent), _terms(by)
+    if len(divisor) != 1:
+        return ix.const(1) if terms == divisor and terms else None
+    ((factors, number),) = divisor.items()
+    found: Terms = {}
+    for own, count in terms.items():
+        left = Counter(own)
+        left.subtract(factors)
+        if number == 0 or count % number or any(times < 0 for times in left.values()):
+            return None
+        found[tuple(sorted(left.elements(), key=format_expr))] = count // number
+    return _written(found)
+
+
+def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
+    """An extent where sizes have other values."""
+    return normal(substitute(extent, dict(values)))
+
+
+def bounds(extent: Expr, sizes: Sequence[Size]) -> tuple[int, int]:
+    """The least and the greatest value that an extent is seen to have; both 0 at least."""
+    known = {size.name: (size.min, size.max) for size in sizes}
+    low, high = _interval(extent, known)
+    return max(low, 0), max(high, 0)
+
+
+def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
+    """A number that is seen to divide the extent."""
+    known = {size.name: size.multiple_of for size in sizes}
+    total = 0
+    for factors, count in _terms(extent).items():
+        term = count
+        for factor in factors:
+            term *= known.get(factor.name, 1) if isinstance(factor, Var) else 1
+        total = gcd(total, term)
+    return max(total, 1)
+
+
+def _terms(expr: Expr) -> Terms:
+    match expr:
+        case Const(value, _):
+            return {(): int(value)} if value else {}
+        case Binary("+" | "-" as op, a, b):
+            found = dict(_terms(a))
+            for factors, count in _terms(b).items():
+                found[factors] = found.get(factors, 0) + (count if op == "+" else -count)
+            return {factors: count for factors, count in found.items() if count}
+        case Binary("*", a, b):
+            found = {}
+            for left, x in _terms(a).items():
+                for right, y in _terms(b).items():
+                    key = tuple(sorted((*left, *right), key=format_expr))
+                    found[key] = found.get(key, 0) + x * y
+            return {factors: count for factors, count in found.items() if count}
+        case Var():
+            return {(expr,): 1}
+        case _:
+            atom = _once(ix.simplify(rebuild(expr, tuple(normal(part) for part in children(expr)))))
+            again = isinstance(atom, Const | Var) or (
+                isinstance(atom, Binary) and atom.op in ("+", "-", "*")
+            )
+            return _terms(atom) if again else {(atom,): 1}
+
+
+def _once(atom: Expr) -> Expr:
+    """``a//4`` for ``a//2//2``."""
+    match atom:
+        case Binary("//", Binary("//", a, Const(inner, _)), Const(outer, _)):
+            return _once(Binary("//", a, ix.const(int(inner) * int(outer))))
+        case _:
+            return atom
+
+
+def _written(terms: Terms) -> Expr:
+    parts: list[Expr] = []
+    for factors in sorted(terms, key=lambda own: (-len(own), [format_expr(one) for one in own])):
+        term: Expr | None = None
+        for factor in factors:
+            term = factor if term is None else Binary("*", term, factor)
+        count = ix.const(terms[factors])
+        if term is None:
+            parts.append(count)
+        else:
+            parts.append(term if terms[factors] == 1 else Binary("*", count, term))
+    total: Expr = ix.const(0)
+    for place, part in enumerate(parts):
+        total = part if place == 0 else Binary("+", total, part)
+    return total
+
+
+def _interval(expr: Expr, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    match expr:
+        case Const(value, _):
+            return int(value), int(value)
+        case Var(name):
+            return known[name]
+        case Binary(op, a, b):
+            x, y = _interval(a, known), _interval(b, known)
+            if op == "+":
+                return x[0] + y[0], x[1] + y[1]
+            if op == "-":
+                return x[0] - y[1], x[1] - y[0]
+            if op == "*":
+                ends = [p * q for p in x for q in y]
+                return min(ends), max(ends)
+            if op == "//":
+                return x[0] // y[0], x[1] // y[0]
+            if op == "%":
+                return 0, y[0] - 1
+            chosen = min if op == "min" else max
+            return chosen(x[0], y[0]), chosen(x[1], y[1])
+        case _:
+            raise ValueError(f"no extent: {expr}")

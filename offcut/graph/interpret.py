@@ -1,0 +1,83 @@
+"""A graph on arrays, by the reference interpreter of loop programs: nothing is fused, planned or compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Buffer, Kind, Program
+from offcut.describe.computation import computation
+from offcut.describe.request import Array
+from offcut.describe.source import source
+from offcut.graph.describing import Description
+from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+from offcut.graph.views import VIEWS
+
+
+def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
+    """The outputs by name.
+
+    inputs  an array for each input
+    sizes   those that no shape determines
+
+    Raises CallError where an array does not fit.
+    """
+    graph = bound.graph
+    declared = declaration_of(graph)
+    given = checked_arrays(declared, inputs)
+    known = checked_sizes(declared, given, sizes)
+    held: dict[str, Array] = {**bound.arrays, **given}
+    for node in graph.nodes:
+        held.update(zip((v.name for v in node.results), ran(node, held, known), strict=True))
+    return {name: held[name] for name in graph.outputs}
+
+
+def declaration_of(graph: Graph) -> Program:
+    """What a call of a graph takes, as a program that does nothing: its sizes, what they promise, and its inputs."""
+    inputs = tuple(Buffer(v.name, v.dtype, v.shape, Kind.INPUT) for v in graph.inputs)
+    return Program(graph.name, graph.sizes, graph.assumptions, inputs, ())
+
+
+def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+    """The results of a node."""
+    if node.op in VIEWS:
+        first, *rest = (concrete(one, held, sizes) for one in node.arguments)
+        options = {name: concrete(one, held, sizes) for name, one in node.options}
+        return (VIEWS[node.op].apply(first, *rest, **options),)
+    description = Description(())
+    for name in node.operands:
+        array = held[name]
+        shape = tuple(ix.const(extent) for extent in array.shape)
+        description.given(Value(name, str(array.dtype), shape))
+    fixed = Node(
+        node.results,
+        node.op,
+        tuple(_fixed(one, sizes) for one in node.arguments),
+        tuple((name, _fixed(one, sizes)) for name, one in node.options),
+    )
+    results = description.node(node.op, fixed, tuple(value.name for value in node.results))
+    given = tuple(description.tensors[name] for name in node.operands)
+    made = source(computation(results, given)).run({name: held[name] for name in node.operands})
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _fixed(argument: Argument, sizes: Mapping[str, int]) -> Argument:
+    """An argument without sizes."""
+    if isinstance(argument, tuple):
+        return tuple(_fixed(part, sizes) for part in argument)
+    if isinstance(argument, Expr):
+        return int(evaluate(argument, sizes))
+    return argument
+
+
+def concrete(argument: Argument, held: Mapping[str, Array], sizes: Mapping[str, int]) -> Any:
+    """An argument as numpy takes it: arrays for values, numbers for extents."""
+    if isinstance(argument, Ref):
+        return held[argument.name]
+    if isinstance(argument, tuple):
+        return tuple(concrete(part, held, sizes) for part in argument)
+    return _fixed(argument, sizes)

@@ -1,0 +1,67 @@
+"""The operators of graphs: every function of `offcut.ops` on tensors, and the views. What one is like is read from its description.
+
+Operators are classed as TVM's fusion does: ``injective``, each element from elements at its own place; ``reduction``; ``complex``,
+sums of products, whose results others may follow; ``opaque``, the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from offcut import ops
+from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+from offcut.graph.views import VIEWS
+
+
+class Kind(Enum):
+    """How an operator may be fused."""
+
+    VIEW = "view"
+    INJECTIVE = "injective"
+    REDUCTION = "reduction"
+    COMPLEX = "complex"
+    OPAQUE = "opaque"
+
+
+def described(op: str) -> Callable[..., Any]:
+    """The function of tensors that an operator is.
+
+    Raises DescribeError where there is none of that name, or it is a view.
+    """
+    if op not in ops.__all__:
+        known = ", ".join(sorted((*ops.__all__, *VIEWS)))
+        raise DescribeError(
+            "graph", f"cannot find the operator {op!r}", because=f"operators are {known}"
+        )
+    found: Callable[..., Any] = getattr(ops, op)
+    return found
+
+
+def kind_of(results: tuple[Tensor, ...]) -> Kind:
+    """The class of an operator, by what it describes: the tensors of its results."""
+    found, pending, seen = [Kind.INJECTIVE], list(results), set[int]()
+    while pending:
+        tensor = pending.pop()
+        if id(tensor) in seen or tensor.definition is None:
+            continue
+        seen.add(id(tensor))
+        body = tensor.definition.body
+        if isinstance(body, Reduce):
+            found.append(Kind.COMPLEX if _is_product(body.value) else Kind.REDUCTION)
+        pending += tensor.definition.reads
+    order = (Kind.COMPLEX, Kind.REDUCTION, Kind.INJECTIVE)
+    return next(kind for kind in order if kind in found)
+
+
+def _is_product(term: Expr) -> bool:
+    """Whether a term multiplies elements of two arrays."""
+    while isinstance(term, Cast):
+        term = term.a
+    if not isinstance(term, Binary) or term.op != "*":
+        return False
+    sides = [{load.buffer for load, _ in loads(side)} for side in (term.a, term.b)]
+    return bool(sides[0]) and bool(sides[1]) and sides[0] != sides[1]

@@ -1,0 +1,232 @@
+"""Graphs as text, and back: ``parse_graph(str(graph)) == graph``.
+
+    graph mlp
+    size batch in 1:513
+    input x: float32[batch, 16]
+    constant w: float32[9, 16]
+    y: float32[batch, 9] = dense(x, w, activation="relu", transpose_w=true)
+    output y
+
+An argument is a value, a number, ``true``, ``false``, ``none``, a text in double quotes, an index expression over sizes, or
+several in brackets. The types of results are inferred, and compared with those that are written.
+"""
+
+from __future__ import annotations
+
+import json
+
+from offcut.core.dtypes import DTYPES
+from offcut.core.expr import Const, Expr
+from offcut.core.program import Kind
+from offcut.core.text.declarations import Declarations
+from offcut.core.text.expressions import Reader
+from offcut.core.text.printer import format_expr, format_size
+from offcut.core.text.tokens import Line, read_lines
+from offcut.errors import DescribeError
+from offcut.graph.describing import inferred
+from offcut.graph.extents import normal
+from offcut.graph.graph import Argument, Graph, Node, Ref, Value
+
+_WORDS: dict[str, Argument] = {"true": True, "false": False, "none": None}
+
+
+def format_graph(graph: Graph) -> str:
+    """The lines of a graph."""
+    lines = [f"graph {graph.name}", *map(format_size, graph.sizes)]
+    lines += [f"assume {format_expr(condition)}" for condition in graph.assumptions]
+    lines += [f"input {format_value(value)}" for value in graph.inputs]
+    lines += [f"constant {format_value(value)}" for value in graph.constants]
+    lines += map(format_node, graph.nodes)
+    return "\n".join([*lines, f"output {', '.join(graph.outputs)}"])
+
+
+def format_value(value: Value) -> str:
+    """``name: dtype[shape]``."""
+    return f"{value.name}: {value.dtype}[{', '.join(map(format_expr, value.shape))}]"
+
+
+def format_node(node: Node) -> str:
+    """``results = op(arguments)``."""
+    given = [*map(format_argument, node.arguments)]
+    given += [f"{name}={format_argument(value)}" for name, value in node.options]
+    return f"{', '.join(map(format_value, node.results))} = {node.op}({', '.join(given)})"
+
+
+def format_argument(argument: Argument) -> str:
+    """An argument as the parser reads it."""
+    match argument:
+        case Ref(name):
+            return name
+        case None | bool():
+            return next(word for word, value in _WORDS.items() if value is argument)
+        case str():
+            return json.dumps(argument, ensure_ascii=False)
+        case float():
+            return repr(argument)
+        case int():
+            return str(argument)
+        case tuple():
+            return f"[{', '.join(map(format_argument, argument))}]"
+        case _:
+            return format_expr(argument)
+
+
+def parse_graph(text: str) -> Graph:
+    """The graph that a text says.
+
+    Raises ParseError, with the line, for what is none, or where a type is not what the operator gives.
+    """
+    return _Lines(read_lines(text)).graph()
+
+
+class _Lines(Declarations):
+    """The lines of a graph, from top to bottom."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        super().__init__(lines)
+        self.nodes: list[Node] = []
+        self.outputs: list[str] = []
+        self.values: dict[str, Value] = {}
+
+    def graph(self) -> Graph:
+        words = {"graph": self.header, "size": self.size, "assume": self.assumption}
+        words |= {"input": self.declaration, "constant": self.declaration, "output": self.output}
+        while self.line is not None:
+            reader = self.reader(self.line, frozenset(self.sizes), readable=False)
+            follows = reader.following().text
+            if reader.token.text in words and follows not in (":", "=", ","):
+                words[reader.token.text](reader)
+                reader.finish()
+                self._declared()
+            else:
+                self.node(reader)
+                reader.finish()
+            self.position += 1
+        given = self.values
+        kinds = {name: buffer.kind for name, buffer in self.buffers.items()}
+        return Graph(
+            self.name or "graph",
+            tuple(self.sizes.values()),
+            tuple(self.assumptions),
+            tuple(given[name] for name, kind in kinds.items() if kind is Kind.INPUT),
+            tuple(given[name] for name, kind in kinds.items() if kind is Kind.CONSTANT),
+            tuple(self.nodes),
+            tuple(self.outputs),
+        )
+
+    def _declared(self) -> None:
+        """Take what a line declared among the values."""
+        for name, buffer in self.buffers.items():
+            if name not in self.values:
+                self.values[name] = Value(name, buffer.dtype, tuple(map(normal, buffer.shape)))
+
+    def output(self, reader: Reader) -> None:
+        """``output y, z``."""
+        reader.advance()
+        while True:
+            self.outputs.append(self.value(reader).name)
+            if not reader.accept(","):
+                break
+
+    def value(self, reader: Reader) -> Ref:
+        """The name of a value that is there."""
+        column, name = reader.token.start, reader.name("a value")
+        if name not in self.values:
+            raise reader.refuse(
+                f"cannot read the value {name}", "no line before gives it", column=column
+            )
+        return Ref(name)
+
+    def node(self, reader: Reader) -> None:
+        """``y: float32[n] = relu(x)``."""
+        results = [self.result(reader)]
+        while reader.accept(","):
+            results.append(self.result(reader))
+        reader.expect("=")
+        column, op = reader.token.start, reader.name("an operator")
+        bracket = reader.expect("(")
+        arguments: list[Argument] = []
+        options: dict[str, Argument] = {}
+        while not reader.at(")"):
+            if reader.token.kind == "name" and reader.following().text == "=":
+                name = reader.name("an option")
+                reader.expect("=")
+                options[name] = self.argument(reader)
+            else:
+                arguments.append(self.argument(reader))
+            if not reader.accept(","):
+                break
+        reader.close(bracket, ")")
+        named = tuple(sorted(options.items()))
+        sizes = tuple(self.sizes.values())
+        try:
+            found = inferred(op, tuple(arguments), named, self.values, sizes)
+        except (DescribeError, TypeError) as refused:
+            raise reader.refuse(f"cannot apply {op} so", str(refused), column=column) from None
+        made = tuple(
+            Value(value.name, dtype, shape)
+            for value, (dtype, shape) in zip(results, found, strict=False)
+        )
+        if made != tuple(results) or len(found) != len(results):
+            given = ", ".join(format_value(Value("", *one))[2:] for one in found)
+            raise reader.refuse(
+                f"cannot take the result of {op} so", f"it is {given}", column=column
+            )
+        self.values.update((value.name, value) for value in made)
+        self.nodes.append(Node(made, op, tuple(arguments), named))
+
+    def result(self, reader: Reader) -> Value:
+        """``y: float32[n]``."""
+        column, name = reader.token.start, reader.name("a name for a result")
+        if name in self.values or name in self.sizes:
+            raise reader.refuse(
+                f"cannot name a result {name}", "the name is taken already", column=column
+            )
+        reader.expect(":")
+        dtype = reader.advance().text
+        if dtype not in DTYPES:
+            raise reader.refuse(
+                f"cannot hold {dtype!r}", f"element types are {', '.join(DTYPES)}", column=column
+            )
+        extents = reader.listed(reader.expect("["), "]")
+        shape = tuple(normal(reader.typed(one, "index", "an extent")) for one in extents)
+        return Value(name, dtype, shape)
+
+    def argument(self, reader: Reader) -> Argument:
+        """A value, a number, a word, a text, an expression, or several in brackets."""
+        token = reader.token
+        if reader.accept("["):
+            parts: list[Argument] = []
+            while not reader.at("]"):
+                parts.append(self.argument(reader))
+                if not reader.accept(","):
+                    break
+            reader.close(token, "]")
+            return tuple(parts)
+        if token.kind == "string":
+            found: str = json.loads(reader.advance().text)
+            return found
+        if token.text in _WORDS:
+            return _WORDS[reader.advance().text]
+        if token.kind == "name" and token.text in self.values:
+            return self.value(reader)
+        literal = self.number(reader)
+        if literal is not None:
+            return literal
+        expr: Expr = normal(reader.index())
+        return int(expr.value) if isinstance(expr, Const) else expr
+
+    def number(self, reader: Reader) -> int | float | None:
+        """A number that is no part of an expression; None where there is none."""
+        place = reader.position
+        negative = reader.accept("-")
+        token = reader.token
+        found: int | float | None = None
+        if token.text in ("inf", "nan"):
+            found = float(reader.advance().text) * (-1 if negative else 1)
+        elif token.kind == "number":
+            found = reader.number(reader.advance(), negative, token.start)
+        if found is None or reader.token.text not in (",", ")", "]"):
+            reader.position = place
+            return None
+        return found

@@ -1,0 +1,106 @@
+"""Operators that compute nothing: another shape of the same elements.
+
+A reshape may merge symbolic axes, ``(b, n, e) -> (b*n, e)``, which no index of a loop program says; it is free where the
+elements lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
+from offcut.describe.request import Array
+from offcut.errors import DescribeError
+from offcut.graph import extents
+from offcut.graph.graph import Value
+
+Shape: TypeAlias = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An operator of one operand.
+
+    shape  of the result, from the operand and the other arguments
+    apply  the same on an array; extents are numbers there
+    """
+
+    name: str
+    shape: Callable[..., Shape]
+    apply: Callable[..., Array]
+
+
+def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
+    """The shape that is asked for; one -1 stands for what is left.
+
+    Raises DescribeError where the numbers of elements are not seen to be equal.
+    """
+    total = extents.product(x.shape)
+    wanted = [None if isinstance(one, int) and one == -1 else extents.normal(one) for one in shape]
+    known = extents.product(one for one in wanted if one is not None)
+    left = extents.quotient(total, known) if wanted.count(None) == 1 else None
+    if wanted.count(None) > 1 or (None in wanted and left is None):
+        raise _unequal(x, shape, "what -1 stands for is not seen")
+    if None not in wanted and known != total:
+        raise _unequal(x, shape, "it is not seen to have as many elements")
+    rest = ix.const(1) if left is None else left
+    return tuple(rest if one is None else one for one in wanted)
+
+
+def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
+    """The shape that is asked for, in which extents of 1 are repeated.
+
+    Raises DescribeError where another extent differs.
+    """
+    wanted = tuple(map(extents.normal, shape))
+    own = (*[ix.const(1)] * (len(wanted) - len(x.shape)), *x.shape)
+    if len(own) != len(wanted) or any(
+        a not in (ix.const(1), b) for a, b in zip(own, wanted, strict=True)
+    ):
+        raise _unequal(x, shape, "an extent is neither 1 nor equal")
+    return wanted
+
+
+def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
+    """The shape of ``start:stop:step`` of an axis, both within it.
+
+    Raises DescribeError for a step below 1, or where there is no such axis.
+    """
+    if not -len(x.shape) <= axis < len(x.shape) or step < 1:
+        raise _unequal(x, (start, stop), f"axis={axis}, step={step}")
+    found = list(x.shape)
+    span: Expr = Binary("-", ix.index(stop), ix.index(start))
+    if step > 1:
+        span = Binary("//", Binary("+", span, ix.const(step - 1)), ix.const(step))
+    found[axis] = extents.normal(span)
+    return tuple(found)
+
+
+def _unequal(x: Value, shape: tuple[Any, ...], because: str) -> DescribeError:
+    return DescribeError(
+        "graph",
+        f"cannot take {x.name} as {list(map(str, shape))}",
+        at=f"{x.name}: {x.dtype}[{', '.join(map(str, x.shape))}]",
+        because=because,
+    )
+
+
+def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
+    at = [slice(None)] * x.ndim
+    at[axis] = slice(start, stop, step)
+    return x[tuple(at)]
+
+
+VIEWS: Mapping[str, View] = {
+    view.name: view
+    for view in (
+        View("reshape", reshaped, lambda x, shape: x.reshape(shape)),
+        View("broadcast_to", broadcasted, lambda x, shape: np.broadcast_to(x, shape)),
+        View("slice", sliced, _slice),
+    )
+}

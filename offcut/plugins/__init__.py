@@ -1,0 +1,1 @@
+"""offcut inside other frameworks and compilers: a folder for each host."""

@@ -1,0 +1,123 @@
+"""Graphs: built, printed, parsed, interpreted and compiled."""
+
+import numpy as np
+import pytest
+
+from offcut.core.expr import Binary, Const, Var
+from offcut.core.program import Size
+from offcut.errors import CallError, DescribeError, ParseError
+from offcut.graph import Bound, Builder, compiled, extents, interpreted, parse_graph
+from tests.compiled import floats
+from tests.operators import near
+
+TEXT = """\
+graph net
+size n in 1:65
+size h in 8:65
+size w in 8:65
+input x: float32[n, 3, h, w]
+constant k: float32[8, 3, 3, 3]
+constant v: float32[8, 5]
+c: float32[n, 8, (h + 1)//2, (w + 1)//2] = conv2d(x, k, activation="relu", padding=1, stride=2)
+p: float32[n, 8, (h + 1)//4, (w + 1)//4] = max_pool2d(c, 2)
+t: float32[n, (h + 1)//4, (w + 1)//4, 8] = transpose(p, axes=[0, 2, 3, 1])
+r: float32[(h + 1)//4 * ((w + 1)//4) * n, 8] = reshape(t, [-1, 8])
+d: float32[(h + 1)//4 * ((w + 1)//4) * n, 5] = dense(r, v)
+s: float32[(h + 1)//4 * ((w + 1)//4) * n, 5] = softmax(d)
+y: float32[(h + 1)//4 * ((w + 1)//4) * n, 10] = concat([d, s], axis=1)
+output y, p"""
+
+
+def arrays(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {"x": floats(shape, *shape)}
+
+
+@pytest.fixture(scope="module")
+def net() -> Bound:
+    return Bound(parse_graph(TEXT), {"k": floats(1, 8, 3, 3, 3), "v": floats(2, 8, 5)})
+
+
+def test_a_graph_prints_as_it_parses() -> None:
+    assert str(parse_graph(TEXT)) == TEXT
+
+
+def test_a_compiled_graph_gives_at_every_size_what_the_interpreter_gives(net: Bound) -> None:
+    model = compiled(net)
+    for shape in [(1, 3, 8, 8), (2, 3, 9, 11)]:
+        found, expected = model(arrays(shape)), interpreted(net, arrays(shape))
+        assert list(found) == list(expected) == ["y", "p"]
+        for name in found:
+            near(found[name], expected[name])
+
+
+def test_what_a_call_gives_is_checked(net: Bound) -> None:
+    with pytest.raises(CallError, match=r"cannot take x of shape \(1, 2, 8, 8\)"):
+        interpreted(net, arrays((1, 2, 8, 8)))
+    with pytest.raises(CallError, match="cannot run at h = 7"):
+        compiled(net)(arrays((1, 3, 7, 8)))
+
+
+def test_a_result_of_another_type_than_its_operator_gives_is_refused() -> None:
+    with pytest.raises(ParseError) as refused:
+        parse_graph(TEXT.replace("p: float32[n, 8,", "p: float32[n, 9,"))
+    assert (
+        str(refused.value)
+        == """\
+parse: cannot take the result of max_pool2d so
+  at       line 9, column 44: p: float32[n, 9, (h + 1)//4, (w + 1)//4] = max_pool2d(c, 2)
+  because  it is float32[n, 8, (h + 1)//4, (w + 1)//4]"""
+    )
+
+
+def test_a_value_that_no_line_gives_is_refused() -> None:
+    with pytest.raises(ParseError, match="no line before gives it"):
+        parse_graph(TEXT.replace("output y", "output z"))
+
+
+def test_an_operator_that_is_none_is_refused() -> None:
+    made = Builder()
+    x = made.input("x", "float32", (4,))
+    with pytest.raises(DescribeError, match="cannot find the operator 'rulu'"):
+        made.node("rulu", x)
+
+
+def test_a_reshape_merges_symbolic_axes_and_finds_what_is_left() -> None:
+    made = Builder()
+    b, n = made.size("b"), made.size("n")
+    x = made.input("x", "float32", (b, n, 12, 64))
+    merged = made.node("reshape", x, [Binary("*", b, n), -1])
+    back = made.node("reshape", merged, [n, -1, 768])
+    assert made.shape(merged) == (Binary("*", b, n), Const(768, "index"))
+    assert made.shape(back) == (n, b, Const(768, "index"))
+    with pytest.raises(DescribeError, match="not seen to have as many elements"):
+        made.node("reshape", x, [b, 767])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Binary("*", Var("n"), Var("b")), Binary("*", Var("b"), Var("n"))),
+        (
+            Binary("*", Binary("+", Var("n"), Const(1, "index")), Var("b")),
+            Binary("+", Binary("*", Var("b"), Var("n")), Var("b")),
+        ),
+        (
+            Binary("//", Binary("//", Var("n"), Const(2, "index")), Const(3, "index")),
+            Binary("//", Var("n"), Const(6, "index")),
+        ),
+        (Binary("-", Var("n"), Var("n")), Const(0, "index")),
+    ],
+)
+def test_equal_extents_have_one_form(one: object, other: object) -> None:
+    assert extents.normal(one) == extents.normal(other)  # type: ignore[arg-type]
+
+
+def test_bounds_of_an_extent_hold_at_every_size() -> None:
+    sizes = (Size("n", 1, 9), Size("m", 0, 4))
+    expr = extents.normal(
+        Binary(
+            "//", Binary("*", Binary("+", Var("n"), Const(3, "index")), Var("m")), Const(2, "index")
+        )
+    )
+    found = [(n + 3) * m // 2 for n in range(1, 10) for m in range(5)]
+    assert extents.bounds(expr, sizes) == (min(found), max(found))
