@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from compiled import Array, build, poisoned
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
 
@@ -40,6 +40,53 @@ def near(found: Array, exact: Array) -> None:
     np.testing.assert_allclose(
         found.astype("float64"), exact, rtol=ROUNDING[name], atol=SUMMING[name]
     )
+
+
+EDGES = (0, 1, 15, 16, 17, 63, 64, 65, 197)
+"""0, 1, t-1, t, t+1 and 3t+5 for vectors of 16 and rows of 64."""
+
+
+def specials(dtype: str) -> Array:
+    """What rounding, overflow and signs of `dtype` turn on, and some plain values."""
+    found = numpy_dtype(dtype)
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtype in INTEGERS:
+        info = np.iinfo(found)
+        plain = [0, 1, 2, 3, 7, 100, *([-1, -2, -3, -7, -100] if info.min else [])]
+        return np.array([info.min, info.min + 1, info.max - 1, info.max, *plain], found)
+    import ml_dtypes
+
+    limits = ml_dtypes.finfo(found)
+    small = [float(limits.smallest_subnormal), float(limits.smallest_normal), float(limits.eps)]
+    values = [0.0, *small, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 6.0, 50.0, float(limits.max), np.inf]
+    return np.array([*values, np.nan, *(-value for value in values)]).astype(found)
+
+
+def within(ulps: float, found: Array, exact: Array) -> None:
+    """`found` is within `ulps` units in the last place of `exact`, given in float64; NaN, inf and integers are equal.
+
+    Where `exact` is too large for the type by less than that, the largest value is as good as inf.
+    """
+    dtype = found.dtype
+    assert found.shape == exact.shape
+    if dtype.name not in FLOATS:
+        np.testing.assert_array_equal(found, exact.astype(dtype))
+        return
+    import ml_dtypes
+
+    limits = ml_dtypes.finfo(dtype)
+    wide, largest = found.astype("float64"), float(limits.max)
+    np.testing.assert_array_equal(np.isnan(wide), np.isnan(exact))
+    near = ~np.isnan(exact)
+    a, b = wide[near], exact.astype("float64")[near]
+    exponent = np.maximum(np.frexp(np.minimum(np.abs(b), largest))[1] - 1, limits.minexp)
+    unit = np.ldexp(1.0, exponent - limits.nmant)
+    with np.errstate(all="ignore"):
+        a, b = (np.clip(value, -largest - unit / 2, largest + unit / 2) for value in (a, b))
+        off = np.where(a == b, 0.0, np.abs(a - b) / unit)
+    worst = int(off.argmax()) if off.size else 0
+    assert not off.size or off[worst] <= ulps, (wide[near][worst], exact[near][worst], off[worst])
 
 
 class Operator:

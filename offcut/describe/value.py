@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS, in_range, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, in_range, numpy_dtype
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -275,13 +275,13 @@ def _arithmetic(op: str, a: Any, b: Any) -> Value:
     dtype = x.dtype
     if dtype == "bool":
         raise _type_error(op, x, str(y.dtype))
-    if op in ("//", "%") and not (
-        dtype not in FLOATS and isinstance(y.node, Const) and y.node.value > 0
-    ):
+    floors = op == "//" or (op == "%" and dtype not in FLOATS)
+    if floors and not (dtype not in FLOATS and _is_positive(y.node)):
         raise DescribeError(
             "compute",
             f"cannot take {x} {op} {y}",
             because="// and % floor integers, by a positive constant",
+            help=("maximum(b, 1) of elements is positive, too",) if dtype in INTEGERS else (),
         )
     if op == "/" and dtype not in FLOATS:
         raise DescribeError(
@@ -294,6 +294,17 @@ def _arithmetic(op: str, a: Any, b: Any) -> Value:
     if dtype == "index":
         node = ix.simplify(node)
     return combine(node, x, y)
+
+
+def _is_positive(divisor: Expr) -> bool:
+    """Whether a divisor is a positive literal, or an element that is no less than one."""
+    match divisor:
+        case Const(value, _):
+            return value > 0
+        case Binary("max", a, b) if dtype_of(divisor) != "index":
+            return _is_positive(a) or _is_positive(b)
+        case _:
+            return False
 
 
 def _compare(op: str, a: Any, b: Any) -> Value:

@@ -7,18 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import FLOATS
-from offcut.describe.functions import erf, exp, maximum
+from offcut.describe.functions import erf, exp, maximum, minimum, where
 from offcut.describe.functions import tanh as tanh_of
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of
+from offcut.ops.arguments import is_one_of, number
+from offcut.ops.elementwise.functions import of_each
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, check_floats, check_tensor, wider
 
 
 def _relu(x: Value) -> Value:
     return maximum(x, 0.0 if x.dtype in FLOATS else 0)
+
+
+def _relu6(x: Value) -> Value:
+    return minimum(_relu(x), 6.0 if x.dtype in FLOATS else 6)
+
+
+def _hardsigmoid(x: Value) -> Value:
+    return _relu6(x + 3.0) * (1.0 / 6.0)
+
+
+def _hardswish(x: Value) -> Value:
+    return x * _hardsigmoid(x)
 
 
 def _gelu(x: Value) -> Value:
@@ -39,13 +52,19 @@ def _sigmoid(x: Value) -> Value:
 
 ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
     "relu": _relu,
+    "relu6": _relu6,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "silu": _silu,
     "tanh": tanh_of,
     "sigmoid": _sigmoid,
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
 }
 """What ``activation=`` may name; each is a function of a value in the type it is calculated in."""
+
+OF_INTEGERS = ("relu", "relu6")
+"""Those that are functions of integers as well; they name their value once."""
 
 
 def check_activation(op: str, activation: Any, dtype: str) -> None:
@@ -58,7 +77,7 @@ def check_activation(op: str, activation: Any, dtype: str) -> None:
             f"cannot take activation={activation!r}",
             because=f"activations are {', '.join(ACTIVATIONS)}",
         )
-    if activation != "relu" and dtype not in FLOATS:
+    if activation not in OF_INTEGERS and dtype not in FLOATS:
         raise DescribeError(
             op,
             f"cannot take activation={activation!r} of {dtype}",
@@ -74,7 +93,7 @@ def activated(value: Value, activation: str | None) -> Value:
 
 def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
     check_tensor(op, "x", x)
-    if op != "relu":
+    if op not in OF_INTEGERS:
         check_floats(op, "x", x)
 
     def at(*axes: Value) -> Value:
@@ -88,6 +107,27 @@ def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
 def relu(x: Tensor, *, name: str | None = None) -> Tensor:
     """``max(x, 0)`` by element, of any shape and element type; NaN stays NaN."""
     return _elementwise("relu", x, name)
+
+
+def relu6(x: Tensor, *, name: str | None = None) -> Tensor:
+    """``min(max(x, 0), 6)`` by element, of any shape and element type; NaN stays NaN."""
+    return _elementwise("relu6", x, name)
+
+
+def hardsigmoid(x: Tensor, *, name: str | None = None) -> Tensor:
+    """``min(max(x + 3, 0), 6) / 6`` by element, of any shape.
+
+    16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
+    """
+    return _elementwise("hardsigmoid", x, name)
+
+
+def hardswish(x: Tensor, *, name: str | None = None) -> Tensor:
+    """``x * min(max(x + 3, 0), 6) / 6`` by element, of any shape; NaN of -inf.
+
+    16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
+    """
+    return _elementwise("hardswish", x, name)
 
 
 def gelu(x: Tensor, *, name: str | None = None) -> Tensor:
@@ -128,3 +168,42 @@ def tanh(x: Tensor, *, name: str | None = None) -> Tensor:
     16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
     """
     return _elementwise("tanh", x, name)
+
+
+def leaky_relu(x: Tensor, slope: float = 0.01, *, name: str | None = None) -> Tensor:
+    """``x`` where it is above 0, else ``slope * x``, by element, of any shape.
+
+    slope   a finite number
+
+    16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
+    """
+    factor = _factor("leaky_relu", "slope", slope)
+    options = (("slope", factor, 0.01),)
+    return of_each("leaky_relu", name, x, lambda a: where(a > 0, a, factor * a), FLOATS, *options)
+
+
+def elu(x: Tensor, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
+    """``x`` where it is above 0, else ``alpha * (exp(x) - 1)``, by element, of any shape.
+
+    alpha   a finite number
+
+    Near 0 nothing cancels: ``exp(x) - 1`` is calculated as ``2 t / (1 - t)`` with ``t = tanh(x/2)``. 16-bit floats are
+    calculated in float32 and rounded once. Raises DescribeError for integers.
+    """
+    factor = _factor("elu", "alpha", alpha)
+
+    def below(value: Value) -> Value:
+        t = tanh_of(0.5 * value)
+        return factor * (2.0 * t / (1.0 - t))
+
+    options = (("alpha", factor, 1.0),)
+    return of_each("elu", name, x, lambda a: where(a > 0, a, below(a)), FLOATS, *options)
+
+
+def _factor(op: str, label: str, value: Any) -> float:
+    found = number(value)
+    if found is None:
+        raise DescribeError(
+            op, f"cannot take {label}={value!r}", because=f"{label} is a finite number"
+        )
+    return found

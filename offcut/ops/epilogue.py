@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.activation import activated, check_activation
+from offcut.ops.activation import OF_INTEGERS, activated, check_activation
 from offcut.ops.naming import Option
 from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, narrower
 
@@ -53,7 +53,7 @@ class Epilogue:
             return total
         axes = total.definition.axes if total.definition is not None else ()
         letters = tuple(axis.name for axis in axes)
-        if self.bias is not None and self.activation not in (None, "relu"):
+        if self.bias is not None and self.activation not in (None, *OF_INTEGERS):
             biased = compute(
                 total.shape, lambda *at: self._biased(total, at), f"{name}_biased", letters
             )

@@ -1,7 +1,7 @@
 """Divisors of a loop program, which must be positive wherever something is divided by them.
 
-``//`` and ``%`` floor, for positive divisors: what they are for others is left open, so that no code
-need ask. A literal is seen to be positive when it is read; any other divisor is shown to be, by what
+``//`` and ``%`` of integers floor, for positive divisors: what they are for others is left open, so that no
+code need ask; ``%`` of floats is defined for any divisor. A literal is seen to be positive when it is read; any other divisor is shown to be, by what
 is known where it stands, or the program is refused.
 """
 
@@ -52,16 +52,16 @@ def check_divisors(program: Program, op: str) -> None:
     op   what was asked for, in the words of the refusal
 
     Raises PartitionError with the smallest sizes and coordinates at which one is not, and for ``//``
-    and ``%`` of floats, which only the reference interpreter knows; and where isl does not say.
+    of floats, which only the reference interpreter knows; and where isl does not say.
     """
     for stmt in walk(program.body):
         for node in (node for expr in expressions(stmt) for node in nodes(expr)):
-            if isinstance(node, Binary) and node.op in ("//", "%") and dtype_of(node) in FLOATS:
+            if isinstance(node, Binary) and node.op == "//" and dtype_of(node) in FLOATS:
                 raise PartitionError(
                     op,
                     f"cannot take {format_expr(node)}",
                     at=format_head(stmt),
-                    because=f"{node.op} floors integers, and these are {dtype_of(node)}",
+                    because=f"// floors integers, and these are {dtype_of(node)}",
                     help=("/ divides floats",),
                 )
     with bounded(op, f"cannot tell whether the divisors of {program.name} are positive"):
@@ -152,7 +152,9 @@ def _divisors(expr: Expr, at: Facts) -> Iterator[tuple[Expr, Facts]]:
             yield from _divisors(then, at.where(condition))
             yield from _divisors(other, at.where(Logic("not", (condition,))))
             return
-        case Binary("//" | "%", _, b) if not (isinstance(b, Const) and b.value > 0):
+        case Binary("//" | "%", _, b) if dtype_of(b) not in FLOATS and not (
+            isinstance(b, Const) and b.value > 0
+        ):
             yield b, at
         case _:
             pass

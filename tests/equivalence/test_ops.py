@@ -43,6 +43,9 @@ def test_a_name_says_the_operator_its_operands_and_its_options() -> None:
     assert ops.avg_pool2d(image, (2, 2), padding=((0, 1), (2, 2))).name == (
         "avg_pool2d_I_2_padding_0_1x2"
     )
+    assert ops.subtract(X, 2).name == "subtract_X_y_2_0"
+    assert ops.subtract(2, X).name == "subtract_X_x_2_0"
+    assert ops.clip(X, high=6).name == "clip_X_high_6_0"
     assert ops.quantize(X, 0.1, -3).name == "quantize_X_0_1_zero_m3_int8"
 
 
@@ -142,6 +145,11 @@ OPTIONS: dict[Callable[..., Tensor], tuple[tuple[Any, ...], list[dict[str, Any]]
     ops.concat: (([A, W],), [{}, {"axis": 1}]),
     ops.mean: ((A,), [{}, {"axis": 0}, {"axis": (0, 1)}, {"axis": ()}, {"keepdims": True}]),
     ops.transpose: ((Q,), [{}, {"axes": (0, 2, 1)}, {"axes": (1, 0, 2)}]),
+    ops.clip: ((A,), [{"low": 0}, {"high": 0}, {"low": 0, "high": 1}, {"low": -1, "high": 1}]),
+    ops.leaky_relu: ((A,), [{}, {"slope": 0.2}]),
+    ops.elu: ((A,), [{}, {"alpha": 0.5}]),
+    ops.cast: ((A,), [{"dtype": "int8"}, {"dtype": "float64"}]),
+    ops.power: ((A,), [{"y": y} for y in (-2, 0.5, 2)]),
     ops.split_axis: ((A,), [{"axis": a, "inner": c} for a in (0, 1) for c in (2, 12)]),
 }
 

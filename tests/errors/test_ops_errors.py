@@ -43,7 +43,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown activation": (
         lambda: ops.dense(A, W, activation="swish"),
         "dense: cannot take activation='swish'\n"
-        "  because  activations are relu, gelu, gelu_tanh, silu, tanh, sigmoid",
+        "  because  activations are relu, relu6, gelu, gelu_tanh, silu, tanh, sigmoid, hardsigmoid,"
+        " hardswish",
     ),
     "an activation after a sum of integers": (
         lambda: ops.dense(L, J, activation="gelu"),

@@ -93,6 +93,8 @@ class Elements:
             if op in ("min", "max"):
                 name = f"llvm.{op}imum.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
                 result = self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
+            elif op == "%":
+                result = self._remainder(dtype, a, b)
             else:
                 word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.f.let(f"{word} {kind} {a}, {b}")
@@ -116,6 +118,19 @@ class Elements:
         quotient = self.f.let(f"sdiv {kind} {a}, {b}")
         one = self.f.let(f"zext <{self.lanes} x i1> {below} to {kind}")
         return self.f.let(f"sub {kind} {quotient}, {one}")
+
+    def _remainder(self, dtype: str, a: str, b: str) -> str:
+        """The exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""
+        kind, bits = self.kind(dtype), f"<{self.lanes} x i1>"
+        rest = self.f.let(f"frem {kind} {a}, {b}")
+        name = f"llvm.copysign.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+        nothing = self.f.call(kind, name, f"{kind} zeroinitializer, {kind} {b}", f"{kind}, {kind}")
+        signed = self.f.call(kind, name, f"{kind} {rest}, {kind} {b}", f"{kind}, {kind}")
+        other = self.f.let(f"fcmp une {kind} {signed}, {rest}")
+        moved = self.f.let(f"fadd {kind} {rest}, {b}")
+        result = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
+        none = self.f.let(f"fcmp oeq {kind} {rest}, zeroinitializer")
+        return self.f.let(f"select {bits} {none}, {kind} {nothing}, {kind} {result}")
 
     def multiply_add(self, dtype: str, a: str, b: str, c: str) -> str:
         """``a*b + c``, one rounding where the target has it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from offcut.core.conditions import all_of
-from offcut.core.dtypes import DTYPES
+from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -113,7 +113,8 @@ class Reader(ElementTypes):
         (a, b), dtype = self.unified((left, right), what)
         if op == "/":
             self.check_division(dtype, left.column)
-        if op in ("//", "%") and isinstance(b, Const) and not b.value > 0:
+        floats = dtype in FLOATS or (dtype == OPEN and has_point(b))
+        if op in ("//", "%") and not floats and isinstance(b, Const) and not b.value > 0:
             raise self.refuse(
                 f"cannot divide by {b.value}",
                 f"`{op}` is the floor for positive divisors",

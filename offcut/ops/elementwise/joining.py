@@ -1,0 +1,146 @@
+"""Operands of one result: tensors whose shapes are joined as numpy does, and numbers that take their element type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeAlias
+
+from offcut.core.dtypes import FLOATS, in_range
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value
+from offcut.describe.value import cast as converted
+from offcut.errors import DescribeError
+from offcut.ops.arguments import whole
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, check_dtype, is_one, same_extent
+
+Operand: TypeAlias = Tensor | float
+"""A tensor, or a number of Python's or numpy's."""
+
+
+def pointwise(
+    op: str,
+    name: str | None,
+    operands: Mapping[str, Any],
+    of: Callable[..., Value],
+    allowed: Sequence[str],
+) -> Tensor:
+    """``result[…] = of(one element of each operand)``, the operands on one shape and of one type.
+
+    Raises DescribeError where they are not.
+    """
+    dtype, alike = checked(op, operands, allowed)
+    shape = joined(op, [one for one in alike.values() if isinstance(one, Tensor)])
+
+    def at(*axes: Value) -> Value:
+        return of(*(element_of(one, shape, axes, dtype) for one in alike.values()))
+
+    return compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
+
+
+def name_of(op: str, name: str | None, operands: Mapping[str, Operand]) -> str:
+    """`name`, else one made of the operator, its tensors, and its numbers by their labels."""
+    tensors = [one for one in operands.values() if isinstance(one, Tensor)]
+    numbers = [(label, one, None) for label, one in operands.items() if not isinstance(one, Tensor)]
+    return named(op, name, tensors, *numbers)
+
+
+def checked(
+    op: str, operands: Mapping[str, Any], allowed: Sequence[str]
+) -> tuple[str, dict[str, Operand]]:
+    """The element type of the tensors among `operands`, one of `allowed`, and all with numbers as Python's.
+
+    Raises DescribeError where none is a tensor, their types differ, or a number is none of that type.
+    """
+    tensors = {label: one for label, one in operands.items() if isinstance(one, Tensor)}
+    if not tensors:
+        given = " and ".join(f"{label} = {one!r}" for label, one in operands.items())
+        raise DescribeError(
+            op,
+            f"cannot take {given}",
+            because="none is a tensor",
+            help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
+        )
+    (label, first), *rest = tensors.items()
+    check_dtype(op, label, first, allowed)
+    for _, other in rest:
+        if other.dtype != first.dtype:
+            raise DescribeError(
+                op,
+                f"cannot pair {first.dtype} with {other.dtype}",
+                at=f"{first!r} and {other!r}",
+                because="operands are of one element type",
+                help=(f'cast({other.name}, "{first.dtype}")',),
+            )
+    return first.dtype, {
+        label: one if isinstance(one, Tensor) else number_of(op, label, one, first)
+        for label, one in operands.items()
+    }
+
+
+def number_of(op: str, label: str, value: Any, beside: Tensor) -> float:
+    """`value` as a Python number of the element type of the tensor `beside`; a float rounds.
+
+    Raises DescribeError where it is none, or the type does not hold it.
+    """
+    found: int | float | None = whole(value)
+    if beside.dtype in FLOATS and isinstance(value, Real) and not isinstance(value, bool):
+        found = _float(value)
+    if found is None or not in_range(found, beside.dtype):
+        raise DescribeError(
+            op,
+            f"cannot take {label}={value!r}",
+            at=repr(beside),
+            because=f"it is no {beside.dtype}, and a number takes the element type of the tensor",
+            help=(f'cast({beside.name}, "float32")',)
+            if isinstance(value, float) and beside.dtype not in FLOATS
+            else (),
+        )
+    return found
+
+
+def _float(value: Real) -> float | None:
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def joined(op: str, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The shape of the results: axes are paired from the last on; a missing one or the literal 1 is repeated.
+
+    Raises DescribeError where two extents differ otherwise.
+    """
+    rank = max(len(tensor.shape) for tensor in tensors)
+    shape: list[Any] = []
+    for back in range(rank, 0, -1):
+        owners = [(one, len(one.shape) - back) for one in tensors if len(one.shape) >= back]
+        long = [(one, axis) for one, axis in owners if not is_one(one.shape[axis])]
+        tensor, axis = (long or owners)[0]
+        for other, position in long[1:]:
+            if not same_extent(tensor.shape[axis], other.shape[position]):
+                raise DescribeError(
+                    op,
+                    f"cannot join the shapes of {tensor.name} and {other.name}",
+                    at=f"{tensor!r} and {other!r}",
+                    because=f"axis {axis} of {tensor.name} is {tensor.shape[axis]},"
+                    f" axis {position} of {other.name} is {other.shape[position]}",
+                    help=("extents that are equal, or the literal 1",),
+                )
+        shape.append(tensor.shape[axis])
+    return tuple(shape)
+
+
+def element_of(operand: Operand, shape: Sequence[Any], at: Sequence[Value], dtype: str) -> Value:
+    """The element of an operand for the one at `at` of a result of `shape`."""
+    if not isinstance(operand, Tensor):
+        return converted(operand, dtype)
+    missing = len(shape) - len(operand.shape)
+    index = [
+        0 if is_one(extent) and not is_one(whole_extent) else axis
+        for extent, whole_extent, axis in zip(
+            operand.shape, shape[missing:], at[missing:], strict=True
+        )
+    ]
+    return operand[tuple(index)]

@@ -1,0 +1,122 @@
+"""Every refusal of an operator by element, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import offcut as oc
+from offcut import ops
+
+n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+
+
+def given(name: str, *shape: Any, dtype: str = "float32") -> Any:
+    return oc.placeholder(shape, dtype, name)
+
+
+A, B, Z = given("A", n, 24), given("B", m, 24), given("Z", n, 24, dtype="int32")
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no tensor at all": (
+        lambda: ops.add(1, 2.0),
+        "add: cannot take x = 1 and y = 2.0\n"
+        "  because  none is a tensor\n"
+        '  help     placeholder((n, 768), "float32", name="A")\n'
+        "  help     compute(…)",
+    ),
+    "extents that differ": (
+        lambda: ops.multiply(A, B),
+        "multiply: cannot join the shapes of A and B\n"
+        "  at       A: float32[n, 24] and B: float32[m, 24]\n"
+        "  because  axis 0 of A is n, axis 0 of B is m\n"
+        "  help     extents that are equal, or the literal 1",
+    ),
+    "two element types": (
+        lambda: ops.maximum(A, Z),
+        "maximum: cannot pair float32 with int32\n"
+        "  at       A: float32[n, 24] and Z: int32[n, 24]\n"
+        "  because  operands are of one element type\n"
+        '  help     cast(Z, "float32")',
+    ),
+    "a float beside integers": (
+        lambda: ops.add(Z, 0.5),
+        "add: cannot take y=0.5\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  it is no int32, and a number takes the element type of the tensor\n"
+        '  help     cast(Z, "float32")',
+    ),
+    "an integer that is too large": (
+        lambda: ops.subtract(2**31, Z),
+        "subtract: cannot take x=2147483648\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  it is no int32, and a number takes the element type of the tensor",
+    ),
+    "a text": (
+        lambda: ops.minimum(A, "1"),  # type: ignore[arg-type]
+        "minimum: cannot take y='1'\n"
+        "  at       A: float32[n, 24]\n"
+        "  because  it is no float32, and a number takes the element type of the tensor",
+    ),
+    "a quotient of integers": (
+        lambda: ops.divide(Z, 2),
+        "divide: cannot divide int32\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  the quotient of integers is a float\n"
+        '  help     cast(Z, "float32")',
+    ),
+    "a remainder by the integer 0": (
+        lambda: ops.remainder(Z, 0),
+        "remainder: cannot take y=0\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  there is no remainder by 0",
+    ),
+    "an exponent of integers below 0": (
+        lambda: ops.power(Z, -1),
+        "power: cannot take y=-1\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  the exponent of integers is a whole number from 0 to 64",
+    ),
+    "no end": (
+        lambda: ops.clip(A),
+        "clip: cannot do without low and high\n"
+        "  at       A: float32[n, 24]\n"
+        "  because  neither end is given",
+    ),
+    "an end that is NaN": (
+        lambda: ops.clip(A, low=float("nan")),
+        "clip: cannot take low=nan\n  at       A: float32[n, 24]\n  because  NaN is no end",
+    ),
+    "a slope that is infinite": (
+        lambda: ops.leaky_relu(A, float("inf")),
+        "leaky_relu: cannot take slope=inf\n  because  slope is a finite number",
+    ),
+    "a square root of integers": (
+        lambda: ops.sqrt(Z),
+        "sqrt: cannot take x of int32\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  x is of float64, float32, float16, bfloat16",
+    ),
+    "an element type that is none": (
+        lambda: ops.cast(A, "float8"),
+        "cast: cannot give 'float8'\n"
+        "  at       argument dtype\n"
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+    ),
+    "a divisor that may be anything": (
+        lambda: oc.compute((n, 24), lambda i, j: Z[i, j] % Z[i, j]),
+        "compute: cannot take Z[i, j] % Z[i, j]\n"
+        "  because  // and % floor integers, by a positive constant\n"
+        "  help     maximum(b, 1) of elements is positive, too",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_says_what_was_refused_where_and_why(case: str) -> None:
+    describe, text = REFUSED[case]
+    with pytest.raises(oc.DescribeError) as refused:
+        describe()
+    assert str(refused.value) == text
