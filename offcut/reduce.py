@@ -216,6 +216,8 @@ def _difference(program: Program, run: _Run, found: Mapping[str, Any]) -> str:
     for buffer in program.results:
         wanted, mine = run.wanted[buffer.name], np.asarray(found[buffer.name])
         unwritten = poisoned((), buffer.dtype)
+        if buffer.dtype == "bool":  # as a condition, what is not written is true
+            wanted, mine, unwritten = (x.view(np.uint8) for x in (wanted, mine, unwritten))
         if buffer.dtype in FLOATS:
             wanted, mine = wanted.astype("float64"), mine.astype("float64")
             limit = _TOLERANCE[buffer.dtype]

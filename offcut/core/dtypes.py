@@ -10,7 +10,8 @@ import numpy as np
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int8", "uint8")
-DTYPES = (*FLOATS, *INTEGERS)
+NUMBERS = (*FLOATS, *INTEGERS)
+DTYPES = (*NUMBERS, "bool")
 
 ITEM_BYTES = {
     "float64": 8,
@@ -21,6 +22,7 @@ ITEM_BYTES = {
     "int32": 4,
     "int8": 1,
     "uint8": 1,
+    "bool": 1,
 }
 
 
@@ -49,6 +51,8 @@ def identity(op: str, dtype: str) -> int | float:
 
 def in_range(value: float, dtype: str) -> bool:
     """Whether a Python scalar is a value of `dtype`; a float rounds, so any is."""
+    if dtype == "bool":
+        return value in (0, 1)
     if dtype in FLOATS:
         return not isinstance(value, int) or abs(value) < 2**1023
     info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))

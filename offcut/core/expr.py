@@ -1,8 +1,8 @@
 """Scalar expressions: what one statement instance computes, and where it reads.
 
 One family of nodes serves indices, conditions and values; the element type tells them apart:
-"index" for iteration coordinates and sizes (int64 at run time), "bool" for conditions, and the
-numeric types of `core.dtypes` for values. Nodes are values: frozen, hashable, equal when their
+"index" for iteration coordinates and sizes (int64 at run time), "bool" for conditions and elements
+that are conditions, and the numeric types of `core.dtypes` for values. Nodes are values: frozen, hashable, equal when their
 fields are equal. `printer.py` says how they look.
 """
 
@@ -99,7 +99,7 @@ class Unary(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Cast(_Hashed):
-    """`a` converted to `dtype`; to an integer it truncates, as C does."""
+    """`a` converted to `dtype`; to an integer it truncates, as C does; to "bool" it is whether it is not 0."""
 
     a: Expr
     dtype: str

@@ -52,6 +52,7 @@ _SIMPLER_TYPES = {
     "int64": "int32",
     "int8": "int32",
     "uint8": "int32",
+    "bool": "int32",
 }
 
 

@@ -60,6 +60,13 @@ def _extreme(op: str, a: Any, b: Any) -> Value:
             because="neither is an expression",
         )
     x, y = pair(op, a, b)
+    if x.dtype == "bool":
+        raise DescribeError(
+            "compute",
+            f"cannot take {op}imum of {x} and {y}",
+            because="they are conditions",
+            help=("a | b is the larger of two conditions, a & b the smaller",),
+        )
     return combine(Binary(op, x.node, y.node), x, y)
 
 

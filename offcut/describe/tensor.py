@@ -125,13 +125,13 @@ def compute(
             because="the function gives no expression",
             help=('cast(1.0, "float32") is a constant expression',),
         )
-    if value.dtype in ("bool", "index"):
+    if value.dtype == "index":
         raise DescribeError(
             "compute",
             f"cannot store {value} of type {value.dtype}",
             at=f"tensor {name}",
-            because="a tensor holds numbers",
-            help=('cast(i, "int32")', "where(condition, a, b)"),
+            because="a tensor holds elements",
+            help=('cast(i, "int32")', 'cast(i, "int64")'),
         )
     return _define(name, extents, own, value)
 

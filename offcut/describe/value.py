@@ -202,8 +202,10 @@ def pair(op: str, a: Any, b: Any) -> tuple[Value, Value]:
         return x, y
     if isinstance(b, Value):
         other = b
-    elif isinstance(b, bool):
+    elif isinstance(b, bool | np.bool_):
         other = Value(Const(int(b), "bool"))
+    elif a.dtype == "bool":
+        raise _type_error(op, a, type(b).__name__)
     elif a.dtype == "index":
         size = size_value(b)
         if size is None:
@@ -309,6 +311,13 @@ def _is_positive(divisor: Expr) -> bool:
 
 def _compare(op: str, a: Any, b: Any) -> Value:
     x, y = pair(op, a, b)
+    if x.dtype == "bool" and op not in ("==", "!="):
+        raise DescribeError(
+            "compute",
+            f"cannot take {x} {op} {y}",
+            because="conditions are equal or not, and have no order",
+            help=("a & b, a | b, ~a join conditions",),
+        )
     return combine(Compare(op, x.node, y.node), x, y)
 
 
@@ -326,7 +335,9 @@ def _logic(op: str, *args: Any) -> Value:
 def unary(op: str, a: Any) -> Value:
     """`op` of `a`, by element; of a literal, the literal with the other sign."""
     check_no_tensor(op, a)
-    if not isinstance(a, Value) or (a.dtype not in FLOATS and op not in ("neg", "abs")):
+    if not isinstance(a, Value) or (
+        a.dtype not in FLOATS and (op not in ("neg", "abs") or a.dtype == "bool")
+    ):
         shown = f"{a.dtype} {a}" if isinstance(a, Value) else repr(a)
         raise DescribeError(
             "compute", f"cannot take {op} of {shown}", because=f"{op} is for float elements"
@@ -337,12 +348,14 @@ def unary(op: str, a: Any) -> Value:
 
 
 def cast(a: Any, dtype: str) -> Value:
-    """`a`, an expression, a size or a Python scalar, converted to `dtype`."""
+    """`a`, an expression, a size or a Python scalar, converted to `dtype`; to bool: whether it is not 0."""
     if dtype not in DTYPES:
         raise DescribeError(
             "cast", f"cannot convert to {dtype!r}", because=f"element types are {', '.join(DTYPES)}"
         )
     if isinstance(a, bool | int | float):
+        if dtype == "bool":
+            return Value(Const(int(a != 0), dtype))
         _check_range(a, dtype)
         return Value(Const(float(a) if dtype in FLOATS else int(a), dtype))
     check_no_tensor("cast", a)
@@ -351,4 +364,6 @@ def cast(a: Any, dtype: str) -> Value:
         raise DescribeError("cast", f"cannot convert {a!r}", because="it is not an expression")
     if value.dtype == dtype:
         return value
+    if dtype == "bool":
+        return _compare("!=", value, 0)
     return combine(Cast(value.node, dtype), value)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, NUMBERS
 from offcut.describe.functions import erf, exp, maximum, minimum, where
 from offcut.describe.functions import tanh as tanh_of
 from offcut.describe.tensor import Tensor, compute
@@ -15,7 +15,7 @@ from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, number
 from offcut.ops.elementwise.functions import of_each
 from offcut.ops.naming import named
-from offcut.ops.operands import axis_letters, check_floats, check_tensor, wider
+from offcut.ops.operands import axis_letters, check_dtype, check_tensor, wider
 
 
 def _relu(x: Value) -> Value:
@@ -93,8 +93,7 @@ def activated(value: Value, activation: str | None) -> Value:
 
 def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
     check_tensor(op, "x", x)
-    if op not in OF_INTEGERS:
-        check_floats(op, "x", x)
+    check_dtype(op, "x", x, NUMBERS if op in OF_INTEGERS else FLOATS)
 
     def at(*axes: Value) -> Value:
         inner = cast(x[axes], wider(x.dtype))

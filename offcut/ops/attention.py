@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
@@ -28,7 +28,7 @@ from offcut.ops.operands import (
     wider,
 )
 
-MASKS = (*FLOATS, "int8", "uint8", "int32")
+MASKS = DTYPES
 
 
 def attention(
@@ -48,7 +48,7 @@ def attention(
     v        (…, t, e), likewise
     mask     broadcast over (…, s, t): axes are paired from the last on, a missing one or the literal
              1 is shared. Floats are added to the scores, with -inf where a query must not attend;
-             of integers, a query attends where the mask is not 0
+             of integers or bool, a query attends where the mask is not 0
     scale    a finite number; None: ``1 / sqrt(d)``, which wants d to be an int
     causal   whether query i attends to keys ``j <= i`` alone, counted from the first of each
 
@@ -121,7 +121,7 @@ def _masked(value: Value, mask: Tensor, at: tuple[Value, ...], total: str) -> Va
     index = tuple(0 if is_one(n) else axis for n, axis in zip(mask.shape, own, strict=True))
     if mask.dtype in FLOATS:
         return value + cast(mask[index], total)
-    return where(mask[index] != 0, value, -math.inf)
+    return where(cast(mask[index], "bool"), value, -math.inf)
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> str:

@@ -13,13 +13,13 @@ def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
     """``result[…, j] = table[ids[…], j]``, of the type of `table`.
 
     table   (v, d) of any element type
-    ids     (…) of int32; a number below 0 or not below v is refused when the kernel is called
+    ids     (…) of int64 or int32; a number below 0 or not below v is refused when the kernel is called
 
     Raises DescribeError where ranks or element types do not fit.
     """
     check_tensor("embedding", "table", table, 2)
     check_tensor("embedding", "ids", ids)
-    check_dtype("embedding", "ids", ids, ("int32",))
+    check_dtype("embedding", "ids", ids, ("int64", "int32"))
 
     def row(*at: Value) -> Value:
         return table[index(ids[at[:-1]]), at[-1]]

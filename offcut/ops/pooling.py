@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import NUMBERS, neutral
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
@@ -16,7 +16,7 @@ from offcut.describe.value import Value, cast
 from offcut.ops.arguments import flag
 from offcut.ops.convolution import check_layout, window_names, within
 from offcut.ops.naming import Option, named
-from offcut.ops.operands import check_floats, check_tensor, element, wider
+from offcut.ops.operands import check_dtype, check_floats, check_tensor, element, wider
 from offcut.ops.reduction import mean
 from offcut.ops.window import Padding, Pair, Window, pair, windows
 
@@ -35,7 +35,7 @@ def max_pool2d(
 ) -> Tensor:
     """The greatest element of each window; padding takes no part.
 
-    x          (n, c, h, w), or (n, h, w, c) with layout "NHWC", of any element type
+    x          (n, c, h, w), or (n, h, w, c) with layout "NHWC", of floats or integers
     window     its extents: an int, or one for each spatial axis
     stride     as in `conv2d`; None: `window`, so that windows do not overlap
     padding    as in `conv2d`; a window of padding alone gives the least value of the type
@@ -45,6 +45,7 @@ def max_pool2d(
     """
     given = (window, stride, padding, dilation)
     shape, letters, placed, steps, last = _placed("max_pool2d", x, *given, layout)
+    check_dtype("max_pool2d", "x", x, NUMBERS)
     name = named("max_pool2d", name, [x], *_options(*given, layout))
 
     def greatest(*at: Value) -> Value:

@@ -26,11 +26,11 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
     axis       one axis, several, or None for all; negative ones count from the last
     keepdims   whether a reduced axis stays, of extent 1
 
-    bfloat16 and float16 are accumulated in float32 and rounded once; int8 and uint8 give int32.
+    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32.
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    made = wider(x.dtype) if _is_integer(x) else None
+    made = _sum_of(x.dtype) if _is_integer(x) else None
     return _reduced("sum", x, axis, keepdims, name, functions.sum, result=made)
 
 
@@ -51,7 +51,7 @@ def mean(
 
 
 def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The greatest of `x` over `axis`; the least value of the type over no element.
+    """The greatest of `x` over `axis`; the least value of the type over no element. Of bool: whether any holds.
 
     axis, keepdims   as in `sum`
 
@@ -61,7 +61,7 @@ def max(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
 
 def min(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The least of `x` over `axis`; the greatest value of the type over no element.
+    """The least of `x` over `axis`; the greatest value of the type over no element. Of bool: whether all hold.
 
     axis, keepdims   as in `sum`
 
@@ -83,8 +83,16 @@ def _is_integer(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype not in FLOATS
 
 
+def _sum_of(dtype: str) -> str:
+    """The type that sums of `dtype` are accumulated in."""
+    return "int32" if dtype == "bool" else wider(dtype)
+
+
 def _dtype(x: Any) -> str | None:
-    return x.dtype if isinstance(x, Tensor) else None
+    """The type that extremes of `x` are found in."""
+    if not isinstance(x, Tensor):
+        return None
+    return "uint8" if x.dtype == "bool" else x.dtype
 
 
 def _reduced(
@@ -101,7 +109,7 @@ def _reduced(
 ) -> Tensor:
     check_tensor(op, "x", x)
     numbers, keepdims = axis_numbers(op, x, axis), flag(op, "keepdims", keepdims)
-    total = wider(x.dtype) if total is None else total
+    total = _sum_of(x.dtype) if total is None else total
     result = x.dtype if result is None else result
     reduced = {n: reduce_axis(x.shape[n], f"r{n}") for n in numbers}
     kept = [n for n in range(len(x.shape)) if keepdims or n not in reduced]

@@ -17,7 +17,7 @@ from offcut.core.program import Buffer, For, If, Let, Program, Store, expression
 from offcut.core.program import walk as statements
 from offcut.describe.request import Array
 
-_INTEGERS = {"int8": (-100, 101), "uint8": (0, 201)}  # of data, both ends half open
+_INTEGERS = {"int8": (-100, 101), "uint8": (0, 201), "bool": (0, 2)}  # of data, both ends half open
 _OTHER_INTEGERS = (-1000, 1001)
 
 

@@ -246,12 +246,12 @@ def promoted(program: Program) -> Program:
 
 
 def _widened(array: Array) -> Array:
-    return array if array.dtype.kind in "iu" else array.astype(np.float64)
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)
 
 
 def _shaken(name: str, array: Array) -> Array:
     """Each element off by `_OFF` of it, up or down."""
-    if array.dtype.kind in "iu":
+    if array.dtype.kind in "biu":
         return array
     signs = np.random.default_rng([*name.encode()]).choice([-_OFF, _OFF], array.shape)
     shaken: Array = array * (1 + signs)

@@ -18,6 +18,7 @@ def given(name: str, *shape: Any, dtype: str = "float32") -> Any:
 
 
 A, B, Z = given("A", n, 24), given("B", m, 24), given("Z", n, 24, dtype="int32")
+M = given("M", n, 24, dtype="bool")
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no tensor at all": (
@@ -103,7 +104,64 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.cast(A, "float8"),
         "cast: cannot give 'float8'\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
+    ),
+    "a sum of conditions": (
+        lambda: ops.add(M, True),
+        "add: cannot take x of bool\n"
+        "  at       M: bool[n, 24]\n"
+        "  because  x is of float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+    ),
+    "an integer beside conditions": (
+        lambda: ops.logical_and(M, 1),
+        "logical_and: cannot take y=1\n"
+        "  at       M: bool[n, 24]\n"
+        "  because  it is no bool, and a number takes the element type of the tensor",
+    ),
+    "a choice by floats": (
+        lambda: ops.where(A, A, A),
+        "where: cannot take condition of float32\n"
+        "  at       A: float32[n, 24]\n"
+        "  because  condition is of bool",
+    ),
+    "a choice between numbers of no type": (
+        lambda: ops.where(M, 1, 2.0),
+        "where: cannot tell the element type of 1 and 2.0\n"
+        "  because  neither is a tensor\n"
+        '  help     dtype="float32"',
+    ),
+    "a choice between numbers that the type does not hold": (
+        lambda: ops.where(M, 1.5, 2, "int32"),
+        "where: cannot take x=1.5\n  because  it is no int32",
+    ),
+    "a choice of another type": (
+        lambda: ops.where(M, A, 0, "float16"),
+        "where: cannot give 'float16'\n"
+        "  because  it chooses between elements of float32\n"
+        '  help     cast(…, "float16")',
+    ),
+    "an order of conditions": (
+        lambda: oc.compute((n,), lambda i: M[i, 0] < M[i, 1]),
+        "compute: cannot take M[i, 0] < M[i, 1]\n"
+        "  because  conditions are equal or not, and have no order\n"
+        "  help     a & b, a | b, ~a join conditions",
+    ),
+    "the larger of two conditions": (
+        lambda: oc.compute((n,), lambda i: oc.maximum(M[i, 0], True)),
+        "compute: cannot take maximum of M[i, 0] and true\n"
+        "  because  they are conditions\n"
+        "  help     a | b is the larger of two conditions, a & b the smaller",
+    ),
+    "a condition beside a number": (
+        lambda: oc.compute((n,), lambda i: M[i, 0] == 1),
+        "compute: cannot take bool == int\n"
+        "  at       M[i, 0]\n"
+        "  because  arithmetic is between equal element types\n"
+        '  help     cast(x, "float32") converts, explicitly',
+    ),
+    "a negative condition": (
+        lambda: oc.compute((n,), lambda i: -M[i, 0]),
+        "compute: cannot take neg of bool M[i, 0]\n  because  neg is for float elements",
     ),
     "a divisor that may be anything": (
         lambda: oc.compute((n, 24), lambda i, j: Z[i, j] % Z[i, j]),

@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dense(A, W, dtype="half"),
         "dense: cannot give 'half'\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
     ),
     "floats where integers are multiplied": (
         lambda: ops.dense_quantized(A, J, 0.1, 0.1),
@@ -331,7 +331,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.embedding(W, given("S", n)),
         "embedding: cannot take ids of float32\n"
         "  at       S: float32[n]\n"
-        "  because  ids is of int32",
+        "  because  ids is of int64, int32",
     ),
     "quantizing to floats": (
         lambda: ops.quantize(A, 0.1, dtype="float16"),
@@ -393,7 +393,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.matmul(A, W, dtype=np.zeros(2)),  # type: ignore[arg-type]
         "matmul: cannot give array([0., 0.])\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
     ),
     "quantizing to an array": (
         lambda: ops.quantize(A, 0.1, dtype=np.zeros(2)),  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ _C_TYPE = {
     "int32": "int32_t",
     "int8": "int8_t",
     "uint8": "uint8_t",
+    "bool": "uint8_t",
 }
 
 

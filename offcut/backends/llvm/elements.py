@@ -2,7 +2,8 @@
 
 Values are vectors of any number of lanes, of one lane too. The 16-bit floats are computed in
 float32 and rounded after every operation, which gives what their own arithmetic would; they lie in
-memory as 16-bit integers and are converted with integer operations, so any target can.
+memory as 16-bit integers and are converted with integer operations, so any target can. Conditions
+lie in memory as bytes, 0 or 1.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STORED = {
     "int8": "i8",
     "uint8": "i8",
     "index": "i64",
-    "bool": "i1",
+    "bool": "i8",
 }
 SMALL_FLOATS = ("float16", "bfloat16")
 _INTRINSIC = {"float": "f32", "double": "f64"}
@@ -49,7 +50,7 @@ class Elements:
 
     def computed(self, dtype: str) -> str:
         """LLVM's scalar type in which `dtype` is computed."""
-        return "float" if dtype in SMALL_FLOATS else STORED[dtype]
+        return "float" if dtype in SMALL_FLOATS else "i1" if dtype == "bool" else STORED[dtype]
 
     def kind(self, dtype: str) -> str:
         """LLVM's vector type of values of `dtype`."""
@@ -194,6 +195,8 @@ class Elements:
         """`a` converted; a float becomes an integer toward zero, saturating, NaN to 0."""
         if old == new:
             return a
+        if new == "bool":
+            return self.compare("!=", old, a, self.constant(0, old))
         before, after = self.kind(old), self.kind(new)
         if old == "float64" and new in SMALL_FLOATS:
             return self.rounded(self._to_odd(a), new)
@@ -235,7 +238,7 @@ class Elements:
         return self.f.let(f"bitcast {i32} {odd} to {f32}")
 
     def _bits(self, dtype: str) -> int:
-        return int(STORED[dtype][1:])
+        return int(self.computed(dtype)[1:])
 
     def rounded(self, a: str, dtype: str) -> str:
         """A float32 result as the nearest value of a 16-bit type; others as they are."""
@@ -243,6 +246,8 @@ class Elements:
 
     def loaded(self, a: str, dtype: str) -> str:
         """What lies in memory as a value to compute with."""
+        if dtype == "bool":
+            return self.f.let(f"icmp ne {self.stored(dtype)} {a}, zeroinitializer")
         if dtype not in SMALL_FLOATS:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
@@ -263,6 +268,8 @@ class Elements:
 
     def storable(self, a: str, dtype: str) -> str:
         """A computed value as it lies in memory, rounded to nearest, ties to even."""
+        if dtype == "bool":
+            return self.f.let(f"zext {self.kind(dtype)} {a} to {self.stored(dtype)}")
         if dtype not in SMALL_FLOATS:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))

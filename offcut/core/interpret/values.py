@@ -295,7 +295,7 @@ def lane_of(sizes: Mapping[str, int]) -> Lanes:
 
 
 def converted(values: Array, dtype: np.dtype[Any]) -> Array:
-    """`values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0."""
+    """`values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0; bool is what is not 0."""
     if values.dtype.kind in "biu" or dtype.kind not in "iu":
         return values.astype(dtype)
     whole, held = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0), np.iinfo(dtype)

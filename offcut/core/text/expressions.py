@@ -293,6 +293,8 @@ class Reader(ElementTypes):
             condition = self.typed(args[0], "bool", "a condition")
             (then, other), dtype = self.unified(args[1:], "a branch of where")
             return self._node(Select(condition, then, other), dtype, column, *args)
+        if name == "bool" and isinstance(literal := args[0].expr, Const):
+            return Typed(Const(int(literal.value != 0), "bool"), "bool", column)
         if name in DTYPES or name == "index":
             return self._node(self._cast(args[0], name), name, column, *args)
         if args[0].dtype == "bool":

@@ -330,6 +330,13 @@ class _Statements(Declarations):
         parts = reader.subscript(buffer)
         index = tuple(reader.typed(part, "index", "an index") for part in parts)
         reduce = self.assignment(reader)
+        if reduce is not None and buffer.dtype == "bool":
+            raise reader.refuse(
+                f"cannot reduce into `{buffer.name}`",
+                "its elements are conditions",
+                "max= of uint8(…) into a buffer of uint8",
+                column=token.start,
+            )
         value = reader.typed(reader.expression(), buffer.dtype, f"an element of {buffer.name}")
         reader.finish()
         if reduce == "less":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.core.dtypes import FLOATS, NUMBERS, numpy_dtype
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
@@ -20,17 +20,17 @@ def add(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 
     Integers wrap. Raises DescribeError where extents or element types do not fit.
     """
-    return pointwise("add", name, {"x": x, "y": y}, lambda a, b: a + b, DTYPES)
+    return pointwise("add", name, {"x": x, "y": y}, lambda a, b: a + b, NUMBERS)
 
 
 def subtract(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """``x - y`` by element; operands as in `add`. Integers wrap."""
-    return pointwise("subtract", name, {"x": x, "y": y}, lambda a, b: a - b, DTYPES)
+    return pointwise("subtract", name, {"x": x, "y": y}, lambda a, b: a - b, NUMBERS)
 
 
 def multiply(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """``x * y`` by element; operands as in `add`. Integers wrap."""
-    return pointwise("multiply", name, {"x": x, "y": y}, lambda a, b: a * b, DTYPES)
+    return pointwise("multiply", name, {"x": x, "y": y}, lambda a, b: a * b, NUMBERS)
 
 
 def divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -52,12 +52,12 @@ def divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 
 def maximum(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """The larger of two, by element; NaN where either is NaN. Operands as in `add`."""
-    return pointwise("maximum", name, {"x": x, "y": y}, functions.maximum, DTYPES)
+    return pointwise("maximum", name, {"x": x, "y": y}, functions.maximum, NUMBERS)
 
 
 def minimum(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """The smaller of two, by element; NaN where either is NaN. Operands as in `add`."""
-    return pointwise("minimum", name, {"x": x, "y": y}, functions.minimum, DTYPES)
+    return pointwise("minimum", name, {"x": x, "y": y}, functions.minimum, NUMBERS)
 
 
 def remainder(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -71,7 +71,7 @@ def remainder(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
         raise DescribeError(
             "remainder", "cannot take y=0", at=repr(x), because="there is no remainder by 0"
         )
-    return pointwise("remainder", name, {"x": x, "y": y}, _remainder, DTYPES)
+    return pointwise("remainder", name, {"x": x, "y": y}, _remainder, NUMBERS)
 
 
 def _remainder(x: Value, y: Value) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.dtypes import FLOATS, NUMBERS
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
@@ -18,17 +18,17 @@ from offcut.ops.operands import axis_letters, check_dtype, check_result, check_t
 
 def negative(x: Tensor, *, name: str | None = None) -> Tensor:
     """``-x`` by element, of any shape; integers wrap."""
-    return of_each("negative", name, x, lambda a: -a, DTYPES)
+    return of_each("negative", name, x, lambda a: -a, NUMBERS)
 
 
 def absolute(x: Tensor, *, name: str | None = None) -> Tensor:
     """``|x|`` by element, of any shape; the least integer of a type stays."""
-    return of_each("absolute", name, x, functions.absolute, DTYPES)
+    return of_each("absolute", name, x, functions.absolute, NUMBERS)
 
 
 def square(x: Tensor, *, name: str | None = None) -> Tensor:
     """``x * x`` by element, of any shape; integers wrap."""
-    return of_each("square", name, x, lambda a: a * a, DTYPES)
+    return of_each("square", name, x, lambda a: a * a, NUMBERS)
 
 
 def reciprocal(x: Tensor, *, name: str | None = None) -> Tensor:
@@ -86,11 +86,11 @@ def clip(
         return value if ends["high"] is None else functions.minimum(value, ends["high"])
 
     options = [(label, end, None) for label, end in ends.items()]
-    return of_each("clip", name, x, at, DTYPES, *options)
+    return of_each("clip", name, x, at, NUMBERS, *options)
 
 
 def _end(label: str, end: Any, x: Tensor) -> float:
-    found = number_of("clip", label, end, x)
+    found = number_of("clip", label, end, x.dtype, x)
     if found != found:
         raise DescribeError(
             "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is no end"
@@ -101,7 +101,8 @@ def _end(label: str, end: Any, x: Tensor) -> float:
 def cast(x: Tensor, dtype: str, *, name: str | None = None) -> Tensor:
     """`x` converted to `dtype` by element, of any shape.
 
-    Floats become integers toward zero, what is too far the nearest that there is, NaN 0; integers wrap.
+    Floats become integers toward zero, what is too far the nearest that there is, NaN 0; integers wrap; bool is
+    whether an element is not 0.
     Raises DescribeError where `dtype` is no element type.
     """
     check_tensor("cast", "x", x)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from offcut.core.dtypes import FLOATS, in_range
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.arguments import whole
-from offcut.ops.naming import named
+from offcut.ops.naming import Option, named
 from offcut.ops.operands import axis_letters, check_dtype, is_one, same_extent
 
 Operand: TypeAlias = Tensor | float
@@ -39,11 +41,11 @@ def pointwise(
     return compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
 
 
-def name_of(op: str, name: str | None, operands: Mapping[str, Operand]) -> str:
-    """`name`, else one made of the operator, its tensors, and its numbers by their labels."""
+def name_of(op: str, name: str | None, operands: Mapping[str, Operand], *options: Option) -> str:
+    """`name`, else one made of the operator, its tensors, its numbers by their labels, and other options."""
     tensors = [one for one in operands.values() if isinstance(one, Tensor)]
     numbers = [(label, one, None) for label, one in operands.items() if not isinstance(one, Tensor)]
-    return named(op, name, tensors, *numbers)
+    return named(op, name, tensors, *numbers, *options)
 
 
 def checked(
@@ -74,28 +76,30 @@ def checked(
                 help=(f'cast({other.name}, "{first.dtype}")',),
             )
     return first.dtype, {
-        label: one if isinstance(one, Tensor) else number_of(op, label, one, first)
+        label: one if isinstance(one, Tensor) else number_of(op, label, one, first.dtype, first)
         for label, one in operands.items()
     }
 
 
-def number_of(op: str, label: str, value: Any, beside: Tensor) -> float:
-    """`value` as a Python number of the element type of the tensor `beside`; a float rounds.
+def number_of(op: str, label: str, value: Any, dtype: str, beside: Tensor | None = None) -> float:
+    """`value` as a Python number of an element type, which is that of the tensor `beside`; a float rounds.
 
     Raises DescribeError where it is none, or the type does not hold it.
     """
     found: int | float | None = whole(value)
-    if beside.dtype in FLOATS and isinstance(value, Real) and not isinstance(value, bool):
+    if dtype == "bool":
+        found = bool(value) if isinstance(value, bool | np.bool_) else None
+    if dtype in FLOATS and isinstance(value, Real) and not isinstance(value, bool):
         found = _float(value)
-    if found is None or not in_range(found, beside.dtype):
+    if found is None or not in_range(found, dtype):
+        given = isinstance(value, float) and beside is not None and dtype not in FLOATS
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
-            at=repr(beside),
-            because=f"it is no {beside.dtype}, and a number takes the element type of the tensor",
-            help=(f'cast({beside.name}, "float32")',)
-            if isinstance(value, float) and beside.dtype not in FLOATS
-            else (),
+            at="" if beside is None else repr(beside),
+            because=f"it is no {dtype}"
+            + ("" if beside is None else ", and a number takes the element type of the tensor"),
+            help=(f'cast({beside.name}, "float32")',) if given and beside is not None else (),
         )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.dtypes import FLOATS, NUMBERS
 from offcut.describe.functions import sqrt
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -27,7 +27,7 @@ def power(x: Tensor, y: float, *, name: str | None = None) -> Tensor:
 
     Raises DescribeError for any other exponent.
     """
-    dtype, operands = checked("power", {"x": x, "y": y}, DTYPES)
+    dtype, operands = checked("power", {"x": x, "y": y}, NUMBERS)
     exponent: Any = operands["y"]
     floats = dtype in FLOATS
     by_products = isinstance(exponent, int | float) and (

@@ -157,7 +157,9 @@ def _samples(program: Program, sizes: Mapping[str, int]) -> Iterator[dict[str, A
                 shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
                 dtype = numpy_dtype(buffer.dtype)
                 values: Any = random.uniform(0.5 if least == 0 else -2, 2, shape)
-                if buffer.dtype not in FLOATS:
+                if buffer.dtype == "bool":
+                    values = random.integers(0, 2, shape)
+                elif buffer.dtype not in FLOATS:
                     values = random.integers(max(least, int(np.iinfo(dtype).min)), end, shape)
                 given[buffer.name] = values.astype(dtype)
         yield given

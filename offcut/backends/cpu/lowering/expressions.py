@@ -175,7 +175,10 @@ class Expressions(Addressing):
 
     def truth(self, condition: Expr, slots: Mapping[str, str]) -> str:
         """A condition that is the same in all lanes, as an i1."""
-        if all(dtype_of(node) in ("index", "bool") for node in walk(condition)):
+        if all(
+            dtype_of(node) in ("index", "bool") and not isinstance(node, Load)
+            for node in walk(condition)
+        ):
             return self.holds(condition)
         vector = self.value(condition, Lanes(1, None), slots)
         return self.f.let(f"extractelement <1 x i1> {vector}, i32 0")

@@ -1,0 +1,133 @@
+"""Comparisons, what joins conditions, and choices by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from offcut.core.dtypes import DTYPES, NUMBERS
+from offcut.describe import functions
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.elementwise.joining import (
+    Operand,
+    checked,
+    element_of,
+    joined,
+    name_of,
+    number_of,
+    pointwise,
+)
+from offcut.ops.operands import axis_letters, check_dtype, check_result, check_tensor
+
+
+def equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x == y`` by element, of bool; NaN equals nothing. Operands as in `add`, also of bool."""
+    return pointwise("equal", name, {"x": x, "y": y}, eq, DTYPES)
+
+
+def not_equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x != y`` by element, of bool; NaN differs from all. Operands as in `add`, also of bool."""
+    return pointwise("not_equal", name, {"x": x, "y": y}, ne, DTYPES)
+
+
+def less(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x < y`` by element, of bool; False where either is NaN. Operands as in `add`."""
+    return pointwise("less", name, {"x": x, "y": y}, lt, NUMBERS)
+
+
+def less_equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x <= y`` by element, of bool; False where either is NaN. Operands as in `add`."""
+    return pointwise("less_equal", name, {"x": x, "y": y}, le, NUMBERS)
+
+
+def greater(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x > y`` by element, of bool; False where either is NaN. Operands as in `add`."""
+    return pointwise("greater", name, {"x": x, "y": y}, gt, NUMBERS)
+
+
+def greater_equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x >= y`` by element, of bool; False where either is NaN. Operands as in `add`."""
+    return pointwise("greater_equal", name, {"x": x, "y": y}, ge, NUMBERS)
+
+
+def logical_and(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """Whether both hold, by element, of bool; numbers hold where they are not 0. Operands as in `add`."""
+    return _logical("logical_and", name, {"x": x, "y": y}, lambda a, b: a & b)
+
+
+def logical_or(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """Whether one holds, by element, of bool; numbers hold where they are not 0. Operands as in `add`."""
+    return _logical("logical_or", name, {"x": x, "y": y}, lambda a, b: a | b)
+
+
+def logical_xor(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """Whether just one holds, by element, of bool; numbers hold where they are not 0. Operands as in `add`."""
+    return _logical("logical_xor", name, {"x": x, "y": y}, ne)
+
+
+def logical_not(x: Tensor, *, name: str | None = None) -> Tensor:
+    """Whether it does not hold, by element, of bool; numbers hold where they are not 0."""
+    return _logical("logical_not", name, {"x": x}, lambda a: ~a)
+
+
+def _logical(
+    op: str, name: str | None, operands: dict[str, Any], of: Callable[..., Value]
+) -> Tensor:
+    def held(*values: Value) -> Value:
+        return of(*(cast(value, "bool") for value in values))
+
+    return pointwise(op, name, operands, held, DTYPES)
+
+
+def where(
+    condition: Tensor,
+    x: Operand,
+    y: Operand,
+    dtype: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` where the condition holds, else `y`, by element; only what is chosen is read.
+
+    condition   of bool
+    x, y        tensors of one element type, or numbers; axes of all three are joined as in `add`
+    dtype       the element type where both are numbers
+
+    Raises DescribeError where extents or element types do not fit, or nothing says the element type.
+    """
+    check_tensor("where", "condition", condition)
+    check_dtype("where", "condition", condition, ("bool",))
+    options: list[tuple[str, Any, Any]] = []
+    if isinstance(x, Tensor) or isinstance(y, Tensor):
+        made, alike = checked("where", {"x": x, "y": y}, DTYPES)
+        if dtype not in (None, made):
+            raise DescribeError(
+                "where",
+                f"cannot give {dtype!r}",
+                because=f"it chooses between elements of {made}",
+                help=(f'cast(…, "{dtype}")',),
+            )
+    else:
+        if dtype is None:
+            raise DescribeError(
+                "where",
+                f"cannot tell the element type of {x!r} and {y!r}",
+                because="neither is a tensor",
+                help=('dtype="float32"',),
+            )
+        made = check_result("where", dtype, dtype)
+        alike = {label: number_of("where", label, one, made) for label, one in (("x", x), ("y", y))}
+        options.append(("", made, None))
+    tensors = [one for one in (condition, *alike.values()) if isinstance(one, Tensor)]
+    shape = joined("where", tensors)
+
+    def at(*axes: Value) -> Value:
+        holds = element_of(condition, shape, axes, "bool")
+        first, second = (element_of(one, shape, axes, made) for one in alike.values())
+        return functions.where(holds, first, second)
+
+    named = name_of("where", name, {"condition": condition, **alike}, *options)
+    return compute(shape, at, named, axis_letters(len(shape)))
