@@ -24,9 +24,12 @@ from offcut.ops.activation import (
     silu,
     tanh,
 )
+from offcut.ops.adaptive import adaptive_avg_pool2d
 from offcut.ops.arrangement import concat, merge_axes, split_axis, transpose
 from offcut.ops.attention import attention
-from offcut.ops.convolution import conv1d, conv2d
+from offcut.ops.convolution import conv1d, conv2d, conv3d
+from offcut.ops.copies import flip, repeat
+from offcut.ops.counting import iota, one_hot
 from offcut.ops.dense import dense, dense_quantized
 from offcut.ops.elementwise import (
     absolute,
@@ -60,17 +63,27 @@ from offcut.ops.elementwise import (
     subtract,
     where,
 )
+from offcut.ops.groups import groupnorm, instancenorm
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
+from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize
+from offcut.ops.ranking import argmax, argmin, topk
 from offcut.ops.reduction import max, mean, min, sum
+from offcut.ops.resizing import interpolate
+from offcut.ops.scan import cumsum
+from offcut.ops.selection import take, take_along_axis
 from offcut.ops.softmax import log_softmax, softmax
+from offcut.ops.transposed import conv_transpose2d
 
 __all__ = [
     "absolute",
+    "adaptive_avg_pool2d",
     "add",
+    "argmax",
+    "argmin",
     "attention",
     "avg_pool2d",
     "batchnorm",
@@ -79,6 +92,9 @@ __all__ = [
     "concat",
     "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose2d",
+    "cumsum",
     "dense",
     "dense_quantized",
     "dequantize",
@@ -88,13 +104,18 @@ __all__ = [
     "equal",
     "erf",
     "exp",
+    "flip",
     "gelu",
     "gelu_tanh",
     "global_avg_pool",
     "greater",
     "greater_equal",
+    "groupnorm",
     "hardsigmoid",
     "hardswish",
+    "instancenorm",
+    "interpolate",
+    "iota",
     "layernorm",
     "leaky_relu",
     "less",
@@ -116,12 +137,15 @@ __all__ = [
     "multiply",
     "negative",
     "not_equal",
+    "one_hot",
+    "pad",
     "power",
     "quantize",
     "reciprocal",
     "relu",
     "relu6",
     "remainder",
+    "repeat",
     "rmsnorm",
     "rsqrt",
     "sigmoid",
@@ -132,7 +156,10 @@ __all__ = [
     "square",
     "subtract",
     "sum",
+    "take",
+    "take_along_axis",
     "tanh",
+    "topk",
     "transpose",
     "where",
 ]

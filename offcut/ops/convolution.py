@@ -1,4 +1,4 @@
-"""Convolutions over one or two spatial axes, channels first or last."""
+"""Convolutions over one, two or three spatial axes, channels first or last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offcut.ops.operands import (
 )
 from offcut.ops.window import Padding, Pair, Window, windows
 
-SPATIAL = {"NCHW": 2, "NHWC": 2, "NCW": 1, "NWC": 1}
+SPATIAL = {"NCDHW": 3, "NDHWC": 3, "NCHW": 2, "NHWC": 2, "NCW": 1, "NWC": 1}
 
 
 def conv2d(
@@ -98,6 +98,33 @@ def conv1d(
     return _convolution("conv1d", ("NCW", "NWC"), x, w, options, layout, ends, name)
 
 
+def conv3d(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    layout: str = "NCDHW",
+    activation: str | None = None,
+    residual: Tensor | None = None,
+    dtype: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`conv2d` with three spatial axes.
+
+    x        (n, c, d, h, w), or (n, d, h, w, c) with layout "NDHWC"
+    w        (o, c/groups, kd, kh, kw), or (kd, kh, kw, c/groups, o) with layout "NDHWC"
+
+    Raises DescribeError as `conv2d` does.
+    """
+    options = (stride, padding, dilation, groups)
+    ends = (bias, activation, residual, dtype)
+    return _convolution("conv3d", ("NCDHW", "NDHWC"), x, w, options, layout, ends, name)
+
+
 def check_layout(op: str, layout: Any, allowed: tuple[str, ...]) -> bool:
     """Whether channels come last.
 
@@ -114,7 +141,7 @@ def check_layout(op: str, layout: Any, allowed: tuple[str, ...]) -> bool:
 
 def window_names(axes: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names for spatial axes of the result, and of the window."""
-    return (("y", "x")[2 - axes :], ("r", "s")[2 - axes :])
+    return (("z", "y", "x")[3 - axes :], ("q", "r", "s")[3 - axes :])
 
 
 def _convolution(
@@ -136,7 +163,7 @@ def _convolution(
     spatial = range(1, axes + 1) if last else range(2, axes + 2)
     channels = x.shape[-1 if last else 1]
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
-    sizes = _window_sizes(op, w, range(axes) if last else range(2, axes + 2))
+    sizes = window_sizes(op, w, range(axes) if last else range(2, axes + 2))
     groups = _group_count(op, x, w, groups, channels, inner, outer)
     placed = windows(op, [x.shape[n] for n in spatial], sizes, stride, padding, dilation)
     places = tuple(window.results for window in placed)
@@ -191,7 +218,8 @@ def within(
     return where(joined, value, other)
 
 
-def _window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
+def window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
+    """The extents of `axes` of the weights; raises DescribeError where one is no int of at least 1."""
     extents = [w.shape[axis] for axis in axes]
     for extent in extents:
         if not (extent.is_Integer and extent >= 1):

@@ -7,9 +7,10 @@ from typing import Any
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
-from offcut.describe.value import Value, cast
+from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag
+from offcut.ops.epilogue import epilogue
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
@@ -31,19 +32,26 @@ def matmul(
     transpose_b: bool = False,
     dtype: str | None = None,
     *,
+    bias: Tensor | None = None,
+    activation: str | None = None,
+    residual: Tensor | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """``result[…, i, j] = sum over k of a[…, i, k] * b[…, k, j]``.
+    """``activation(sum over k of a[…, i, k] * b[…, k, j] + bias[j]) + residual[…, i, j]``.
 
-    a       (…, m, k), or (…, k, m) with `transpose_a`
-    b       (…, k, n), or (…, n, k) with `transpose_b`; of the type of `a`, or int8 where `a` is uint8
-    dtype   of the result; None: that of `a`, int32 for int8 and uint8
+    a            (…, m, k), or (…, k, m) with `transpose_a`
+    b            (…, k, n), or (…, n, k) with `transpose_b`; of the type of `a`, or int8 where `a` is uint8
+    dtype        of the result; None: that of `a`, int32 for int8 and uint8
+    bias         (n,)
+    activation   as in `dense`
+    residual     of the result's shape, added after the activation
 
     Leading axes are paired from the last on, as numpy does; one that is missing or the literal 1 is
     shared by all of the other's. Sums are accumulated in float32 for bfloat16 and float16, in int32
     for int8 and uint8, else in the type of `a`.
 
-    Raises DescribeError where ranks, extents or element types do not fit.
+    Raises DescribeError where ranks, extents or element types do not fit, or there is no such
+    activation.
     """
     transpose_a = flag("matmul", "transpose_a", transpose_a)
     transpose_b = flag("matmul", "transpose_b", transpose_b)
@@ -57,7 +65,13 @@ def matmul(
     rows, columns = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
     shape = (*broadcast("matmul", a, b, a.shape[:-2], b.shape[:-2]), rows, columns)
     k, letters = reduce_axis(a.shape[inner_a], "k"), axis_letters(len(shape))
-    options = (("ta", transpose_a, False), ("tb", transpose_b, False), ("", dtype, None))
+    end = epilogue("matmul", shape, total, result, bias, -1, activation, residual)
+    options = (
+        ("ta", transpose_a, False),
+        ("tb", transpose_b, False),
+        *end.options,
+        ("", dtype, None),
+    )
     name = named("matmul", name, [a, b], *options)
 
     def term(*at: Value) -> Value:
@@ -66,10 +80,7 @@ def matmul(
         right = (*leading_index(b.shape[:-2], leading), *((j, k) if transpose_b else (k, j)))
         return sum_over(element(a, left) * element(b, right), axis=k)
 
-    if result == total:
-        return compute(shape, term, name, letters)
-    sums = compute(shape, term, f"{name}_sum", letters)
-    return compute(shape, lambda *at: cast(sums[at], result), name, letters)
+    return end.after(compute(shape, term, end.name_of_total(name), letters), name)
 
 
 def broadcast(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2s
 from typing import Any, TypeAlias
@@ -60,10 +61,10 @@ def _shortest(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    """`value` in letters, digits and underscores: 1e-05 is 1em05, ((0, 1), (2, 2)) is 0_1x2."""
+    """`value` in letters, digits and underscores: 1e-05 is 1em05, 2*n + 1 is 2n1, ((0, 1), (2, 2)) is 0_1x2."""
     if isinstance(value, tuple):
         return "x".join(
             "_".join(map(_word, part)) if isinstance(part, tuple) else _word(part) for part in value
         )
     text = value.name if isinstance(value, Tensor) else str(value)
-    return text.replace("-", "m").replace("+", "").replace(".", "_")
+    return re.sub(r"\W", "", text.replace("-", "m").replace(".", "_"))

@@ -136,8 +136,8 @@ def batchnorm(
     statistics = [("mean", mean), ("variance", variance)]
     given = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
     for label, tensor in given:
-        _check_parameter(op, label, tensor, channels, total)
-    epsilon = _epsilon(op, epsilon)
+        check_parameter(op, label, tensor, channels, total)
+    epsilon = check_epsilon(op, epsilon)
     options = (*_options(gain, bias), ("epsilon", epsilon, 1e-5), ("axis", position, 1))
     name = named(op, name, [x, mean, variance], *options)
 
@@ -171,17 +171,19 @@ def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon
     check_floats(op, "x", x)
     for label, tensor in (("gain", gain), ("bias", bias)):
         if tensor is not None:
-            _check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
-    return _epsilon(op, epsilon)
+            check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
+    return check_epsilon(op, epsilon)
 
 
-def _check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
+def check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
+    """Raises DescribeError where `tensor` is not of shape (extent,), of a type calculated in `total`."""
     check_tensor(op, label, tensor, 1)
     check_shape(op, label, tensor, (extent,))
     check_dtype(op, label, tensor, narrower(total))
 
 
-def _epsilon(op: str, epsilon: Any) -> float:
+def check_epsilon(op: str, epsilon: Any) -> float:
+    """`epsilon` as a float; raises DescribeError where it is no finite number of at least 0."""
     found = number(epsilon)
     if found is None or found < 0:
         raise DescribeError(

@@ -94,7 +94,7 @@ def windows(
         before, after = (
             _same(op, extent, reach, strides[n])
             if isinstance(padding, str) and padding == "same"
-            else _padding(op, padding, axes)[n]
+            else paddings(op, padding, axes)[n]
         )
         window = Window(extent, size, strides[n], dilations[n], before, after)
         if window.results.is_Integer and window.results < 0:
@@ -109,7 +109,8 @@ def windows(
     return tuple(made)
 
 
-def _padding(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:
+def paddings(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:
+    """Elements before and after each spatial axis; raises DescribeError where `padding` gives none."""
     each = several(padding)
     if each is not None and any(several(n) is not None for n in each):
         if len(each) == axes:

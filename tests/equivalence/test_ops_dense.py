@@ -221,3 +221,30 @@ def test_relu_of_integers_stays_in_their_type() -> None:
     op = Operator(ops.relu(x), [x])
     a = integers("a", "int8", 53)
     assert op.check([a], np.maximum(a, 0), interpreted=True).dtype == np.int8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_a_product_of_matrices_has_bias_activation_and_residual(dtype: str) -> None:
+    rows, columns = oc.dim("rows", max=512), oc.dim("columns", max=512)
+    x, y = oc.placeholder((2, rows, 24), dtype, "X"), oc.placeholder((24, columns), dtype, "Y")
+    other = "int32" if dtype == "int8" else dtype
+    bias = oc.placeholder((columns,), other, "B")
+    residual = oc.placeholder((2, rows, columns), other, "R")
+    result = ops.matmul(x, y, bias=bias, activation="relu", residual=residual)
+    op = Operator(result, [x, y, bias, residual])
+    for shape in [(0, 17), (1, 1), (15, 17), (17, 53)]:
+        if dtype == "int8":
+            a, f = integers("a", dtype, 2, shape[0], 24), integers("f", dtype, 24, shape[1])
+            c, r = (
+                integers(s, "int8", *e).astype("int32")
+                for s, e in [("c", shape[1:]), ("r", (2, *shape))]
+            )
+            inner = [one.astype("int64") for one in (a, f, c, r)]
+        else:
+            a, f = floats("a", 2, shape[0], 24, dtype=dtype), floats("f", 24, shape[1], dtype=dtype)
+            c, r = floats("c", shape[1], dtype=dtype), floats("r", 2, *shape, dtype=dtype)
+            inner = wide(a, f, c, r)
+        exact = np.maximum(inner[0] @ inner[1] + inner[2], 0) + inner[3]
+        if dtype == "int8":
+            exact = exact.astype("int32")
+        op.check([a, f, c, r], exact, interpreted=shape == (1, 1))

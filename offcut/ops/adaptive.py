@@ -1,0 +1,105 @@
+"""The mean of windows that cut an image into a given number of parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.describe.functions import reduce_axis, where
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.ops.convolution import check_layout, window_names
+from offcut.ops.naming import named
+from offcut.ops.operands import check_floats, check_tensor, element, wider
+from offcut.ops.window import Pair, pair
+
+LAYOUTS = ("NCHW", "NHWC")
+
+
+def adaptive_avg_pool2d(
+    x: Tensor, size: Pair, layout: str = "NCHW", *, name: str | None = None
+) -> Tensor:
+    """The means of ``size`` windows along each spatial axis: place i averages the rows from
+    ``i*h // size`` up to, and without, ``((i + 1)*h + size - 1) // size``.
+
+    x      (n, c, h, w), or (n, h, w, c) with layout "NHWC", of floats; h and w symbolic or not
+    size   places of the result: an int of at least 1, or one for each spatial axis
+
+    Windows overlap by one element where the extent is no multiple of `size`. Rows are added up
+    first, then columns. bfloat16 and float16 are calculated in float32 and rounded once; NaN where
+    there is no pixel.
+
+    Raises DescribeError where the rank, the type or an argument does not fit.
+    """
+    op = "adaptive_avg_pool2d"
+    check_tensor(op, "x", x, 4)
+    check_floats(op, "x", x)
+    last = check_layout(op, layout, LAYOUTS)
+    sizes = pair(op, "size", size, 2, 1)
+    name = named(op, name, [x], ("", sizes, None), ("", layout, "NCHW"))
+    spatial, total = (1, 2) if last else (2, 3), wider(x.dtype)
+    letters = list(("n", "y", "x", "c") if last else ("n", "c", "y", "x"))
+    parts = [_Parts(x.shape[axis], count) for axis, count in zip(spatial, sizes, strict=True)]
+    sums = x
+    for axis, part, step in zip(spatial, parts, window_names(2)[1], strict=True):
+        sums = part.added(sums, axis, f"{name}_{letters[axis]}", letters, step, total)
+
+    def mean(*at: Value) -> Value:
+        counts = [part.count(at[axis], total) for axis, part in zip(spatial, parts, strict=True)]
+        return cast(sums[at] / (counts[0] * counts[1]), x.dtype)
+
+    return compute(sums.shape, mean, name, tuple(letters))
+
+
+class _Parts:
+    """``count`` windows along an axis of `extent` elements.
+
+    A product of a place and a symbolic extent is no affine index, so that each place then is a range
+    of its own.
+    """
+
+    def __init__(self, extent: Any, count: int) -> None:
+        self.extent, self.size = extent, count
+        self.affine = bool(extent.is_Integer) or count == 1
+        even = extent.is_Integer and extent % count == 0
+        self.reach = extent // count if even or count == 1 else extent // count + 2
+
+    def window(self, i: Any) -> tuple[Any, Any]:
+        """Where the window of place `i` starts and ends."""
+        return i * self.extent // self.size, ((i + 1) * self.extent + self.size - 1) // self.size
+
+    def added(
+        self, x: Tensor, axis: int, name: str, letters: list[str], step: str, total: str
+    ) -> Tensor:
+        """The sums of the windows along `axis`."""
+        r = reduce_axis(self.reach, step)
+
+        def part(at: tuple[Value, ...], i: Any) -> Value:
+            start, end = self.window(i)
+            value = element(x, (*at[:axis], start + r, *at[axis + 1 :]), total)
+            return where(start + r < end, value, 0.0)
+
+        def term(*at: Value) -> Value:
+            if self.reach == self.extent:
+                return sum_over(element(x, (*at[:axis], r, *at[axis + 1 :]), total), axis=r)
+            if self.affine:
+                return sum_over(part(at, at[axis]), axis=r)
+            value = part(at, self.size - 1)
+            for i in reversed(range(self.size - 1)):
+                value = where(at[axis] < i + 1, part(at, i), value)
+            return sum_over(value, axis=r)
+
+        shape = (*x.shape[:axis], self.size, *x.shape[axis + 1 :])
+        return compute(shape, term, name, tuple(letters))
+
+    def count(self, i: Value, total: str) -> Value:
+        """Elements of the window of place `i`."""
+        if self.affine:
+            start, end = self.window(i)
+            return cast(end - start, total)
+        start, end = self.window(self.size - 1)
+        value = cast(end - start, total)
+        for place in reversed(range(self.size - 1)):
+            start, end = self.window(place)
+            value = where(i < place + 1, cast(end - start, total), value)
+        return value

@@ -1,0 +1,145 @@
+"""Where the greatest and the least elements are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offcut.core.dtypes import FLOATS, neutral
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import min as min_over
+from offcut.describe.functions import reduce_axis, where
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.arguments import flag, whole
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, axis_number, check_tensor
+
+
+def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The place of the greatest element along `axis`, of int64; of several, the first.
+
+    x          of any element type, with at least one axis
+    axis       negative ones count from the last
+    keepdims   whether the axis stays, of extent 1
+
+    A NaN is greater than all else, as numpy has it. Along an axis without elements it is 2**31 - 1,
+    which is a place of no array.
+
+    Raises DescribeError where there is no such axis.
+    """
+    return _extreme_place("argmax", x, axis, keepdims, max_over, name)
+
+
+def argmin(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The place of the least element along `axis`, of int64; of several, or of NaN, the first.
+
+    x, axis, keepdims   as in `argmax`
+
+    Raises DescribeError where there is no such axis.
+    """
+    return _extreme_place("argmin", x, axis, keepdims, min_over, name)
+
+
+def topk(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The `k` greatest elements along `axis` in descending order, and their places, of int64.
+
+    x         of any element type, with at least one axis
+    k         an int of at least 0; sizes at which the axis is shorter give, beyond its elements, the
+              least value of the type and the place 2**31 - 1
+    largest   False: the `k` least, ascending; beyond them the greatest value of the type
+
+    Of equal elements the first comes first; a NaN is greater than all else. An element's rank is the
+    number of those that come before it, so that it takes ``n * (n + k)`` comparisons for n elements:
+    for axes of up to some thousands.
+
+    The places are called ``{name}_places``. Raises DescribeError where there is no such axis or k.
+    """
+    check_tensor("topk", "x", x, least=1)
+    position, largest = axis_number("topk", x, axis), flag("topk", "largest", largest)
+    count, rank = whole(k), len(x.shape)
+    if count is None or count < 0:
+        raise DescribeError("topk", f"cannot take k={k!r}", because="k is an int of at least 0")
+    options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
+    name, letters = named("topk", name, [x], *options), axis_letters(rank)
+    other, before = reduce_axis(x.shape[position], "r"), _greater if largest else _less
+
+    def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
+        return (*at[:position], place, *at[position + 1 :])
+
+    def earlier(*at: Value) -> Value:
+        own, its = x[at], x[moved(at, other)]
+        ahead = before(its, own) | (~before(own, its) & (other < at[position]))
+        return sum_over(where(ahead, cast(1, "int32"), 0), axis=other)
+
+    ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
+
+    def chosen(at: tuple[Value, ...]) -> Value:
+        return ranks[moved(at, other)] == cast(at[position], "int32")
+
+    over, end = (max_over, "max") if largest else (min_over, "min")
+    nothing = neutral(end, x.dtype)
+    values = compute(
+        shape,
+        lambda *at: over(where(chosen(at), x[moved(at, other)], nothing), axis=other),
+        name,
+        letters,
+    )
+    places = compute(
+        shape,
+        lambda *at: min_over(where(chosen(at), cast(other, "int32"), 2**31 - 1), axis=other),
+        f"{name}_first",
+        letters,
+    )
+    return values, compute(shape, lambda *at: cast(places[at], "int64"), f"{name}_places", letters)
+
+
+def _extreme_place(
+    op: str,
+    x: Tensor,
+    axis: int,
+    keepdims: bool,
+    over: Callable[..., Value],
+    name: str | None,
+) -> Tensor:
+    check_tensor(op, "x", x, least=1)
+    position, keepdims = axis_number(op, x, axis), flag(op, "keepdims", keepdims)
+    rank = len(x.shape)
+    name = named(op, name, [x], ("axis", position, rank - 1), ("kept", keepdims, False))
+    shape, letters = (*x.shape[:position], *x.shape[position + 1 :]), axis_letters(rank - 1)
+    k = reduce_axis(x.shape[position], "k")
+
+    def along(at: tuple[Value, ...]) -> Value:
+        return x[(*at[:position], k, *at[position:])]
+
+    extremes = compute(shape, lambda *at: over(along(at), axis=k), f"{name}_extreme", letters)
+
+    def first(*at: Value) -> Value:
+        own, best = along(at), extremes[at]
+        found = own == best
+        if x.dtype in FLOATS:
+            found = found | (own != own)  # where there is a NaN, the extreme is one
+        return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+
+    places = compute(shape, first, f"{name}_first", letters)
+    if not keepdims:
+        return compute(shape, lambda *at: cast(places[at], "int64"), name, letters)
+    kept = (*x.shape[:position], 1, *x.shape[position + 1 :])
+
+    def widened(*at: Value) -> Value:
+        return cast(places[(*at[:position], *at[position + 1 :])], "int64")
+
+    return compute(kept, widened, name, axis_letters(rank))
+
+
+def _greater(a: Value, b: Value) -> Value:
+    """Whether `a` is greater than `b`, NaN being the greatest."""
+    return (a > b) | ((a != a) & (b == b)) if a.dtype in FLOATS else a > b
+
+
+def _less(a: Value, b: Value) -> Value:
+    return _greater(b, a)

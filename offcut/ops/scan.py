@@ -1,0 +1,102 @@
+"""Sums of all elements up to each.
+
+A sum for each element by itself is a triangle of additions, and one after the other each waits for the last. An axis is
+rather cut into blocks of 64, in which sums of 1, 2, 4, … elements are doubled: step t adds the sum that ends t elements
+before. The sums of the blocks are added up to each block by the same in turn, a few rounds for any extent. That is six
+additions an element, side by side.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from offcut.describe.functions import where
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_letters, axis_number, check_tensor, wider
+
+BLOCK = 64  # elements, a power of 2
+
+
+def cumsum(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
+    """``result[…, i, …] = sum over k <= i of x[…, k, …]`` along `axis`.
+
+    x      of any element type, with at least one axis
+    axis   negative ones count from the last
+
+    bfloat16 and float16 are accumulated in float32 and rounded once; int8 and uint8 give int32. The
+    order of the additions depends on i alone.
+
+    Raises DescribeError where there is no such axis.
+    """
+    check_tensor("cumsum", "x", x, least=1)
+    position, total = axis_number("cumsum", x, axis), wider(x.dtype)
+    name, letters = named("cumsum", name, [x], ("axis", position, None)), axis_letters(len(x.shape))
+    wide = x
+    if x.dtype != total:
+        wide = compute(x.shape, lambda *at: cast(x[at], total), f"{name}_wide", letters)
+    result = x.dtype if total == "float32" else total
+    last = name if result == total else f"{name}_sum"
+    sums = _summed(wide, position, _most(x.shape[position]), last, name)
+    if result == total:
+        return sums
+    return compute(x.shape, lambda *at: cast(sums[at], result), name, letters)
+
+
+def _most(extent: Any) -> int:
+    """What an extent that is affine in its sizes is at most."""
+    sizes = sorted(extent.free_symbols, key=str)
+    ends = product(*((size.min, size.max) for size in sizes))
+    return max(int(extent.subs(dict(zip(sizes, end, strict=True)))) for end in ends)
+
+
+def _summed(x: Tensor, axis: int, most: int, name: str, inner: str) -> Tensor:
+    """The sums up to each element.
+
+    most    elements along the axis
+    inner   what tensors inside are called: ``{inner}_…``
+    """
+    extent, letters = x.shape[axis], axis_letters(len(x.shape))
+    zero = cast(0, x.dtype)
+    count = (extent + BLOCK - 1) // BLOCK
+    split = (*x.shape[:axis], count, BLOCK, *x.shape[axis + 1 :])
+
+    def element(*at: Value) -> Value:
+        place = at[axis] * BLOCK + at[axis + 1]
+        return where(place < extent, x[(*at[:axis], place, *at[axis + 2 :])], zero)
+
+    sums, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
+    while step < min(BLOCK, most):
+        sums = _doubled(sums, axis + 1, step, f"{inner}_{2 * step}")
+        step *= 2
+
+    def within(at: tuple[Value, ...]) -> Value:
+        return sums[(*at[:axis], at[axis] // BLOCK, at[axis] % BLOCK, *at[axis + 1 :])]
+
+    if most <= BLOCK:
+        return compute(x.shape, lambda *at: within(at), name, letters)
+    blocks = compute(
+        (*x.shape[:axis], count, *x.shape[axis + 1 :]),
+        lambda *at: sums[(*at[: axis + 1], BLOCK - 1, *at[axis + 1 :])],
+        f"{inner}_blocks",
+        letters,
+    )
+    before = _summed(blocks, axis, -(-most // BLOCK), f"{inner}_blocks_sum", f"{inner}_blocks")
+
+    def joined(*at: Value) -> Value:
+        block = (*at[:axis], at[axis] // BLOCK - 1, *at[axis + 1 :])
+        return where(at[axis] < BLOCK, within(at), before[block] + within(at))
+
+    return compute(x.shape, joined, name, letters)
+
+
+def _doubled(sums: Tensor, axis: int, step: int, name: str) -> Tensor:
+    """Sums of up to twice as many elements: to each is added the one that ends `step` before."""
+
+    def added(*at: Value) -> Value:
+        earlier = sums[(*at[:axis], at[axis] - step, *at[axis + 1 :])]
+        return where(at[axis] < step, sums[at], sums[at] + earlier)
+
+    return compute(sums.shape, added, name, axis_letters(len(sums.shape)))

@@ -1,0 +1,61 @@
+"""Sums up to each element, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import floats
+from conftest import edge_sizes
+from operators import Operator, integers
+
+import offcut as oc
+from offcut import ops
+from offcut.core.dtypes import numpy_dtype
+from offcut.ops.scan import BLOCK
+
+b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
+    shape: list[Any] = [b, b, m]
+    shape[axis] = n
+    x = oc.placeholder(shape, name="X")
+    op = Operator(ops.cumsum(x, axis), [x])
+    for length in [*edge_sizes(16), *edge_sizes(BLOCK)[2:], BLOCK * BLOCK + 1]:
+        own = [2, 2, 3]
+        own[axis] = length
+        a = integers("a", "int8", *own).astype("float32")  # whose sums float32 holds
+        op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=length == 17)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int8", "int32", "int64"])
+def test_sums_of_other_types_are_wider(dtype: str) -> None:
+    x = oc.placeholder((n,), dtype, "X")
+    op = Operator(ops.cumsum(x, 0), [x])
+    for length in (0, 1, 17, 199):
+        if dtype.startswith("int"):
+            a = integers("a", "int8", length).astype(dtype)
+            exact = np.cumsum(a, dtype="int32" if dtype == "int8" else dtype)
+        else:
+            a = floats("a", length).astype(numpy_dtype(dtype))
+            exact = np.cumsum(a.astype("f8"))
+        op.check([a], exact, interpreted=length == 17)
+
+
+def test_an_extent_of_any_size_is_a_few_rounds() -> None:
+    length = oc.dim("length")
+    x = oc.placeholder((length,), "int32", "X")
+    op = Operator(ops.cumsum(x, 0), [x])
+    a = integers("a", "int8", 300_000).astype("int32")
+    np.testing.assert_array_equal(op.kernel(a), np.cumsum(a, dtype="int32"))
+
+
+def test_an_infinity_is_seen_by_those_after_it_alone() -> None:
+    x = oc.placeholder((n,), name="X")
+    op = Operator(ops.cumsum(x, 0), [x])
+    a = np.ones(200, "float32")
+    a[70], a[150] = np.inf, np.nan
+    op.check([a], np.cumsum(a.astype("f8")))

@@ -1,0 +1,113 @@
+"""Elements by number, and the numbers of the greatest and the least, against numpy."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats
+from conftest import edge_sizes
+from operators import Operator, integers
+
+import offcut as oc
+from offcut import ops
+from offcut.core.dtypes import numpy_dtype
+
+LENGTHS = edge_sizes(16)
+LAST = 2**31 - 1
+b, m, n = (oc.dim(name, max=4096) for name in "bmn")
+
+
+def numbers(count: int, dtype: str, *shape: int) -> Array:
+    """Numbers from -count to count - 1; from 0 on where the type has no sign."""
+    found = integers("i", "int32", *shape) % max(2 * count, 1) - count
+    return (found % max(count, 1) if dtype == "uint8" else found).astype(dtype)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
+    x, ids = oc.placeholder((m, n, 3), name="X"), oc.placeholder((b, 2), dtype, "I")
+    op = Operator(ops.take(x, ids, axis), [x, ids])
+    for length in LENGTHS:
+        a = floats("a", 7, 5, 3)
+        i = numbers(a.shape[axis], dtype, length, 2)
+        op.check([a, i], np.take(a, i.astype("int64"), axis), interpreted=length == 1)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_each_place_takes_its_own_element(axis: int) -> None:
+    x = oc.placeholder((b, 1, n) if axis else (n, 1, b), name="X")
+    ids = oc.placeholder((b, 5, m) if axis else (m, 5, b), "int32", "I")
+    op = Operator(ops.take_along_axis(x, ids, axis), [x, ids])
+    for batch, length in [*product((0, 1, 3), (1, 17)), *((3, length) for length in LENGTHS)]:
+        a = floats("a", *((batch, 1, 7) if axis else (7, 1, batch)))
+        i = numbers(7, "int32", *((batch, 5, length) if axis else (length, 5, batch)))
+        exact = np.take_along_axis(a, i.astype("int64"), axis)
+        op.check([a, i], exact, interpreted=(batch, length) == (1, 17))
+
+
+@pytest.mark.parametrize("wrong", [-8, 7])
+def test_a_number_of_no_element_is_refused_at_the_call(wrong: int) -> None:
+    x, ids = oc.placeholder((n,), name="X"), oc.placeholder((m,), "int32", "I")
+    for result in (ops.take(x, ids), ops.take_along_axis(x, ids, 0)):
+        op = Operator(result, [x, ids])
+        with pytest.raises(oc.CallError, match="leads outside of an array"):
+            op.kernel(floats("a", 7), np.array([0, wrong], "int32"))
+
+
+def tied(dtype: str, *shape: int) -> Array:
+    """Elements of which many are equal, with NaN and infinities among floats."""
+    found = integers("a", "int8", *shape) // 16
+    if dtype.startswith(("int", "uint")):
+        return found.astype(dtype)
+    a = found.astype(numpy_dtype(dtype))
+    a.flat[3::11], a.flat[5::23] = -np.inf, np.inf
+    a.flat[7::29] = np.nan
+    return a
+
+
+FINDERS: dict[str, Any] = {"argmax": np.argmax, "argmin": np.argmin}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8", "int32"])
+@pytest.mark.parametrize("which", FINDERS)
+def test_the_first_of_the_extremes_is_found(which: str, dtype: str) -> None:
+    x = oc.placeholder((m, n), dtype, "X")
+    for axis, kept in [(-1, False), (0, True)]:
+        op = Operator(getattr(ops, which)(x, axis, kept), [x])
+        for length, other in [*product(LENGTHS[1:], (1, 17)), (17, 0)]:
+            a = tied(dtype, *((other, length) if axis else (length, other)))
+            exact = FINDERS[which](a.astype("f8"), axis, keepdims=kept)
+            op.check([a], exact, interpreted=(length, other) == (17, 1))
+        nothing = op.kernel(tied(dtype, *((3, 0) if axis else (0, 3))))
+        assert nothing.dtype == "int64"
+        assert (nothing == LAST).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(("axis", "largest"), [(-1, True), (0, False)])
+def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
+    axis: int, largest: bool, dtype: str
+) -> None:
+    x = oc.placeholder((m, n), dtype, "X")
+    made = ops.topk(x, 5, axis, largest)
+    kernel = oc.compile(made, inputs=[x])
+    for length, other in [*product(LENGTHS, (1, 17)), (17, 0)]:
+        a = tied(dtype, *((other, length) if axis else (length, other)))
+        values, places = kernel(a)
+        wide = a.astype("f8")
+        key = (-wide if largest else wide, ~np.isnan(wide) if largest else np.isnan(wide))
+        order = np.lexsort(key, axis)
+        chosen = np.take(order, range(min(5, length)), axis)
+        np.testing.assert_array_equal(np.take(places, range(min(5, length)), axis), chosen)
+        np.testing.assert_array_equal(
+            np.take(values, range(min(5, length)), axis).astype("f8"),
+            np.take_along_axis(wide, chosen, axis),
+        )
+        assert (np.take(places, range(min(5, length), 5), axis) == LAST).all()
+        named = kernel.loops.run({"X": a}) if (length, other) == (17, 1) else None
+        if isinstance(named, dict):
+            np.testing.assert_array_equal(named[made[1].name], places)

@@ -1,0 +1,179 @@
+"""Transposed convolutions by phases and convolutions in three dimensions, against loops over the window in numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats
+from conftest import slow
+from operators import Operator, integers, wide
+
+import offcut as oc
+from offcut import ops
+
+SIZES = [(1, 1), (1, 7), (8, 1), (7, 8), (9, 24), (29, 5)]
+b = oc.dim("b", max=64)
+h, w, z = (oc.dim(name, min=1, max=512) for name in "hwz")
+
+
+def spread(
+    x: Array,
+    v: Array,
+    stride: tuple[int, int],
+    padding: tuple[tuple[int, int], tuple[int, int]],
+    more: tuple[int, int] = (0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> Array:
+    """The sums in the type of the arrays, (n, c, h, w) and (c, o/groups, r, q)."""
+    n, c, *size = x.shape
+    outer, window = v.shape[1], v.shape[2:]
+    full = [
+        (e - 1) * s + (k - 1) * d + 1 + m
+        for e, s, k, d, m in zip(size, stride, window, dilation, more, strict=True)
+    ]
+    made = np.zeros((n, groups, outer, *full), x.dtype)
+    inner = x.reshape(n, groups, c // groups, *size)
+    weights = v.reshape(groups, c // groups, *v.shape[1:])
+    for r, q in np.ndindex(*window):
+        top, left = r * dilation[0], q * dilation[1]
+        made[
+            ...,
+            top : top + (size[0] - 1) * stride[0] + 1 : stride[0],
+            left : left + (size[1] - 1) * stride[1] + 1 : stride[1],
+        ] += np.einsum("ngchw,gco->ngohw", inner, weights[..., r, q])
+    made = made.reshape(n, groups * outer, *full)
+    (top, bottom), (left, right) = padding
+    return made[:, :, top : full[0] - bottom, left : full[1] - right]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "overlapping": {"window": (3, 3), "stride": 2, "padding": 1, "output_padding": 1},
+    "even": {"window": (4, 4), "stride": 2, "padding": 1},
+    "side by side": {"window": (2, 2), "stride": 2},
+    "apart": {"window": (1, 2), "stride": (2, 3), "output_padding": (1, 2)},
+    "one by one": {"window": (3, 3), "padding": ((1, 0), (0, 2)), "dilation": (2, 1)},
+    "with holes": {"window": (3, 2), "stride": (3, 2), "padding": 1, "dilation": (2, 3)},
+    "far": {"window": (7, 5), "stride": (3, 2), "padding": (3, 1)},
+}
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_element_is_spread_over_its_window(case: str, layout: str) -> None:
+    given = dict(CASES[case])
+    window, first = given.pop("window"), layout == "NCHW"
+    x = oc.placeholder((b, 3, h, w) if first else (b, h, w, 3), name="X")
+    v = oc.placeholder((3, 5, *window) if first else (*window, 3, 5), name="V")
+    op = Operator(ops.conv_transpose2d(x, v, layout=layout, **given), [x, v])
+
+    def both(label: str, default: int) -> Any:
+        found = given.get(label, default)
+        return (found, found) if isinstance(found, int) else found
+
+    padding = both("padding", 0)
+    if isinstance(padding[0], int):
+        padding = tuple((p, p) for p in padding)
+    for size in SIZES:
+        a, f = floats("a", 2, 3, *size), floats("f", 3, 5, *window)
+        exact = spread(
+            *wide(a, f),
+            both("stride", 1),
+            padding,
+            both("output_padding", 0),
+            both("dilation", 1),
+        )
+        arrays = [a, f]
+        if not first:
+            arrays = [np.moveaxis(a, 1, -1).copy(), f.transpose(2, 3, 0, 1).copy()]
+            exact = np.moveaxis(exact, 1, -1)
+        op.check(arrays, exact, interpreted=size == (8, 1))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_groups_spread_into_their_own_channels_and_ends_follow(layout: str) -> None:
+    first = layout == "NCHW"
+    x = oc.placeholder((b, 4, h, w) if first else (b, h, w, 4), name="X")
+    v = oc.placeholder((4, 3, 3, 3) if first else (3, 3, 4, 3), name="V")
+    bias = oc.placeholder((6,), name="B")
+    residual = oc.placeholder((b, 6, 2 * h, 2 * w) if first else (b, 2 * h, 2 * w, 6), name="R")
+    result = ops.conv_transpose2d(
+        x, v, bias, 2, 1, 1, groups=2, layout=layout, activation="relu", residual=residual
+    )
+    op = Operator(result, [x, v, bias, residual])
+    for size in SIZES:
+        a, f, c = floats("a", 2, 4, *size), floats("f", 4, 3, 3, 3), floats("c", 6)
+        r = floats("r", 2, 6, 2 * size[0], 2 * size[1])
+        sums = spread(*wide(a, f), (2, 2), ((1, 1), (1, 1)), (1, 1), groups=2)
+        exact = np.maximum(sums + c[:, None, None], 0) + r
+        arrays = [a, f, c, r]
+        if not first:
+            arrays = [np.moveaxis(a, 1, -1), f.transpose(2, 3, 0, 1), c, np.moveaxis(r, 1, -1)]
+            exact = np.moveaxis(exact, 1, -1)
+        op.check([np.ascontiguousarray(one) for one in arrays], exact, interpreted=size == (8, 1))
+
+
+@pytest.mark.parametrize("dtype", [slow("float64"), "bfloat16", slow("float16"), "int8"])
+def test_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
+    x, v = oc.placeholder((b, h, w, 19), dtype, "X"), oc.placeholder((3, 3, 19, 17), dtype, "V")
+    op = Operator(ops.conv_transpose2d(x, v, stride=2, layout="NHWC"), [x, v])
+    if dtype == "int8":
+        a, f = integers("a", dtype, 2, 19, 5, 7), integers("f", dtype, 19, 17, 3, 3)
+        exact = spread(a.astype("i4"), f.astype("i4"), (2, 2), ((0, 0), (0, 0)))
+    else:
+        a, f = floats("a", 2, 19, 5, 7, dtype=dtype), floats("f", 19, 17, 3, 3, dtype=dtype)
+        exact = spread(*wide(a, f), (2, 2), ((0, 0), (0, 0)))
+    arrays = [np.moveaxis(a, 1, -1).copy(), f.transpose(2, 3, 0, 1).copy()]
+    op.check(arrays, np.moveaxis(exact, 1, -1), interpreted=dtype == "int8")
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("size", [3, 4])
+def test_phases_are_products_by_microkernels(size: int, layout: str) -> None:
+    first = layout == "NCHW"
+    x = oc.placeholder((b, 64, h, w) if first else (b, h, w, 64), name="X")
+    v = oc.placeholder((64, 32, size, size) if first else (size, size, 64, 32), name="V")
+    weights = floats("v", *map(int, v.shape))
+    y = ops.conv_transpose2d(x, v, stride=2, padding=1, layout=layout, name="Y")
+    plan = oc.compile(y, inputs=[x, v], constants={"V": weights}).plan(b=2, h=28, w=28)
+    assert "no sum runs by a microkernel" not in str(plan)
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
+def test_a_convolution_of_three_axes(layout: str) -> None:
+    first = layout == "NCDHW"
+    x = oc.placeholder((b, 4, z, h, w) if first else (b, z, h, w, 4), name="X")
+    v = oc.placeholder((6, 2, 3, 2, 3) if first else (3, 2, 3, 2, 6), name="V")
+    bias = oc.placeholder((6,), name="B")
+    result = ops.conv3d(
+        x, v, bias, (1, 2, 2), ((1, 1), (1, 0), (2, 1)), (1, 1, 2), 2, layout, "relu"
+    )
+    op = Operator(result, [x, v, bias])
+    for size in [(1, 1, 2), (3, 7, 8), (5, 4, 17)]:
+        a, f, c = floats("a", 2, 4, *size), floats("f", 6, 2, 3, 2, 3), floats("c", 6)
+        padded = np.pad(a.astype("f8"), [(0, 0), (0, 0), (1, 1), (1, 0), (2, 1)])
+        counts = [
+            (n - reach) // s + 1
+            for n, reach, s in zip(padded.shape[2:], (3, 2, 5), (1, 2, 2), strict=True)
+        ]
+        exact = np.zeros((2, 6, *counts)) + c[:, None, None, None]
+        for p, r, q in np.ndindex(3, 2, 3):
+            view = padded[
+                :,
+                :,
+                p : p + counts[0],
+                r : r + 2 * counts[1] - 1 : 2,
+                2 * q : 2 * q + 2 * counts[2] - 1 : 2,
+            ]
+            for group in range(2):
+                own = slice(3 * group, 3 * group + 3)
+                part = view[:, 2 * group : 2 * group + 2]
+                exact[:, own] += np.einsum("nczyx,oc->nozyx", part, f[own, :, p, r, q])
+        exact = np.maximum(exact, 0)
+        if not first:
+            a, f = np.moveaxis(a, 1, -1).copy(), f.transpose(2, 3, 4, 1, 0).copy()
+            exact = np.moveaxis(exact, 1, -1)
+        op.check([a, f, c], exact, interpreted=size == (1, 1, 2))
