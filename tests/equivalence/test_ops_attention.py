@@ -181,3 +181,37 @@ def test_large_and_infinite_elements_do_as_the_formula_says() -> None:
     near(found[0], np.full(19, 1 / 19))
     assert found[1, 3] == 0
     assert np.isnan(found[2:]).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> None:
+    q = oc.placeholder((b, 6, m, WIDTH), dtype, "Q")
+    k, v = (oc.placeholder((b, 2, m + n, WIDTH), dtype, name) for name in "KV")
+    mask = oc.placeholder((m, 1), "float32", "M")
+    op = Operator(ops.attention(q, k, v, mask, causal=True, past=n), [q, k, v, mask])
+    for queries, past in [*product(LENGTHS, (0, 17)), (1, 53), (17, 1)]:
+        arrays = [
+            floats("q", 2, 6, queries, WIDTH, dtype=dtype),
+            *(floats(s, 2, 2, queries + past, WIDTH, dtype=dtype) for s in "kv"),
+        ]
+        seen = np.arange(queries + past) <= np.arange(queries)[:, None] + past
+        added = floats("m", queries, 1)
+        spread = [arrays[0], *(np.repeat(one, 3, axis=1) for one in arrays[1:])]
+        exact = attended(spread, np.where(seen, added, -np.inf))
+        if dtype == "float32":
+            op.check([*arrays, added], exact, interpreted=(queries, past) == (1, 17))
+        else:
+            found = op.kernel(*arrays, added)
+            np.testing.assert_allclose(found.astype("f8"), exact, atol=1.5e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("causal", "window"), [(True, 1), (True, 5), (False, 5)])
+def test_a_window_slides_over_the_keys(causal: bool, window: int) -> None:
+    inputs = operands(leading=(b,))
+    op = Operator(ops.attention(*inputs, causal=causal, window=window, past=2), inputs)
+    for queries, keys in [(1, 1), (5, 5), (17, 53), (53, 17), (16, 0)]:
+        arrays = values(queries, keys, "float32", 2)
+        apart = np.arange(keys) - np.arange(queries)[:, None] - 2
+        seen = (apart > -window) & (apart <= 0 if causal else apart < window)
+        exact = attended(arrays, np.where(seen, 0.0, -np.inf))
+        op.check(arrays, exact, interpreted=queries == 5)

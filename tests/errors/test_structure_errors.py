@@ -21,6 +21,8 @@ A, L = given("A", n, 24), given("L", n, 24, dtype="int8")
 X, F = given("X", b, 6, h, h), given("F", 6, 4, 3, 3)
 IDS, ROW = given("I", m, dtype="int32"), given("R", 40)
 
+Q, K = given("Q", b, 6, n, 8), given("K", b, 4, m, 8)
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "padding for another rank": (
         lambda: ops.pad(A, (1, 2, 3), 0),
@@ -172,6 +174,23 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a layout of another rank": (
         lambda: ops.interpolate(X, 2, layout="NWC"),
         "interpolate: cannot take layout='NWC'\n  because  layouts are NCHW and NHWC",
+    ),
+    "heads that are no multiple": (
+        lambda: ops.attention(Q, K, K),
+        "attention: cannot pair Q with K\n"
+        "  at       Q: float32[b, 6, n, 8] and K: float32[b, 4, m, 8]\n"
+        "  because  the 6 heads of one are no multiple of the 4 of the other\n"
+        "  help     ints, or one size for both: a size is known by its name and facts",
+    ),
+    "a window of nothing": (
+        lambda: ops.attention(Q, Q, Q, window=0),
+        "attention: cannot take window=0\n  because  window is an int, at least 1",
+    ),
+    "a past that is no size": (
+        lambda: ops.attention(Q, Q, Q, past=0.5),
+        "attention: cannot take the size 0.5\n"
+        "  because  a size is an int or an expression in sizes made by dim\n"
+        '  help     n = dim("n"); (n, 768)',
     ),
 }
 
