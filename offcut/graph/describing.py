@@ -15,7 +15,7 @@ from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import DescribeError
 from offcut.graph import extents
-from offcut.graph.graph import Argument, Node, Ref, Value
+from offcut.graph.graph import Argument, Node, Ref, Value, renamed
 from offcut.graph.operators import described
 from offcut.graph.views import VIEWS
 
@@ -109,6 +109,15 @@ class Description:
         if isinstance(argument, Expr):
             return self.dims.size(argument)
         return argument
+
+
+def alike(node: Node, values: Mapping[str, Value]) -> tuple[Node, tuple[Value, ...]]:
+    """A node whose operands are called ``x0, x1, …``, and these: equal for nodes that compute the same."""
+    names = {name: f"x{place}" for place, name in enumerate(node.operands)}
+    arguments = tuple(renamed(one, names) for one in node.arguments)
+    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    operands = tuple(Value(names[n], values[n].dtype, values[n].shape) for n in node.operands)
+    return Node((), node.op, arguments, options), operands
 
 
 def inferred(

@@ -7,8 +7,9 @@ The factors of a term and the terms are sorted.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import gcd
 from typing import TypeAlias
 
@@ -74,6 +75,40 @@ def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
             term *= known.get(factor.name, 1) if isinstance(factor, Var) else 1
         total = gcd(total, term)
     return max(total, 1)
+
+
+class Numbers:
+    """The values of extents at sizes, each found once."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
+
+    def __call__(self, extent: Expr) -> int:
+        """The value of an extent."""
+        found = self.known.get(extent)
+        if found is None:
+            found = self.known[extent] = self._found(extent)
+        return found
+
+    def _found(self, extent: Expr) -> int:
+        match extent:
+            case Const(value, _):
+                return int(value)
+            case Binary(op, a, b):
+                return _APPLIED[op](self(a), self(b))
+            case _:
+                raise ValueError(f"no extent: {extent}")
+
+
+_APPLIED: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
 
 
 def _terms(expr: Expr) -> Terms:

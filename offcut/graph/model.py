@@ -1,105 +1,265 @@
-"""A graph that runs: one kernel for each distinct operator, bound to its constants, in order."""
+"""A graph that runs: few kernels, each for all sizes; what a call of one set of sizes needs is found once."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from offcut.backends.host import arrays as host
 from offcut.backends.target import Target
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.describe.request import Array
-from offcut.graph.describing import Description
-from offcut.graph.graph import Bound, Node, Value, renamed
-from offcut.graph.interpret import concrete, declaration_of
-from offcut.graph.views import VIEWS
-from offcut.kernel import Kernel
-from offcut.pipeline import compile
+from offcut.errors import CallError, OffcutError
+from offcut.graph import extents
+from offcut.graph.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.extents import Numbers
+from offcut.graph.graph import Bound, Node
+from offcut.graph.interpret import declaration_of
+from offcut.graph.kernels import Kernels, Step
+from offcut.graph.passes import DEFAULT, Pass, improved
+from offcut.graph.places import ONE, ZERO, Laid, Place, laid
+from offcut.graph.plan import ModelPlan, planned
+from offcut.graph.reading import Readings
+from offcut.graph.regions import Region, region_of, regions_of
+from offcut.graph.running import ARENA, Frame
 
-
-@dataclass(frozen=True)
-class Step:
-    """A kernel, and which values it takes and gives."""
-
-    kernel: Kernel
-    operands: tuple[str, ...]
-    results: tuple[str, ...]
+MOST_FRAMES = 256
+"""Sets of sizes whose frames are kept."""
 
 
 class Model:
-    """A graph compiled for all its sizes: ``model({"x": x})`` gives the outputs by name.
+    """A graph compiled for all its sizes.
 
-    bound  the graph that runs, with its constants
+    ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
+    tuple of several. Arrays are numpy's, or of any package that speaks DLPack; results are of the first one's kind.
+    Calls may run in several threads.
+
+    bound  the graph that runs, after all passes, with its constants
+    steps  the calls of kernels, in order
+    notes  what was not fused as it might have been, and why
     """
 
-    def __init__(self, bound: Bound, steps: Sequence[Step | Node]) -> None:
-        self.bound, self.steps = bound, tuple(steps)
-        self.declared = declaration_of(bound.graph)
+    def __init__(self, bound: Bound, steps: Sequence[Step], laid: Laid, notes: Sequence[str]) -> None:
+        graph = bound.graph
+        self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
+        self.declared = declaration_of(graph)
+        self._values, self._places = graph.values, laid.outputs
+        self._fresh = _fresh(graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values)
+        roots = (*(v.name for v in graph.inputs), *self._fresh.values(), *(v.name for v in graph.constants))
+        self._bases = {name: number for number, name in enumerate(roots, ARENA + 1)}
+        self._constants = [bound.arrays[value.name] for value in graph.constants]
+        self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
+        kept = {place.root for place in laid.outputs.values()}
+        self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
+        self._frames: dict[object, tuple[Mapping[str, int], list[Frame]]] = {}
+        self._arenas: list[Array] = []
+        self._lock = threading.Lock()
 
-    def __call__(self, inputs: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
-        """The outputs by name.
+    def __call__(self, *given: Any, **sizes: int) -> Any:
+        """The outputs.
 
-        inputs  an array for each input
-        sizes   those that no shape determines
+        given  a mapping with an array for each input, or the arrays in order
+        sizes  those that no shape determines
 
-        Raises CallError where an array does not fit.
+        Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
-        given = checked_arrays(self.declared, inputs)
-        known = checked_sizes(self.declared, given, sizes)
-        held: dict[str, Any] = {**self.bound.arrays, **given}
-        for step in self.steps:
-            if isinstance(step, Step):
-                made = step.kernel(*(held[name] for name in step.operands))
-                results = made if isinstance(made, tuple) else (made,)
-                held.update(zip(step.results, results, strict=True))
-            else:
-                first, *rest = (concrete(one, held, known) for one in step.arguments)
-                options = {name: concrete(one, held, known) for name, one in step.options}
-                held[step.results[0].name] = VIEWS[step.op].apply(first, *rest, **options)
-        return {name: held[name] for name in self.bound.graph.outputs}
+        mapping = len(given) == 1 and isinstance(given[0], Mapping)
+        arrays = self._in_order(given[0]) if mapping else given
+        views = [self._view(array, n) for n, array in enumerate(arrays)]
+        key = (*((view.shape, view.dtype) for view in views), *sorted(sizes.items()))
+        known, frames = self._frames.get(key) or self._new(key, given[0] if mapping else None, views, sizes)
+        try:
+            frame = frames.pop()
+        except IndexError:
+            frame = self._frame(known)
+        like = views[0] if views else None
+        original = arrays[0] if views else None
+        results = {output: self._allocated(output, like, known) for output in self._fresh}
+        memory = self._memory(frame.arena_bytes)
+        start: int = memory.__array_interface__["data"][0]
+        bases = np.array(
+            [
+                0,
+                start + -start % ALIGNMENT,
+                *(view.address for view in views),
+                *(address for _, address in results.values()),
+                *self._addresses,
+            ],
+            np.int64,
+        )
+        frame.run(bases)
+        frames.append(frame)
+        made = {
+            name: results[name][0] if name in results else self._copied(name, known, bases, frame, like)
+            for name in self.bound.graph.outputs
+        }
+        self._arenas.append(memory)
+        found = {name: host.as_kind(like, original, array) for name, array in made.items()}
+        if mapping:
+            return found
+        several = tuple(found[name] for name in self.bound.graph.outputs)
+        return several[0] if len(several) == 1 else several
+
+    def plan(self, **sizes: int) -> ModelPlan:
+        """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
+
+        Raises CallError for a size that is missing.
+        """
+        return planned(self.bound.graph, self.steps, self.arena, self.notes, sizes)
+
+    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
+        names = [value.name for value in self.bound.graph.inputs]
+        if set(given) != set(names):
+            checked_arrays(self.declared, given)
+        return [given[name] for name in names]
+
+    def _view(self, array: Any, number: int) -> host.View:
+        """The memory of an input, all of it side by side."""
+        names = self.bound.graph.inputs
+        at = names[number].name if number < len(names) else f"argument {number + 1}"
+        if not hasattr(array, "__dlpack__"):
+            array = np.asarray(array)
+        found = host.view(array, at, op=self.bound.graph.name)
+        step, whole = 1, found.fits
+        for extent, stride in zip(reversed(found.shape), reversed(found.strides), strict=True):
+            whole = whole and (extent == 1 or stride == step)
+            step *= extent
+        if whole or step == 0:
+            return found
+        copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
+        return host.view(copy, at, op=self.bound.graph.name)
+
+    def _new(
+        self, key: object, mapping: Mapping[str, Any] | None, views: Sequence[host.View], sizes: dict[str, int]
+    ) -> tuple[Mapping[str, int], list[Frame]]:
+        """The sizes of a call that is met for the first time, checked, and a place for its frames."""
+        inputs = self.bound.graph.inputs
+        if len(views) != len(inputs):
+            raise CallError(
+                self.bound.graph.name,
+                f"takes {len(inputs)} arrays, got {len(views)}",
+                because=f"its inputs are {', '.join(value.name for value in inputs) or 'none'}",
+            )
+        windows = {value.name: host.window(view) for value, view in zip(inputs, views, strict=True)}
+        known = checked_sizes(self.declared, checked_arrays(self.declared, windows), sizes)
+        with self._lock:
+            if len(self._frames) >= MOST_FRAMES:
+                self._frames.pop(next(iter(self._frames)))
+            return self._frames.setdefault(key, (known, []))
+
+    def _frame(self, sizes: Mapping[str, int]) -> Frame:
+        number = Numbers(sizes)
+        lengths = {
+            name: number(extents.product(value.shape)) for name, value in self._values.items()
+        }
+        return Frame(self.bound.graph.name, self.steps, self.arena, self._bases, sizes, lengths)
+
+    def _memory(self, count: int) -> Array:
+        """Bytes for the arena that no other call has."""
+        while self._arenas:
+            try:
+                found = self._arenas.pop()
+            except IndexError:
+                break
+            if found.nbytes >= count + ALIGNMENT:
+                return found
+        return np.empty(count + ALIGNMENT, np.uint8)
+
+    def _allocated(
+        self, output: str, like: host.View | None, sizes: Mapping[str, int]
+    ) -> tuple[Any, int]:
+        """A fresh array for an output, and the address of the memory that a kernel fills."""
+        place, number = self._places[output], Numbers(sizes)
+        shape = tuple(map(number, place.shape))
+        dtype = self._values[output].dtype
+        if place.compact:
+            made = host.empty_like_kind(like, shape, dtype)
+            return made, host.view(made, output, op=self.bound.graph.name).address
+        count = number(extents.product(place.shape))
+        flat: Any = host.empty_like_kind(like, (count,), dtype)
+        address = host.view(flat, output, op=self.bound.graph.name).address
+        strides = tuple(map(number, place.strides))
+        if host.is_torch(flat):
+            return flat.as_strided(shape, strides), address
+        steps = tuple(stride * flat.itemsize for stride in strides)
+        return np.ndarray(shape, flat.dtype, flat, 0, steps), address
+
+    def _copied(
+        self, output: str, sizes: Mapping[str, int], bases: Array, frame: Frame, like: host.View | None
+    ) -> Any:
+        """A fresh array of an output that lies in other memory."""
+        place, number = self._places[output], Numbers(sizes)
+        dtype = self._values[output].dtype
+        base = self._bases.get(place.root, ARENA)
+        start = frame.starts[self.arena.of[place.root]] if base == ARENA else 0
+        address = int(bases[base]) + start + number(place.offset) * ITEM_BYTES[dtype]
+        shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
+        source = host.View(address, shape, strides, dtype, False, None, "memory", True)
+        made: Any = host.empty_like_kind(like, shape, dtype)
+        host.window(host.view(made, output, op=self.bound.graph.name))[...] = host.window(source)
+        return made
 
 
-def compiled(bound: Bound, threads: int | None = None, target: str | Target = "cpu") -> Model:
+def compiled(
+    bound: Bound,
+    threads: int | None = None,
+    target: str | Target = "cpu",
+    passes: Sequence[Pass] = DEFAULT,
+) -> Model:
     """A model of a graph.
 
     threads  that a kernel may use; None: as `offcut.compile` says
+    passes   what is done to the graph first, in order
 
-    Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
+    A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
+
+    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
     """
-    kernels: dict[tuple[object, ...], Kernel] = {}
-    steps: list[Step | Node] = []
-    values = bound.graph.values
-    for node in bound.graph.nodes:
-        if node.op in VIEWS:
-            steps.append(node)
+    made = improved(bound, passes)
+    graph, readings = made.graph, Readings(made.graph)
+    parts, notes = regions_of(graph, readings), list[str]()
+    kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
+    while True:
+        placed = laid(graph, parts, readings)
+        try:
+            steps = []
+            for one in placed.steps:
+                region = one.region
+                steps.append(kernels.step(one))
+        except OffcutError as refused:
+            if len(region.nodes) == 1:
+                raise
+            notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
+            parts = [piece for part in parts for piece in _pieces(part, region)]
             continue
-        names = {name: f"x{place}" for place, name in enumerate(node.operands)}
-        arrays = {names[name]: bound.arrays[name] for name in names if name in bound.arrays}
-        alike = Node((), node.op, *_renamed(node, names))
-        types = tuple(Value(names[name], values[name].dtype, values[name].shape) for name in names)
-        key = alike, types, tuple(arrays)
-        if key in kernels:
-            found = kernels[key]
-            kernel = found.with_constants(arrays) if arrays else found
-        else:
-            description = Description(bound.graph.sizes)
-            tensors = [description.given(value) for value in types]
-            made = description.node(node.op, alike, ("y",))
-            kernel = kernels[key] = compile(
-                made, inputs=tensors, constants=arrays, threads=threads, target=target
-            )
-        steps.append(
-            Step(
-                kernel,
-                tuple(name for name in node.operands if name not in bound.arrays),
-                tuple(value.name for value in node.results),
-            )
-        )
-    return Model(bound, steps)
+        return Model(made, steps, placed, notes)
 
 
-def _renamed(node: Node, names: Mapping[str, str]) -> tuple[Any, Any]:
-    return (
-        tuple(renamed(one, names) for one in node.arguments),
-        tuple((name, renamed(one, names)) for name, one in node.options),
-    )
+def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """A part; the nodes of the region that was refused, each alone."""
+    if part is not refused:
+        return (part,)
+    return tuple(region_of((node,)) for node in refused.nodes)
+
+
+def _fresh(
+    outputs: Sequence[str], found: Laid, computed: set[str], values: Mapping[str, Any]
+) -> dict[str, str]:
+    """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there."""
+    fresh: dict[str, str] = {}
+    for output in outputs:
+        place = found.outputs[output]
+        whole = extents.product(place.shape) == extents.product(values[place.root].shape)
+        dense = ZERO == place.offset and _permutes(place)
+        if whole and dense and place.root in computed and place.root not in fresh.values():
+            fresh[output] = place.root
+    return fresh
+
+
+def _permutes(place: Place) -> bool:
+    """Whether no element is there twice: no axis is repeated."""
+    return all(s != ZERO or e == ONE for e, s in zip(place.shape, place.strides, strict=True))

@@ -30,8 +30,11 @@ class Kind(Enum):
 def described(op: str) -> Callable[..., Any]:
     """The function of tensors that an operator is.
 
-    Raises DescribeError where there is none of that name, or it is a view.
+    Raises DescribeError where there is none of that name, or it is a view that no index says.
     """
+    view = VIEWS[op].describe if op in VIEWS else None
+    if view is not None:
+        return view
     if op not in ops.__all__:
         known = ", ".join(sorted((*ops.__all__, *VIEWS)))
         raise DescribeError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,9 +16,11 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.describe.request import Array
+from offcut.describe.tensor import Tensor, compute
 from offcut.errors import DescribeError
 from offcut.graph import extents
 from offcut.graph.graph import Value
+from offcut.ops.operands import axis_letters
 
 Shape: TypeAlias = tuple[Expr, ...]
 
@@ -26,13 +29,21 @@ Shape: TypeAlias = tuple[Expr, ...]
 class View:
     """An operator of one operand.
 
-    shape  of the result, from the operand and the other arguments
-    apply  the same on an array; extents are numbers there
+    shape     of the result, from the operand and the other arguments
+    apply     the same on an array; extents are numbers there
+    describe  the same as a tensor, for a copy; None where no index of a loop program says it
     """
 
     name: str
     shape: Callable[..., Shape]
     apply: Callable[..., Array]
+    describe: Callable[..., Tensor] | None = None
+
+    def arguments(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+        """The arguments after the operand, by name."""
+        found = signature(self.shape).bind(*arguments, **options)
+        found.apply_defaults()
+        return dict([*found.arguments.items()][1:])
 
 
 def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
@@ -96,11 +107,31 @@ def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
     return x[tuple(at)]
 
 
+def _slice_described(
+    x: Tensor, axis: int, start: Any, stop: Any, step: int = 1, *, name: str
+) -> Tensor:
+    at = axis % len(x.shape)
+    shape = (*x.shape[:at], (stop - start + step - 1) // step, *x.shape[at + 1 :])
+
+    def element(*own: Any) -> Any:
+        return x[(*own[:at], own[at] * step + start, *own[at + 1 :])]
+
+    return compute(shape, element, name, axis_letters(len(shape)))
+
+
+def _broadcast_described(x: Tensor, shape: tuple[Any, ...], *, name: str) -> Tensor:
+    def element(*own: Any) -> Any:
+        last = own[len(shape) - len(x.shape) :]
+        return x[tuple(0 if e == 1 else i for e, i in zip(x.shape, last, strict=True))]
+
+    return compute(shape, element, name, axis_letters(len(shape)))
+
+
 VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         View("reshape", reshaped, lambda x, shape: x.reshape(shape)),
-        View("broadcast_to", broadcasted, lambda x, shape: np.broadcast_to(x, shape)),
-        View("slice", sliced, _slice),
+        View("broadcast_to", broadcasted, lambda x, shape: np.broadcast_to(x, shape), _broadcast_described),
+        View("slice", sliced, _slice, _slice_described),
     )
 }

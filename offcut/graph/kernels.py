@@ -1,0 +1,226 @@
+"""Regions as kernels: one for each distinct computation, bound to the constants of each region that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+
+from offcut.backends.base import Entry
+from offcut.backends.target import Target
+from offcut.core.expr import Expr
+from offcut.core.program import Size
+from offcut.describe.request import Array
+from offcut.describe.tensor import Tensor
+from offcut.errors import TargetError
+from offcut.graph import extents
+from offcut.graph.describing import Description
+from offcut.graph.graph import Node, Value, renamed
+from offcut.graph.places import ONE, Place, Placed, own_place
+from offcut.graph.rearrange import Pair, joined_rows, ordered, written_in
+from offcut.kernel import Kernel
+from offcut.pipeline import compile
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array of a call: ``root[offset]`` on, with the kernel's axes.
+
+    offset, strides  in elements, over the sizes of the graph
+    """
+
+    value: str
+    root: str
+    dtype: str
+    offset: Expr
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a kernel.
+
+    code    the number of its code: two kernels of one code differ in constants alone
+    name    of the value that it gives
+    nodes   the operators that it runs
+    inputs  of the kernel, in order; outputs likewise
+    sizes   the kernel's sizes, in order, over those of the graph
+    """
+
+    kernel: Kernel
+    entry: Entry | None
+    code: int
+    name: str
+    nodes: tuple[str, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    sizes: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A kernel with what is known of its arrays: how many axes of a value each of its axes is."""
+
+    kernel: Kernel
+    runs: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, Expr]
+
+
+class Kernels:
+    """Kernels by what they compute.
+
+    values  of the graph
+    arrays  its constants
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[Size],
+        values: Mapping[str, Value],
+        arrays: Mapping[str, Array],
+        target: str | Target,
+        threads: int | None,
+    ) -> None:
+        self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
+        self.target, self.threads = target, threads
+        self._known: dict[object, _Made] = {}
+
+    def step(self, placed: Placed) -> Step:
+        """The call that runs a region.
+
+        Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
+        """
+        region, places = placed.region, placed.places
+        known = {n for n in region.operands if n in self.arrays and self.whole(places[n])}
+        names = {name: f"x{place}" for place, name in enumerate(region.operands)}
+        for value in (value for node in region.nodes for value in node.results):
+            names[value.name] = f"v{len(names)}"
+        nodes = tuple(_renamed(node, names) for node in region.nodes)
+        types = tuple(replace(self.values[n], name=names[n]) for n in region.operands)
+        orders = {
+            names[name]: placed.orders.get(name, place.order)
+            for name, place in places.items()
+            if name not in known
+        }
+        apart = frozenset(
+            (names[name], at)
+            for name, place in places.items()
+            if name not in known
+            for at, (a, b) in enumerate(pairwise(orders[names[name]]))
+            if not place.lies_together(a, b)
+        )
+        before = frozenset(names[name] for name in region.before)
+        fixed = frozenset(names[name] for name in known)
+        key = nodes, types, fixed, tuple(sorted(orders.items())), apart, before
+        constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
+        made = self._known.get(key)
+        if made is None:
+            made = self._known[key] = self.made(nodes, types, constants, orders, apart, before)
+            kernel = made.kernel
+        else:
+            kernel = made.kernel
+            if constants:
+                kernel = kernel.with_constants(_shaped(constants, made.runs))
+
+        def operand(name: str) -> Operand:
+            place, order = places[name], orders[names[name]]
+            shape, strides = _joined(place, order, made.runs[names[name]])
+            dtype = self.values[name].dtype
+            return Operand(name, place.root, dtype, place.offset, shape, strides)
+
+        return Step(
+            kernel,
+            _entry(kernel),
+            [*self._known].index(key),
+            region.nodes[-1].results[0].name,
+            tuple(node.op for node in region.nodes),
+            tuple(operand(name) for name in region.operands if name not in known),
+            tuple(operand(name) for name in region.results),
+            tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
+        )
+
+    def whole(self, place: Place) -> bool:
+        """Whether a constant is read as it is."""
+        value = self.values[place.root]
+        return place == own_place(value.name, value.shape)
+
+    def made(
+        self,
+        nodes: Sequence[Node],
+        types: Sequence[Value],
+        constants: Mapping[str, Array],
+        orders: Mapping[str, tuple[int, ...]],
+        apart: frozenset[Pair],
+        before: frozenset[str],
+    ) -> _Made:
+        """The kernel of some nodes."""
+        description = Description(self.sizes)
+        given = [description.given(value) for value in types]
+        results: tuple[Tensor, ...] = ()
+        for node in nodes:
+            results = description.node(node.op, node, [value.name for value in node.results])
+        last = [value.name for value in nodes[-1].results]
+        renames = {r.name: name for r, name in zip(results, last, strict=True)}
+        results = written_in(results, before)
+        moved = {old: orders[new] for old, new in renames.items()}
+        moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
+        by_name = ordered(results, moved)
+        results = tuple(by_name[tensor.name] for tensor in results)
+        own = {new: old for old, new in renames.items()}
+        beside = {(own.get(name, name), at) for name, at in apart}
+        by_name, runs = joined_rows(results, description.dims, beside)
+        kernel = compile(
+            tuple(by_name[tensor.name] for tensor in results),
+            inputs=[by_name.get(tensor.name, tensor) for tensor in given],
+            constants=_shaped(constants, runs),
+            threads=self.threads,
+            target=self.target,
+        )
+        every = {t.name: (1,) * len(t.shape) for t in given} | runs
+        every |= {new: runs[old] for old, new in renames.items()}
+        return _Made(kernel, every, dict(description.dims.extents))
+
+
+def _entry(kernel: Kernel) -> Entry | None:
+    """Its machine code; None where the target makes none."""
+    try:
+        return kernel.entry
+    except TargetError:
+        return None
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    results = tuple(replace(value, name=names[value.name]) for value in node.results)
+    arguments = tuple(renamed(one, names) for one in node.arguments)
+    options = tuple((name, renamed(one, names)) for name, one in node.options)
+    return Node(results, node.op, arguments, options)
+
+
+def _joined(
+    place: Place, order: Sequence[int], runs: Sequence[int]
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Extents and strides where axes in order are joined, so many at a time."""
+    shape, strides, at = list[Expr](), list[Expr](), 0
+    for count in runs:
+        axes = order[at : at + count]
+        shape.append(extents.product(place.shape[axis] for axis in axes))
+        long = [axis for axis in axes if place.shape[axis] != ONE]
+        strides.append(place.strides[long[-1]] if long else ONE)
+        at += count
+    return tuple(shape), tuple(strides)
+
+
+def _shaped(
+    constants: Mapping[str, Array], runs: Mapping[str, tuple[int, ...]]
+) -> dict[str, Array]:
+    """Constants with axes joined."""
+    made = dict(constants)
+    for name, array in constants.items():
+        shape, at = list[int](), 0
+        for count in runs.get(name, (1,) * array.ndim):
+            shape.append(prod(array.shape[at : at + count]))
+            at += count
+        made[name] = array.reshape(shape)
+    return made

@@ -1,0 +1,35 @@
+"""What is done to a graph before it is compiled: each pass makes another graph that computes the same, or gives back its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from offcut.graph.graph import Bound
+from offcut.graph.passes.constants import fold_constants
+from offcut.graph.passes.dead import drop_dead
+from offcut.graph.passes.reshapes import sink_reshapes
+from offcut.graph.passes.shared import share_equal
+
+Pass: TypeAlias = Callable[[Bound], Bound]
+
+DEFAULT: tuple[Pass, ...] = (drop_dead, fold_constants, share_equal, sink_reshapes, drop_dead)
+"""In the order in which they run."""
+
+
+def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
+    """The graph that the passes make, one after the other."""
+    for one in passes:
+        bound = one(bound)
+    return bound
+
+
+__all__ = [
+    "DEFAULT",
+    "Pass",
+    "drop_dead",
+    "fold_constants",
+    "improved",
+    "share_equal",
+    "sink_reshapes",
+]

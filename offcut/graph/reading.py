@@ -1,0 +1,157 @@
+"""Where the nodes of a graph read their operands: found in what they describe, never by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, loads, substitute, variables
+from offcut.describe.reads import tensors_of
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import size_var
+from offcut.graph import extents
+from offcut.graph.describing import Description, alike
+from offcut.graph.graph import Graph, Node, Value
+from offcut.graph.operators import Kind, kind_of
+from offcut.graph.views import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """``result[i, j, …] = x[offset + steps · (i, j, …)]``: the same elements, another shape.
+
+    offset  for each axis of x, over the sizes of the graph
+    steps   for each axis of x, one number for each axis of the result
+    """
+
+    offset: tuple[Expr, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """Which axis of x each axis of the result is, where it is a permutation of all of x."""
+        found = [row.index(1) for row in self.steps if sorted(row) == [0] * (len(row) - 1) + [1]]
+        whole = all(one == ix.const(0) for one in self.offset)
+        if not whole or len(found) < len(self.steps) or sorted(found) != [*range(len(found))]:
+            return None
+        return tuple(found.index(axis) for axis in range(len(found)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a node is like.
+
+    kind      its class
+    strided   where its elements are those of its one operand; None: it computes
+    own       its operands that are read at the place of the result's element alone
+    pointwise whether it computes in no other order: each stage reads the one before at its own place
+    reads     how often each operand is read, in the text of the description
+    inside    the operands that a sum of products, or another reduction, reads
+    """
+
+    kind: Kind
+    strided: Strided | None
+    own: frozenset[str]
+    pointwise: bool
+    reads: dict[str, int]
+    inside: frozenset[str]
+
+
+class Readings:
+    """Of the nodes of a graph, each found once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.values = graph, graph.values
+        self._known: dict[object, Reading] = {}
+
+    def of(self, node: Node) -> Reading:
+        """What a node is like, its operands by the graph's names; not for views."""
+        same, operands = alike(node, self.values)
+        if (same, operands) not in self._known:
+            self._known[same, operands] = self._found(same, operands)
+        known = self._known[same, operands]
+        names = {value.name: name for value, name in zip(operands, node.operands, strict=True)}
+        return Reading(
+            known.kind,
+            known.strided,
+            frozenset(names[name] for name in known.own),
+            known.pointwise,
+            {names[name]: count for name, count in known.reads.items()},
+            frozenset(names[name] for name in known.inside),
+        )
+
+    def is_view(self, node: Node) -> bool:
+        """Whether it may be no more than another way to look at its operand's memory."""
+        return node.op in VIEWS or self.of(node).strided is not None
+
+    def _found(self, node: Node, operands: Sequence[Value]) -> Reading:
+        description = Description(self.graph.sizes)
+        given = {value.name: description.given(value) for value in operands}
+        results = description.node(node.op, node, ("y",))
+        stages = [tensor for tensor in tensors_of(results) if tensor.definition is not None]
+        read: dict[str, int] = dict.fromkeys(given, 0)
+        apart, inside, pointwise = set[str](), set[str](), True
+        for stage in stages:
+            for load, reduces in _loads(stage):
+                whole = not reduces and _at_own_place(stage, load)
+                if load.buffer in given:
+                    read[load.buffer] += 1
+                    if not whole or stage.shape != results[-1].shape:
+                        apart.add(load.buffer)
+                    if not whole or given[load.buffer].shape != results[-1].shape:
+                        apart.add(load.buffer)
+                    if reduces:
+                        inside.add(load.buffer)
+                elif not whole:
+                    pointwise = False
+        kind = kind_of(results)
+        own = frozenset(name for name in given if name not in apart and read[name])
+        pointwise = pointwise and kind is Kind.INJECTIVE and len(results) == 1
+        strided = None
+        if results[-1].definition is None and len(given) == 1:
+            rank = len(results[-1].shape)
+            steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
+            strided = Strided((ix.const(0),) * rank, steps)
+        elif len(stages) == 1:
+            strided = _strided(stages[0], given, description)
+        return Reading(kind, strided, own, pointwise, read, frozenset(inside))
+
+
+def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:
+    """What a stage reads, and whether it reduces over it."""
+    assert stage.definition is not None
+    for load, _ in loads(stage.definition.body):
+        yield load, bool(stage.definition.reduce_axes)
+
+
+def _at_own_place(stage: Tensor, load: Load) -> bool:
+    assert stage.definition is not None
+    return load.index == tuple(Var(axis.name) for axis in stage.definition.axes)
+
+
+def _strided(
+    stage: Tensor, given: dict[str, Tensor], description: Description
+) -> Strided | None:
+    definition = stage.definition
+    assert definition is not None
+    body = definition.body
+    if not isinstance(body, Load) or body.buffer not in given or len(given) != 1:
+        return None
+    axes = [axis.name for axis in definition.axes]
+    own = {size_var(name): extent for name, extent in description.dims.extents.items()}
+    offset, steps = list[Expr](), list[tuple[int, ...]]()
+    for part in body.index:
+        form = ix.linear(part)
+        row, left = [0] * len(axes), cast("Expr", ix.const(form.const))
+        for atom, factor in form.terms:
+            if isinstance(atom, Var) and atom.name in axes:
+                row[axes.index(atom.name)] += factor
+            else:
+                left = ix.add(left, ix.mul(factor, atom))
+        if any(True for _ in loads(part)) or variables(left) & set(axes):
+            return None
+        offset.append(extents.normal(substitute(left, own)))
+        steps.append(tuple(row))
+    return Strided(tuple(offset), tuple(steps))
