@@ -45,7 +45,11 @@ class Arena:
 
 
 def arena_of(
-    steps: Sequence[Step], values: Mapping[str, Value], elsewhere: set[str], kept: set[str], sizes: Sequence[Size]
+    steps: Sequence[Step],
+    values: Mapping[str, Value],
+    elsewhere: set[str],
+    kept: set[str],
+    sizes: Sequence[Size],
 ) -> Arena:
     """An arena for the values that steps compute.
 

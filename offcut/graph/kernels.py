@@ -11,14 +11,16 @@ from offcut.backends.base import Entry
 from offcut.backends.target import Target
 from offcut.core.expr import Expr
 from offcut.core.program import Size
+from offcut.describe.computation import computation
 from offcut.describe.request import Array
+from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError
 from offcut.graph import extents
 from offcut.graph.describing import Description
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.places import ONE, Place, Placed, own_place
-from offcut.graph.rearrange import Pair, joined_rows, ordered, written_in
+from offcut.graph.rearrange import Pair, joined_rows, ordered, with_own_sizes, written_in
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 
@@ -64,6 +66,7 @@ class _Made:
     """A kernel with what is known of its arrays: how many axes of a value each of its axes is."""
 
     kernel: Kernel
+    code: int
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
 
@@ -86,6 +89,7 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.target, self.threads = target, threads
         self._known: dict[object, _Made] = {}
+        self._compiled: dict[str, Kernel] = {}
 
     def step(self, placed: Placed) -> Step:
         """The call that runs a region.
@@ -133,7 +137,7 @@ class Kernels:
         return Step(
             kernel,
             _entry(kernel),
-            [*self._known].index(key),
+            made.code,
             region.nodes[-1].results[0].name,
             tuple(node.op for node in region.nodes),
             tuple(operand(name) for name in region.operands if name not in known),
@@ -171,16 +175,29 @@ class Kernels:
         own = {new: old for old, new in renames.items()}
         beside = {(own.get(name, name), at) for name, at in apart}
         by_name, runs = joined_rows(results, description.dims, beside)
-        kernel = compile(
-            tuple(by_name[tensor.name] for tensor in results),
-            inputs=[by_name.get(tensor.name, tensor) for tensor in given],
-            constants=_shaped(constants, runs),
-            threads=self.threads,
-            target=self.target,
-        )
+        results = tuple(by_name[tensor.name] for tensor in results)
+        inputs = [by_name.get(tensor.name, tensor) for tensor in given]
+        by_name, sizes = with_own_sizes(by_name, results, inputs)
+        results = tuple(by_name[tensor.name] for tensor in results)
+        inputs = [by_name[tensor.name] for tensor in inputs]
+        shaped = _shaped(constants, runs)
+        key = str(source(computation(results, inputs, tuple(constants))))
+        kernel = self._compiled.get(key)
+        if kernel is None:
+            kernel = self._compiled[key] = compile(
+                results, inputs, shaped, threads=self.threads, target=self.target
+            )
+        elif shaped:
+            kernel = kernel.with_constants(shaped)
         every = {t.name: (1,) * len(t.shape) for t in given} | runs
         every |= {new: runs[old] for old, new in renames.items()}
-        return _Made(kernel, every, dict(description.dims.extents))
+        extents_of = description.dims.extents
+        return _Made(
+            kernel,
+            [*self._compiled].index(key),
+            every,
+            {new: extents_of[old] for new, old in sizes.items()},
+        )
 
 
 def _entry(kernel: Kernel) -> Entry | None:

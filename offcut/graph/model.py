@@ -43,13 +43,21 @@ class Model:
     notes  what was not fused as it might have been, and why
     """
 
-    def __init__(self, bound: Bound, steps: Sequence[Step], laid: Laid, notes: Sequence[str]) -> None:
+    def __init__(
+        self, bound: Bound, steps: Sequence[Step], laid: Laid, notes: Sequence[str]
+    ) -> None:
         graph = bound.graph
         self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, laid.outputs
-        self._fresh = _fresh(graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values)
-        roots = (*(v.name for v in graph.inputs), *self._fresh.values(), *(v.name for v in graph.constants))
+        self._fresh = _fresh(
+            graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
+        )
+        roots = (
+            *(v.name for v in graph.inputs),
+            *self._fresh.values(),
+            *(v.name for v in graph.constants),
+        )
         self._bases = {name: number for number, name in enumerate(roots, ARENA + 1)}
         self._constants = [bound.arrays[value.name] for value in graph.constants]
         self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
@@ -71,7 +79,9 @@ class Model:
         arrays = self._in_order(given[0]) if mapping else given
         views = [self._view(array, n) for n, array in enumerate(arrays)]
         key = (*((view.shape, view.dtype) for view in views), *sorted(sizes.items()))
-        known, frames = self._frames.get(key) or self._new(key, given[0] if mapping else None, views, sizes)
+        known, frames = self._frames.get(key) or self._new(
+            key, given[0] if mapping else None, views, sizes
+        )
         try:
             frame = frames.pop()
         except IndexError:
@@ -94,7 +104,9 @@ class Model:
         frame.run(bases)
         frames.append(frame)
         made = {
-            name: results[name][0] if name in results else self._copied(name, known, bases, frame, like)
+            name: results[name][0]
+            if name in results
+            else self._copied(name, known, bases, frame, like)
             for name in self.bound.graph.outputs
         }
         self._arenas.append(memory)
@@ -134,7 +146,11 @@ class Model:
         return host.view(copy, at, op=self.bound.graph.name)
 
     def _new(
-        self, key: object, mapping: Mapping[str, Any] | None, views: Sequence[host.View], sizes: dict[str, int]
+        self,
+        key: object,
+        mapping: Mapping[str, Any] | None,
+        views: Sequence[host.View],
+        sizes: dict[str, int],
     ) -> tuple[Mapping[str, int], list[Frame]]:
         """The sizes of a call that is met for the first time, checked, and a place for its frames."""
         inputs = self.bound.graph.inputs
@@ -189,7 +205,12 @@ class Model:
         return np.ndarray(shape, flat.dtype, flat, 0, steps), address
 
     def _copied(
-        self, output: str, sizes: Mapping[str, int], bases: Array, frame: Frame, like: host.View | None
+        self,
+        output: str,
+        sizes: Mapping[str, int],
+        bases: Array,
+        frame: Frame,
+        like: host.View | None,
     ) -> Any:
         """A fresh array of an output that lies in other memory."""
         place, number = self._places[output], Numbers(sizes)
@@ -221,7 +242,8 @@ def compiled(
     """
     made = improved(bound, passes)
     graph, readings = made.graph, Readings(made.graph)
-    parts, notes = regions_of(graph, readings), list[str]()
+    parts: Sequence[Region | Node] = regions_of(graph, readings)
+    notes = list[str]()
     kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
     while True:
         placed = laid(graph, parts, readings)
@@ -254,7 +276,7 @@ def _fresh(
     for output in outputs:
         place = found.outputs[output]
         whole = extents.product(place.shape) == extents.product(values[place.root].shape)
-        dense = ZERO == place.offset and _permutes(place)
+        dense = place.offset == ZERO and _permutes(place)
         if whole and dense and place.root in computed and place.root not in fresh.values():
             fresh[output] = place.root
     return fresh

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
@@ -34,7 +35,11 @@ class Place:
     @property
     def unit(self) -> int | None:
         """The last axis of stride 1, or of one element; None where there is none and there are axes."""
-        found = [n for n, (e, s) in enumerate(zip(self.shape, self.strides, strict=True)) if s == ONE and e != ONE]
+        found = [
+            n
+            for n, (e, s) in enumerate(zip(self.shape, self.strides, strict=True))
+            if s == ONE and e != ONE
+        ]
         ones = [n for n, extent in enumerate(self.shape) if extent == ONE]
         return found[-1] if found else ones[-1] if ones else None
 
@@ -74,7 +79,7 @@ def own_place(name: str, shape: tuple[Expr, ...], order: tuple[int, ...] | None 
     """
     axes = tuple(range(len(shape))) if order is None else order
     steps = steps_of([shape[axis] for axis in axes])
-    strides = {axis: step for axis, step in zip(axes, steps, strict=True)}
+    strides = dict(zip(axes, steps, strict=True))
     return Place(name, ZERO, shape, tuple(strides[axis] for axis in range(len(shape))))
 
 
@@ -82,7 +87,10 @@ def strided(place: Place, found: Strided, shape: tuple[Expr, ...]) -> Place:
     """The place of the elements that a strided node picks."""
     offset = _total([place.offset, *map(_times, found.offset, place.strides)])
     strides = tuple(
-        _total(_times(ix.const(row[axis]), s) for row, s in zip(found.steps, place.strides, strict=True))
+        _total(
+            _times(ix.const(row[axis]), s)
+            for row, s in zip(found.steps, place.strides, strict=True)
+        )
         for axis in range(len(shape))
     )
     return Place(place.root, offset, shape, strides)
@@ -111,14 +119,14 @@ def reshaped(place: Place, shape: tuple[Expr, ...]) -> Place | None:
         return Place(place.root, place.offset, shape, steps_of(shape))
     old = [axis for axis, extent in enumerate(place.shape) if extent != ONE]
     new = [axis for axis, extent in enumerate(shape) if extent != ONE]
-    strides = dict.fromkeys(range(len(shape)), ONE)
+    strides: dict[int, Expr] = dict.fromkeys(range(len(shape)), ONE)
     left, right = 0, 0
     while left < len(old) and right < len(new):
         cut = _cut([place.shape[a] for a in old[left:]], [shape[a] for a in new[right:]])
         if cut is None:
             return None
         own, made = old[left : left + cut[0]], new[right : right + cut[1]]
-        if not all(place.lies_together(a, b) for a, b in zip(own, own[1:], strict=False)):
+        if not all(place.lies_together(a, b) for a, b in pairwise(own)):
             return None
         for axis, step in zip(made, steps_of([shape[a] for a in made]), strict=True):
             strides[axis] = _times(step, place.strides[own[-1]])
@@ -184,7 +192,7 @@ def laid(graph: Graph, parts: Sequence[Region | Node], readings: Readings) -> La
         return Laid(tuple(laying.steps), outputs)
 
 
-class _Transposed(Exception):  # noqa: N818  it is no error: the laying begins anew
+class _Transposed(Exception):
     """A value that is better stored in another order of its axes."""
 
     def __init__(self, name: str, order: tuple[int, ...]) -> None:

@@ -44,7 +44,11 @@ class ModelPlan:
 
 
 def planned(
-    graph: Graph, steps: Sequence[Step], arena: Arena, notes: Sequence[str], sizes: Mapping[str, int]
+    graph: Graph,
+    steps: Sequence[Step],
+    arena: Arena,
+    notes: Sequence[str],
+    sizes: Mapping[str, int],
 ) -> ModelPlan:
     """The plan of a model, at sizes or in formulas.
 
@@ -75,7 +79,9 @@ def planned(
         for slot in arena.slots
     )
     distinct = len({step.code for step in steps})
-    return ModelPlan(graph.name, dict(sizes), tuple(map(line, steps)), distinct, slots, tuple(notes))
+    return ModelPlan(
+        graph.name, dict(sizes), tuple(map(line, steps)), distinct, slots, tuple(notes)
+    )
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:

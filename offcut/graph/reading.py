@@ -131,9 +131,7 @@ def _at_own_place(stage: Tensor, load: Load) -> bool:
     return load.index == tuple(Var(axis.name) for axis in stage.definition.axes)
 
 
-def _strided(
-    stage: Tensor, given: dict[str, Tensor], description: Description
-) -> Strided | None:
+def _strided(stage: Tensor, given: dict[str, Tensor], description: Description) -> Strided | None:
     definition = stage.definition
     assert definition is not None
     body = definition.body

@@ -24,12 +24,12 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.describe.reads import tensors_of
+from offcut.core.sizes import Dim
+from offcut.describe.reads import sizes_of, tensors_of
 from offcut.describe.tensor import Compute, Tensor
-from offcut.describe.value import Axis
+from offcut.describe.value import Axis, size_var
 from offcut.graph import extents
 from offcut.graph.describing import Dims
-
 
 Changed = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
 LARGEST = 400
@@ -87,9 +87,7 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
     return tuple(made[tensor.name] for tensor in results)
 
 
-def ordered(
-    results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]
-) -> dict[str, Tensor]:
+def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """All tensors by name, the axes of some in another order: axis n of the new is axis ``order[n]`` of the old.
 
     What a tensor reads at its own place, and is computed as well, takes the tensor's order.
@@ -228,9 +226,7 @@ class _Pairs:
 
     def load(self, tensor: Tensor, place: Mapping[str, int], load: Load, split: set[int]) -> None:
         """Pairs of what is read are pairs of the reader, or none."""
-        found = [
-            place.get(part.name) if isinstance(part, Var) else None for part in load.index
-        ]
+        found = [place.get(part.name) if isinstance(part, Var) else None for part in load.index]
         for axis, part in enumerate(load.index):
             if found[axis] is None:
                 split |= {place[name] for name in variables(part) if name in place}
@@ -262,3 +258,44 @@ def _outside_of_loads(expr: Expr) -> set[str]:
     if isinstance(expr, Load):
         return set().union(*(variables(p) for p in expr.index if not isinstance(p, Var)))
     return set().union(*map(_outside_of_loads, children(expr)))
+
+
+def with_own_sizes(
+    tensors: Mapping[str, Tensor], results: Sequence[Tensor], given: Sequence[Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors by name, their sizes called ``s0, s1, …`` by first appearance, their axes ``a0, a1, …``; and what each
+    size was called.
+
+    given  operands, which may be read by nothing
+    """
+    order = [*given, *(tensors[tensor.name] for tensor in tensors_of(results))]
+    sizes = sizes_of(order)
+    names = {size.name: f"s{number}" for number, size in enumerate(sizes)}
+    now = {size: Dim(names[size.name], size.min, size.max, size.multiple_of) for size in sizes}
+    named: dict[str, Expr] = {size_var(old): Var(size_var(new)) for old, new in names.items()}
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        shape = tuple(extent.xreplace(now) for extent in tensor.shape)
+        if tensor.definition is None:
+            return replace(tensor, shape=shape)
+        definition = tensor.definition
+        letters = dict[str, Expr](named)
+        axes, reduce_axes = list[Axis](), list[Axis]()
+        for prefix, part, made_axes in (
+            ("a", definition.axes, axes),
+            ("r", definition.reduce_axes, reduce_axes),
+        ):
+            for number, axis in enumerate(part):
+                letters[axis.name] = Var(f"{prefix}{number}")
+                made_axes.append(Axis(f"{prefix}{number}", axis.extent.xreplace(now)))
+        reads = tuple(made[one.name] for one in definition.reads)
+        own = tuple(now[size] for size in definition.sizes)
+        body = substitute(definition.body, letters)
+        if isinstance(body, Reduce):
+            body = replace(body, axes=tuple(axis.name for axis in reduce_axes))
+        found = Compute(tuple(axes), tuple(reduce_axes), body, reads, own)
+        return replace(tensor, shape=shape, definition=found)
+
+    made = rebuilt(results, change)
+    made |= {tensor.name: change(tensor, made) for tensor in given if tensor.name not in made}
+    return made, {new: old for old, new in names.items()}

@@ -48,7 +48,7 @@ def region_of(nodes: Sequence[Node], before: Collection[str] = ()) -> Region:
     own = {value.name for node in nodes for value in node.results}
     read = dict.fromkeys(name for node in nodes for name in node.operands if name not in own)
     results = tuple(value.name for value in nodes[-1].results)
-    return Region(tuple(nodes), tuple(read), results, own & set(before))
+    return Region(tuple(nodes), tuple(read), results, frozenset(own & set(before)))
 
 
 def regions_of(graph: Graph, readings: Readings | None = None) -> tuple[Region | Node, ...]:
@@ -115,10 +115,7 @@ class _Growing:
             return None
         while len(region) + len(added) < LONGEST:
             waiting = {
-                reader
-                for name in inside
-                for reader in self.readers[name]
-                if reader not in added
+                reader for name in inside for reader in self.readers[name] if reader not in added
             }
             if not waiting:
                 return None

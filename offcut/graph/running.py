@@ -74,9 +74,7 @@ class Frame:
             second = len(words)
             words += _sizes(name, step, number, sizes)
             third = len(words)
-            words += [
-                number(s) for one in (*step.inputs, *step.outputs) for s in one.strides
-            ]
+            words += [number(s) for one in (*step.inputs, *step.outputs) for s in one.strides]
             whose += [NOWHERE] * (len(words) - second)
             places.append((first, second, third))
         self.template = np.array(words, np.int64)
@@ -153,7 +151,11 @@ def _checked(
 
     lengths  elements of each root
     """
-    shape, strides, offset = [*map(number, one.shape)], [*map(number, one.strides)], number(one.offset)
+    shape, strides, offset = (
+        [*map(number, one.shape)],
+        [*map(number, one.strides)],
+        number(one.offset),
+    )
     low = high = offset
     for extent, stride in zip(shape, strides, strict=True):
         low += min((extent - 1) * stride, 0)

@@ -131,7 +131,12 @@ VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         View("reshape", reshaped, lambda x, shape: x.reshape(shape)),
-        View("broadcast_to", broadcasted, lambda x, shape: np.broadcast_to(x, shape), _broadcast_described),
+        View(
+            "broadcast_to",
+            broadcasted,
+            lambda x, shape: np.broadcast_to(x, shape),
+            _broadcast_described,
+        ),
         View("slice", sliced, _slice, _slice_described),
     )
 }

@@ -49,7 +49,10 @@ def _foldable(node: Node, arrays: Mapping[str, Array], readings: Readings) -> bo
     if not all(name in arrays for name in node.operands) or any(map(_symbolic, given)):
         return False
     taken = sum(arrays[name].nbytes for name in node.operands)
-    made = sum(_elements(shape) * numpy_dtype(v.dtype).itemsize for shape, v in zip(shapes, node.results, strict=True))
+    made = sum(
+        _elements(shape) * numpy_dtype(v.dtype).itemsize
+        for shape, v in zip(shapes, node.results, strict=True)
+    )
     if readings.is_view(node):
         return made <= taken
     pairs = 0

@@ -130,13 +130,18 @@ class _Sinking:
         shape, origin = self.made.values[name].shape, self.source.get(name)
         if name not in text.leading:
             ones = _ones(shape, len(before))
-            return name if not ones else self.made.node("reshape", Ref(name), shape[ones:]).name
+            return name if not ones else self.as_shape(name, shape[ones:])
         wanted = (*after, *shape[len(before) :])
         if origin is not None and self.made.values[origin].shape == wanted:
             return origin
         if name in self.products and origin is None:
             return None
-        return self.made.node("reshape", Ref(name), wanted).name
+        return self.as_shape(name, wanted)
+
+    def as_shape(self, name: str, shape: Shape) -> str:
+        """A reshape of a value."""
+        made: Ref = self.made.node("reshape", Ref(name), shape)
+        return made.name
 
     def again(self, node: Node, names: Mapping[str, str | None], name: str) -> Value | None:
         """A node of other operands; None where its operator does not take them."""
@@ -218,4 +223,6 @@ def _row_text(node: Node, made: Builder, rows: int) -> _Rows | None:
         extents += [str(axis.extent) for axis in definition.reduce_axes]
         lines.append(f"{stage.name}[{', '.join(extents)}] = {format_expr(substitute(body, named))}")
     names = dict(zip((value.name for value in operands), node.operands, strict=True))
-    return _Rows("\n".join(lines), frozenset(names[n] for n, has in leading.items() if has and n in names))
+    return _Rows(
+        "\n".join(lines), frozenset(names[n] for n, has in leading.items() if has and n in names)
+    )
