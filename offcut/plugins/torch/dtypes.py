@@ -1,0 +1,45 @@
+"""Tensors of torch as arrays and back, without a copy; element types by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from offcut.describe.request import Array
+
+NAMES: Mapping[Any, str] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def array_of(tensor: Any) -> Array:
+    """The memory of a tensor as an array, of its strides."""
+    found = tensor.detach() if tensor.requires_grad else tensor
+    if found.is_conj() or found.is_neg():
+        found = found.resolve_conj().resolve_neg()
+    if found.dtype is torch.bfloat16:
+        taken: Array = found.view(torch.int16).numpy().view(_BFLOAT16)
+        return taken
+    array: Array = found.numpy()
+    return array
+
+
+def tensor_of(array: Array) -> Any:
+    """An array as a tensor of its memory."""
+    if array.dtype == _BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

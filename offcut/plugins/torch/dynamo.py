@@ -1,0 +1,202 @@
+"""The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
+
+Dynamo specialises sizes of 0 and 1, so a model compiled for a batch of 5 would be compiled once more for a batch of 1. The backend asks
+for one more trace of the same frame with ``backed_size_oblivious``: sizes start at 0 then, and what truly depends on a size of 1 becomes a
+guard. For the same reason torch must not consider NNPACK, which it takes for batches below 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo import callback as dynamo_callbacks
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
+from torch.fx.experimental import _config as symbolic
+
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.program import Program
+from offcut.plugins.torch.report import noted
+from offcut.plugins.torch.sizes import Bounds, bounds_in
+from offcut.plugins.torch.table import TABLE
+
+CHANGES = 3
+"""So often the constants of a program may be changed; then they become inputs."""
+
+SETS = 64
+"""So many sets of constants, of layers that are alike, have programs of their own at once."""
+
+
+def backend(module: Any, examples: Sequence[Any], **_: Any) -> Callable[..., Any]:
+    """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends."""
+    if not symbolic.backed_size_oblivious and _specialised(examples):
+        _Oblivious.enter()
+        raise TensorifyScalarRestartAnalysis(
+            restart_reason="sizes of 0 and 1 are sizes like others"
+        )
+    try:
+        return _by_aot(module, examples)
+    except TensorifyScalarRestartAnalysis:
+        raise
+    except BaseException:
+        _Oblivious.leave()
+        raise
+
+
+class _Oblivious:
+    """Settings of torch while it traces a frame for us; put back when the compilation ends."""
+
+    before: tuple[bool, ...] = ()
+
+    @classmethod
+    def enter(cls) -> None:
+        """Trace sizes of 0 and 1 as sizes, and equal ones apart; choose no library for a convolution by its batch."""
+        if not cls.before:
+            cls.before = cls._now()
+            cls._set(True, False, False, False)
+
+    @classmethod
+    def leave(cls, *_: Any) -> None:
+        """As it was."""
+        if cls.before:
+            cls._set(*cls.before)
+            cls.before = ()
+
+    @staticmethod
+    def _now() -> tuple[bool, ...]:
+        return (
+            symbolic.backed_size_oblivious,
+            symbolic.use_duck_shape,
+            torch._C._get_nnpack_enabled(),
+            torch._C._get_mkldnn_enabled(),
+        )
+
+    @staticmethod
+    def _set(oblivious: bool, duck: bool, nnpack: bool, mkldnn: bool) -> None:
+        symbolic.backed_size_oblivious, symbolic.use_duck_shape = oblivious, duck
+        torch._C._set_nnpack_enabled(nnpack)
+        torch._C._set_mkldnn_enabled(mkldnn)
+
+
+dynamo_callbacks.callback_handler.register_end_callback(_Oblivious.leave)
+
+
+def _specialised(examples: Sequence[Any]) -> bool:
+    """Whether sizes of a trace start at 2, or are 0 or 1 because they were so in it."""
+    for one in examples:
+        if isinstance(one, torch.SymInt):
+            env, expr = one.node.shape_env, one.node.expr
+            if any(env.bound_sympy(symbol).lower == 2 for symbol in expr.free_symbols):
+                return True
+    dynamic = not torch._dynamo.config.assume_static_by_default
+    return dynamic and any(
+        size in (0, 1)
+        for one in examples
+        if isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter)
+        for size in one.shape
+        if isinstance(size, int)
+    )
+
+
+def decompositions() -> dict[Any, Any]:
+    """Torch's own, but for what we take whole."""
+    known: dict[Any, Any] = torch._decomp.core_aten_decompositions()
+    return {op: rule for op, rule in known.items() if op not in TABLE}
+
+
+class Compiled:
+    """A graph of aten whose constants are known when it is called.
+
+    fixed  the placeholders that dynamo holds for parameters and buffers
+
+    Constants are packed and folded. One that is changed in place is noticed by its version, one that is replaced by its address.
+    """
+
+    def __init__(self, module: Any, fixed: Sequence[int], bounds: Bounds) -> None:
+        self.module, self.fixed, self.bounds = module, tuple(fixed), bounds
+        self.programs: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[..., Any]]] = {}
+        self.changes = 0
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        """The results of the graph."""
+        constants = [arguments[place] for place in self.fixed]
+        key = tuple([one.data_ptr() for one in constants])
+        versions = tuple([0 if one.is_inference() else one._version for one in constants])
+        held = self.programs.get(key)
+        if held is None or held[0] != versions:
+            held = self._made(key, versions, constants, changed=held is not None)
+        return held[1](arguments)
+
+    def _made(
+        self, key: tuple[int, ...], versions: tuple[int, ...], constants: list[Any], changed: bool
+    ) -> tuple[tuple[int, ...], Callable[..., Any]]:
+        self.changes += changed
+        if self.changes > CHANGES:
+            self.fixed, constants, key, versions = (), [], (), ()
+        if len(self.programs) >= SETS and key not in self.programs:
+            self.programs.pop(next(iter(self.programs)))
+        inputs = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
+        run: Callable[..., Any]
+        try:
+            run = program = Program(self.module, known, self.bounds)
+            noted(program)
+        except Left:
+            run = lambda arguments: self.module.forward(*arguments)  # noqa: E731
+        self.programs[key] = versions, run
+        return self.programs[key]
+
+
+def _forward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+    """A graph of results, without a backward graph."""
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+        return make_boxed_func(module.forward)  # type: ignore[no-any-return]
+    fixed: list[int] = []
+    if context.fw_metadata is not None:
+        mutated = {
+            place
+            for place, one in enumerate(context.fw_metadata.input_info)
+            if one.mutates_data or one.mutates_metadata
+        }
+        fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
+    return _boxed(Compiled(module, fixed, bounds_in(context.fake_mode.shape_env)))
+
+
+def _training(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+    """A graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+        return make_boxed_func(module.forward)  # type: ignore[no-any-return]
+    return _boxed(Compiled(module, (), bounds_in(context.fake_mode.shape_env)))
+
+
+def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+    """A backward graph stays with torch."""
+    return make_boxed_func(module.forward)  # type: ignore[no-any-return]
+
+
+def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    """A function of one list that it empties, as torch calls it."""
+
+    def boxed(arguments: list[Any]) -> Any:
+        given = list(arguments)
+        arguments.clear()
+        return run(given)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+def _by_aot(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+    compiler = aot_autograd(
+        fw_compiler=_training,
+        bw_compiler=_backward,
+        inference_compiler=_forward,
+        decompositions=decompositions(),
+    )
+    return compiler(module, examples)  # type: ignore[no-any-return]

@@ -1,0 +1,260 @@
+"""An FX graph of aten that runs: regions by our kernels, the rest by torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+from offcut.core.interpret.values import evaluate
+from offcut.errors import OffcutError
+from offcut.graph import Model, compiled
+from offcut.graph.extents import product
+from offcut.plugins.torch.dtypes import array_of, tensor_of
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.sizes import Bounds, extent_of, symbols_of
+from offcut.plugins.torch.splitting import Region, Split, is_size, split
+
+Values = dict[Any, Any]
+"""Tensors and ints by node."""
+
+
+class Program:
+    """An FX graph for all its sizes.
+
+    known   tensors of placeholders that do not change: constants
+    bounds  of the symbols
+    left    the operators that torch runs, each with the reason
+    """
+
+    def __init__(self, module: Any, known: Mapping[Any, Any], bounds: Bounds) -> None:
+        graph = module.graph
+        self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
+        (output,) = (node for node in graph.nodes if node.op == "output")
+        self.results: Sequence[Any] = output.args[0]
+        fixed = {node: array_of(tensor) for node, tensor in known.items()}
+        attributes = [node for node in graph.nodes if node.op == "get_attr"]
+        for node in attributes:
+            held = _attribute(module, node.target)
+            if isinstance(held, torch.Tensor):
+                fixed[node] = array_of(held)
+        self.split = split(graph, bounds, fixed)
+        self.left = list(self.split.left)
+        self.sizes = _solutions(self.inputs)
+        self.steps: list[Callable[[Values, dict[str, int]], None]] = []
+        for step in self.split.steps:
+            self.steps += self._steps(module, step)
+        self.frees = _frees(self.split, self.steps, output)
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """What is ours."""
+        return tuple(step for step in self.split.steps if isinstance(step, Region))
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        """The results, for tensors and ints in the order of the placeholders."""
+        values: Values = dict(zip(self.inputs, arguments, strict=True))
+        sizes = {name: solve(values) for name, solve in self.sizes.items()}
+        for step, frees in zip(self.steps, self.frees, strict=True):
+            step(values, sizes)
+            for node in frees:
+                values.pop(node, None)
+        return [values[one] if isinstance(one, torch.fx.Node) else one for one in self.results]
+
+    def report(self) -> str:
+        """How many operators are ours, and which stay with torch, why."""
+        ours = sum(len(region.bound.graph.nodes) for region in self.regions)
+        counts = Counter((str(node.target), reason) for node, reason in self.left)
+        lines = [
+            f"{len(self.regions)} regions of {ours} operators by offcut, "
+            f"{sum(counts.values())} operators by torch"
+        ]
+        lines += [f"  {count} × {op}: {reason}" for (op, reason), count in counts.items()]
+        return "\n".join(lines)
+
+    def _steps(self, module: Any, step: Region | Any) -> list[Any]:
+        if not isinstance(step, Region):
+            return [_by_torch(module, step)]
+        try:
+            return [_Ran(step, compiled(step.bound))]
+        except OffcutError as refused:
+            reason = " ".join(str(refused).split())
+        self.left += [(node, reason) for node in step.nodes]
+        return [_Each([(node, _by_torch(module, node)) for node in step.nodes], step)]
+
+
+class _Ran:
+    """A region as a step."""
+
+    def __init__(self, region: Region, model: Model) -> None:
+        self.model = model
+        self.inputs = tuple(region.inputs.items())
+        shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
+        plain = {str(getattr(extent, "name", "")) for extent in shapes}
+        self.sizes = tuple(size.name for size in region.bound.graph.sizes if size.name not in plain)
+        values = region.bound.graph.values
+        self.outputs = tuple(
+            (node, name, shared, _strides(node.meta["val"], values[name].shape))
+            for node, name, shared in region.outputs
+        )
+
+    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
+        """Calculate its outputs from its inputs."""
+        given = {name: array_of(values[node]) for name, node in self.inputs}
+        found = self.model(given, **{name: sizes[name] for name in self.sizes})
+        for node, name, shared, strides in self.outputs:
+            array = found[name]
+            if shared or not array.flags.writeable:
+                array = np.array(array, order="C", copy=True)
+            tensor = tensor_of(array)
+            values[node] = tensor if strides is None else _restrided(tensor, strides, sizes)
+
+
+class _Each:
+    """The operators of a region, by torch."""
+
+    def __init__(self, steps: Sequence[tuple[Any, Any]], region: Region) -> None:
+        self.steps, self.results = steps, tuple(node for node, *_ in region.outputs)
+
+    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
+        """Calculate its outputs from its inputs."""
+        own = dict(values)
+        for _, step in self.steps:
+            step(own, sizes)
+        values.update((node, own[node]) for node in self.results)
+
+
+def _by_torch(module: Any, node: Any) -> Callable[[Values, dict[str, int]], None]:
+    """A node as a step: the operator called on what it reads."""
+    if is_size(node):
+        extent = extent_of(node.meta["val"])
+
+        def size(values: Values, sizes: dict[str, int]) -> None:
+            values[node] = int(evaluate(extent, sizes))
+
+        return size
+    if node.op == "get_attr":
+        held = _attribute(module, node.target)
+
+        def attribute(values: Values, sizes: dict[str, int]) -> None:
+            values[node] = held
+
+        return attribute
+    target, args, kwargs = node.target, node.args, node.kwargs
+
+    def call(values: Values, sizes: dict[str, int]) -> None:
+        def value(one: Any) -> Any:
+            if one not in values and is_size(one):
+                return int(evaluate(extent_of(one.meta["val"]), sizes))
+            return values[one]
+
+        values[node] = target(
+            *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
+        )
+
+    return call
+
+
+def _solutions(inputs: Sequence[Any]) -> dict[str, Callable[[Values], int]]:
+    """How each symbol is read from the arguments.
+
+    Raises Left for one that no argument shows.
+    """
+    found: dict[str, Callable[[Values], int]] = {}
+    wanted: set[str] = set()
+    for node in inputs:
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            wanted |= {symbol.name for symbol in value.node.expr.free_symbols}
+            if value.node.expr.is_Symbol:
+                found[value.node.expr.name] = _item(node)
+        elif isinstance(value, torch.Tensor):
+            wanted |= {symbol.name for symbol in symbols_of(value.shape)}
+            for axis, extent in enumerate(value.shape):
+                if isinstance(extent, torch.SymInt):
+                    _solved(node, axis, extent.node.expr, found)
+    missing = wanted - found.keys()
+    if missing:
+        raise Left(f"no argument shows the size {', '.join(sorted(missing))}")
+    return found
+
+
+def _solved(node: Any, axis: int, expr: Any, found: dict[str, Callable[[Values], int]]) -> None:
+    """Note what an extent says of its symbol: ``a * s + b``."""
+    if len(expr.free_symbols) != 1:
+        return
+    (symbol,) = expr.free_symbols
+    if symbol.name in found and not expr.is_Symbol:
+        return
+    factor = expr.coeff(symbol)
+    rest = (expr - factor * symbol).simplify()
+    if factor.is_Integer and factor > 0 and rest.is_Integer:
+        by, less = int(factor), int(rest)
+        found[symbol.name] = lambda values: (values[node].shape[axis] - less) // by
+
+
+def _item(node: Any) -> Callable[[Values], int]:
+    return lambda values: int(values[node])
+
+
+def _strides(
+    fake: Any, shape: tuple[Expr, ...]
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]] | None:
+    """The shape and the strides that torch expects of a result; None where they are those of an array by rows."""
+    own = tuple(extent_of(_unmaxed(stride)) for stride in fake.stride())
+    rows = tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
+    one = ix.const(1)
+    if all(a == b or e == one for a, b, e in zip(own, rows, shape, strict=True)):
+        return None
+    if ix.const(0) in own:
+        return None
+    return shape, own
+
+
+def _unmaxed(stride: Any) -> Any:
+    """A stride without ``Max(1, s)``, which torch writes for sizes that may be 0."""
+    if not isinstance(stride, torch.SymInt):
+        return stride
+    from torch.utils._sympy.functions import Max
+
+    def bare(*args: Any) -> Any:
+        kept = [one for one in args if one != 1]
+        return kept[0] if len(kept) == 1 else Max(*args)
+
+    return stride.node.expr.replace(Max, bare)
+
+
+def _restrided(tensor: Any, strides: tuple[Any, Any], sizes: dict[str, int]) -> Any:
+    """The elements of a tensor in the strides that torch expects."""
+    shape, wanted = ([int(evaluate(one, sizes)) for one in each] for each in strides)
+    found = torch.empty_strided(shape, wanted, dtype=tensor.dtype)
+    found.copy_(tensor)
+    return found
+
+
+def _frees(split: Split, steps: Sequence[Any], output: Any) -> list[tuple[Any, ...]]:
+    """After each step, the values that nothing reads any more."""
+    last: dict[Any, int] = {}
+    for number, step in enumerate(split.steps):
+        read = step.inputs.values() if isinstance(step, Region) else step.all_input_nodes
+        if isinstance(step, Region):
+            read = [*read, *(one for node in step.nodes for one in node.all_input_nodes)]
+        for node in read:
+            last[node] = number
+    kept = set(output.all_input_nodes)
+    return [
+        tuple(node for node, at in last.items() if at == number and node not in kept)
+        for number in range(len(steps))
+    ]
+
+
+def _attribute(module: Any, target: str) -> Any:
+    found = module
+    for part in target.split("."):
+        found = getattr(found, part)
+    return found

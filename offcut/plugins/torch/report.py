@@ -1,0 +1,27 @@
+"""What offcut runs of the programs that torch compiled, and what stayed with torch."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offcut.plugins.torch.program import Program
+
+_PROGRAMS: list[weakref.ref[Program]] = []
+
+
+def noted(program: Program) -> None:
+    """List a program, as long as it lives."""
+    _PROGRAMS[:] = [one for one in _PROGRAMS if one() is not None]
+    _PROGRAMS.append(weakref.ref(program))
+
+
+def programs() -> tuple[Program, ...]:
+    """Those that were made by ``torch.compile`` and still live, oldest first."""
+    return tuple(found for one in _PROGRAMS if (found := one()) is not None)
+
+
+def report() -> str:
+    """For each program: its regions, and the operators that torch runs, each with the reason."""
+    return "\n".join(one.report() for one in programs()) or "nothing was compiled"

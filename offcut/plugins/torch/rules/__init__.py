@@ -1,0 +1,25 @@
+"""What each operator of aten is, among ours; importing this fills the table."""
+
+from offcut.plugins.torch.rules import (
+    arithmetic,
+    convolutions,
+    creation,
+    functions,
+    lookups,
+    products,
+    reductions,
+    rows,
+    shapes,
+)
+
+__all__ = [
+    "arithmetic",
+    "convolutions",
+    "creation",
+    "functions",
+    "lookups",
+    "products",
+    "reductions",
+    "rows",
+    "shapes",
+]

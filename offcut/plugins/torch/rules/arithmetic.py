@@ -1,0 +1,186 @@
+"""Functions of two elements and more: arithmetic, comparisons, choices; element types as torch promotes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from offcut.core.expr import Expr
+from offcut.graph import Ref
+from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.functions import truth
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Operand, Translation
+
+_TORCH = {name: dtype for dtype, name in NAMES.items()}
+
+
+def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
+    """``op(x, y)`` of operands in one element type: by default that of the result."""
+    into = t.result if dtype is None else dtype
+    return t.node(op, *(operand(t, one, into) for one in (x, y)))
+
+
+def operand(t: Translation, x: Operand, dtype: str) -> Any:
+    """An operand in an element type; a number stays one."""
+    if isinstance(x, Ref):
+        return t.cast(x, dtype)
+    if isinstance(x, Expr) and not isinstance(x, int | float):
+        raise Left("a size is calculated with")
+    return x
+
+
+def promoted(t: Translation, x: Operand, y: Operand) -> str:
+    """The element type in which torch compares two operands."""
+    samples = [
+        torch.empty([1] * min(t.rank(one), 1), dtype=_TORCH[t.dtype(one)])
+        if isinstance(one, Ref)
+        else one
+        for one in (x, y)
+    ]
+    return NAMES[torch.result_type(*samples)]
+
+
+def _arithmetic(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Operand, y: Operand) -> Any:
+        return binary(t, op, x, y)
+
+    return rule
+
+
+def _comparison(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Operand, y: Operand) -> Any:
+        dtype = promoted(t, x, y)
+        if dtype == "bool":  # compared as numbers
+            dtype = "int32"
+        return binary(t, op, x, y, dtype)
+
+    return rule
+
+
+for _name, _op in (
+    ("mul", "multiply"),
+    ("maximum", "maximum"),
+    ("minimum", "minimum"),
+    ("remainder", "remainder"),
+):
+    takes(_name, *(f"{_name}.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))(
+        _arithmetic(_op)
+    )
+
+for _name, _op in (
+    *(("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal")),
+    *(("gt", "greater"), ("ge", "greater_equal")),
+):
+    takes(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_op))
+
+
+@takes("add.Tensor", "add.Scalar")
+def add(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
+    return binary(t, "add", x, _times(t, y, alpha))
+
+
+@takes("sub.Tensor", "sub.Scalar", "subtract.Tensor")
+def sub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
+    return binary(t, "subtract", x, _times(t, y, alpha))
+
+
+@takes("rsub.Tensor", "rsub.Scalar")
+def rsub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
+    return binary(t, "subtract", y, _times(t, x, alpha))
+
+
+@takes("div.Tensor", "div.Scalar", "true_divide.Tensor")
+def div(t: Translation, x: Operand, y: Operand) -> Any:
+    return binary(t, "divide", x, y)
+
+
+@takes("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return div(t, x, y)
+    if rounding_mode != "floor":
+        raise Left(f"it rounds by {rounding_mode}")
+    return floor_divide(t, x, y)
+
+
+@takes("floor_divide", "floor_divide.Scalar")
+def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
+    if not t.result.startswith("int"):
+        raise Left("it rounds a quotient of floats")
+    rest = binary(t, "remainder", x, y)
+    return t.node("divide", binary(t, "subtract", x, rest), operand(t, y, t.result))
+
+
+@takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(t: Translation, x: Operand, y: Operand) -> Any:
+    if isinstance(x, Ref) and y == 2:
+        return t.node("square", t.as_result(x))
+    if isinstance(x, Ref) and y == 3:
+        of = t.as_result(x)
+        return t.node("multiply", t.node("square", of), of)
+    if isinstance(x, Ref) and y == 1:
+        return t.as_result(x)
+    if isinstance(x, Ref) and y == 0.5:
+        return t.node("sqrt", t.as_result(x))
+    return binary(t, "power", x, y)
+
+
+@takes("addcmul")
+def addcmul(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
+    return binary(t, "add", x, _times(t, binary(t, "multiply", y, z), value))
+
+
+@takes("addcdiv")
+def addcdiv(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
+    return binary(t, "add", x, _times(t, binary(t, "divide", y, z), value))
+
+
+@takes("lerp.Scalar", "lerp.Tensor")
+def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
+    return binary(t, "add", x, binary(t, "multiply", binary(t, "subtract", y, x), weight))
+
+
+@takes("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def where(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
+    return _chosen(t, condition, x, y)
+
+
+@takes("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(t: Translation, x: Ref, mask: Ref, value: Operand) -> Any:
+    return _chosen(t, mask, value, x)
+
+
+@takes("logical_and", "bitwise_and.Tensor")
+def logical_and(t: Translation, x: Ref, y: Ref) -> Any:
+    return _logical(t, "logical_and", x, y)
+
+
+@takes("logical_or", "bitwise_or.Tensor")
+def logical_or(t: Translation, x: Ref, y: Ref) -> Any:
+    return _logical(t, "logical_or", x, y)
+
+
+@takes("logical_xor", "bitwise_xor.Tensor")
+def logical_xor(t: Translation, x: Ref, y: Ref) -> Any:
+    return _logical(t, "logical_xor", x, y)
+
+
+def _logical(t: Translation, op: str, x: Ref, y: Ref) -> Any:
+    if t.result != "bool":
+        raise Left("it is of bits")
+    return t.node(op, truth(t, x), truth(t, y))
+
+
+def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
+    parts = [operand(t, one, t.result) for one in (x, y)]
+    if not any(isinstance(one, Ref) for one in parts):
+        parts[0] = t.scalar(parts[0], t.result)
+    return t.node("where", truth(t, condition), *parts)
+
+
+def _times(t: Translation, x: Operand, factor: Any) -> Any:
+    return x if factor == 1 else binary(t, "multiply", x, factor)

@@ -1,0 +1,63 @@
+"""Arrays of nothing but numbers: counts, constants, triangles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.graph import Ref
+from offcut.plugins.torch.rules.arithmetic import operand
+from offcut.plugins.torch.rules.functions import truth
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, plain
+
+
+@takes("full", "full_like", "new_full", "scalar_tensor")
+def full(t: Translation, *given: Any, **_: Any) -> Any:
+    return filled(t, given[-1])
+
+
+@takes("zeros", "zeros_like", "new_zeros")
+def zeros(t: Translation, *_: Any, **__: Any) -> Any:
+    return filled(t, 0)
+
+
+@takes("ones", "ones_like", "new_ones")
+def ones(t: Translation, *_: Any, **__: Any) -> Any:
+    return filled(t, 1)
+
+
+@takes("arange", "arange.start", "arange.start_step")
+def arange(t: Translation, *given: Any, **_: Any) -> Any:
+    start = given[0] if len(given) > 1 else 0
+    step = given[2] if len(given) > 2 else 1
+    found = t.node("iota", plain(t.extents[0]), t.result)
+    if step != 1:
+        found = t.node("multiply", found, operand(t, step, t.result))
+    return found if start == 0 else t.node("add", found, operand(t, start, t.result))
+
+
+@takes("tril")
+def tril(t: Translation, x: Ref, diagonal: int = 0) -> Any:
+    return _triangle(t, x, "greater_equal", diagonal)
+
+
+@takes("triu")
+def triu(t: Translation, x: Ref, diagonal: int = 0) -> Any:
+    return _triangle(t, x, "less_equal", diagonal)
+
+
+def filled(t: Translation, value: Any) -> Any:
+    """The shape of the result, of one number."""
+    number = t.scalar(value, t.result)
+    return t.node("broadcast_to", number, t.extents) if t.extents else number
+
+
+def _triangle(t: Translation, x: Ref, op: str, diagonal: int) -> Any:
+    """The elements for which ``op(row + diagonal, column)``; elsewhere 0."""
+    rows, columns = t.shape(x)[-2:]
+    row = t.reshape(t.node("iota", plain(rows), "int32"), (rows, 1))
+    column = t.node("iota", plain(columns), "int32")
+    inside = t.node(op, t.node("add", row, diagonal) if diagonal else row, column)
+    if t.result == "bool":
+        return t.node("logical_and", truth(t, x), inside)
+    return t.node("where", inside, x, 0.0 if "float" in t.result else 0)

@@ -1,0 +1,134 @@
+"""Products of matrices, dense layers and attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.arithmetic import binary
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, product
+
+
+@takes("mm")
+def mm(t: Translation, x: Ref, w: Ref) -> Any:
+    return layer(t, x, w, None)
+
+
+@takes("addmm")
+def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    if alpha != 1 or beta not in (0, 1):
+        raise Left(f"alpha is {alpha}, beta {beta}")
+    if beta == 0:
+        return layer(t, x, w, None)
+    if t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
+        return layer(t, x, w, bias)
+    return binary(t, "add", layer(t, x, w, None), bias)
+
+
+@takes("linear")
+def linear(t: Translation, x: Ref, w: Ref, bias: Ref | None = None) -> Any:
+    return t.node("dense", x, w, bias=bias, transpose_w=True)
+
+
+@takes("bmm")
+def bmm(t: Translation, x: Ref, y: Ref) -> Any:
+    return multiplied(t, x, y)
+
+
+@takes("baddbmm")
+def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    found = multiplied(t, x, y)
+    if alpha != 1:
+        found = t.node("multiply", found, alpha)
+    if beta == 0:
+        return found
+    return t.node("add", found, bias if beta == 1 else t.node("multiply", bias, beta))
+
+
+@takes("matmul")
+def matmul(t: Translation, x: Ref, y: Ref) -> Any:
+    if t.rank(x) == 1 and t.rank(y) == 1:
+        return dot(t, x, y)
+    if t.rank(x) == 1:
+        row = t.reshape(x, (1, *t.shape(x)))
+        return t.reshape(multiplied(t, row, y), t.extents)
+    if t.rank(y) == 1:
+        return mv(t, x, y)
+    if t.rank(y) == 2:
+        return layer(t, x, y, None)
+    return multiplied(t, x, y)
+
+
+@takes("mv")
+def mv(t: Translation, x: Ref, y: Ref) -> Any:
+    column = t.reshape(y, (*t.shape(y), 1))
+    return t.reshape(layer(t, x, column, None), t.shape(x)[:-1])
+
+
+@takes("dot")
+def dot(t: Translation, x: Ref, y: Ref) -> Any:
+    return t.node("sum", t.node("multiply", x, y))
+
+
+@takes("_scaled_dot_product_flash_attention_for_cpu")
+def flash(
+    t: Translation,
+    q: Ref,
+    k: Ref,
+    v: Ref,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    attn_mask: Ref | None = None,
+    scale: float | None = None,
+) -> Any:
+    return attention(t, q, k, v, attn_mask, dropout, causal, scale=scale), None
+
+
+@takes("scaled_dot_product_attention")
+def attention(
+    t: Translation,
+    q: Ref,
+    k: Ref,
+    v: Ref,
+    mask: Ref | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if dropout:
+        raise Left("dropout is random")
+    if mask is not None and t.dtype(mask) == "bool":
+        mask = t.cast(mask, "int8")
+    return t.node("attention", q, k, v, mask=mask, scale=scale, causal=causal or None)
+
+
+def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None) -> Any:
+    """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
+    turned = t.turned(w)
+    if turned is not None:
+        return t.node("dense", x, turned, bias=bias, transpose_w=True)
+    return t.node("dense", x, w, bias=bias)
+
+
+def multiplied(t: Translation, x: Ref, y: Ref) -> Any:
+    """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
+    left, right = t.turned(x), t.turned(y)
+    return t.node(
+        "matmul",
+        x if left is None else left,
+        y if right is None else right,
+        transpose_a=left is not None or None,
+        transpose_b=right is not None or None,
+    )
+
+
+@takes("outer")
+def outer(t: Translation, x: Ref, y: Ref) -> Any:
+    return t.node(
+        "multiply", t.reshape(x, (product(t.shape(x)), 1)), t.reshape(y, (1, product(t.shape(y))))
+    )

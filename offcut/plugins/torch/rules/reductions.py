@@ -1,0 +1,169 @@
+"""Sums, means, extremes and places of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.functions import truth
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, plain
+
+Axes = int | Sequence[int] | None
+
+
+@takes("sum", "sum.dim_IntList")
+def total(
+    t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
+) -> Any:
+    return _over(t, "sum", t.as_result(x), axes, keepdims)
+
+
+@takes("mean", "mean.dim")
+def mean(
+    t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
+) -> Any:
+    return _over(t, "mean", t.as_result(x), axes, keepdims)
+
+
+def _extreme(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
+        return _over(t, op, x, axes, keepdims)
+
+    return rule
+
+
+takes("amax", "max")(_extreme("max"))
+takes("amin", "min")(_extreme("min"))
+
+
+def _extreme_and_place(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, axis: int, keepdims: bool = False) -> Any:
+        found = _over(t, op, x, axis, keepdims)
+        return found, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
+
+    return rule
+
+
+takes("max.dim")(_extreme_and_place("max"))
+takes("min.dim")(_extreme_and_place("min"))
+
+
+def _place(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
+        if axis is None:
+            flat = t.reshape(x, (-1,))
+            return t.reshape(t.node(op, flat, axis=0), t.extents)
+        return t.node(op, x, axis=t.axis(x, axis), keepdims=keepdims)
+
+    return rule
+
+
+takes("argmax")(_place("argmax"))
+takes("argmin")(_place("argmin"))
+
+
+@takes("any", "any.dim", "any.dims")
+def any_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
+    found = _over(t, "max", t.cast(truth(t, x), "int32"), axes, keepdims)
+    return t.node("greater", found, 0)
+
+
+@takes("all", "all.dim", "all.dims")
+def all_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
+    found = _over(t, "min", t.cast(truth(t, x), "int32"), axes, keepdims)
+    return t.node("greater", found, 0)
+
+
+@takes("var.correction", "var.dim")
+def variance(
+    t: Translation,
+    x: Ref,
+    axes: Axes = None,
+    unbiased: bool = True,
+    *,
+    correction: Any = None,
+    keepdim: bool = False,
+) -> Any:
+    wanted = (1 if unbiased else 0) if correction is None else correction
+    return spread(t, x, axes, wanted, keepdim)[0]
+
+
+@takes("std.correction")
+def deviation(
+    t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    wanted = 1 if correction is None else correction
+    return t.node("sqrt", spread(t, x, axes, wanted, keepdim)[0])
+
+
+@takes("var_mean.correction")
+def variance_and_mean(
+    t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return spread(t, x, axes, 1 if correction is None else correction, keepdim)
+
+
+@takes("linalg_vector_norm")
+def norm(
+    t: Translation,
+    x: Ref,
+    order: float = 2,
+    axes: Axes = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+) -> Any:
+    if order != 2:
+        raise Left(f"it is of order {order}")
+    return t.node("sqrt", _over(t, "sum", t.node("square", t.as_result(x)), axes, keepdims))
+
+
+@takes("cumsum")
+def cumsum(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
+    return t.node("cumsum", t.as_result(x), axis=t.axis(x, axis))
+
+
+@takes("topk")
+def topk(
+    t: Translation, x: Ref, k: int, axis: int = -1, largest: bool = True, ordered: bool = True
+) -> Any:
+    return t.node("topk", x, k, axis=t.axis(x, axis), largest=largest)
+
+
+def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:
+    """The variance and the mean over some axes; torch divides by ``count - correction``."""
+    over = _axes(t, x, axes)
+    middle = t.node("mean", x, axis=over, keepdims=True)
+    squares = t.node("square", t.node("subtract", x, middle))
+    if correction == 0:
+        found = t.node("mean", squares, axis=over, keepdims=keepdims)
+    else:
+        count = 1
+        for axis in over:
+            extent = plain(t.shape(x)[axis])
+            if not isinstance(extent, int):
+                raise Left("it divides by a symbolic size less something")
+            count *= extent
+        if count <= correction:
+            raise Left("it divides by nothing")
+        found = t.node("sum", squares, axis=over, keepdims=keepdims)
+        found = t.node("multiply", found, 1.0 / (count - correction))
+    if not keepdims:
+        kept = [extent for axis, extent in enumerate(t.shape(x)) if axis not in over]
+        middle = t.reshape(middle, kept)
+    return found, middle
+
+
+def _axes(t: Translation, x: Ref, axes: Axes) -> tuple[int, ...]:
+    if axes is None or axes in ([], ()):
+        return tuple(range(t.rank(x)))
+    each = tuple(axes) if isinstance(axes, tuple | list) else (axes,)
+    return tuple(t.axis(x, axis) for axis in each)
+
+
+def _over(t: Translation, op: str, x: Ref, axes: Axes, keepdims: bool) -> Any:
+    over = _axes(t, x, axes)
+    return t.node(op, x, axis=over, keepdims=keepdims or None) if over else x

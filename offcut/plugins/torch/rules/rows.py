@@ -1,0 +1,150 @@
+"""Normalisation and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, product
+
+
+@takes("native_layer_norm")
+def native_layer_norm(
+    t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, bias: Ref | None, epsilon: float
+) -> Any:
+    return layer_norm(t, x, shape, gain, bias, epsilon), None, None
+
+
+@takes("layer_norm")
+def layer_norm(
+    t: Translation,
+    x: Ref,
+    shape: Sequence[Any],
+    gain: Ref | None = None,
+    bias: Ref | None = None,
+    epsilon: float = 1e-5,
+    *_: Any,
+) -> Any:
+    return _flat(t, "layernorm", x, shape, {"gain": gain, "bias": bias, "epsilon": epsilon})
+
+
+@takes("rms_norm")
+def rms_norm(
+    t: Translation,
+    x: Ref,
+    shape: Sequence[Any],
+    gain: Ref | None = None,
+    epsilon: float | None = None,
+) -> Any:
+    if epsilon is None:
+        epsilon = 2.0**-52 if t.result == "float64" else 2.0**-23
+    return _flat(t, "rmsnorm", x, shape, {"gain": gain, "epsilon": epsilon})
+
+
+@takes("_fused_rms_norm")
+def fused_rms_norm(
+    t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, epsilon: float | None
+) -> Any:
+    return rms_norm(t, x, shape, gain, epsilon), None
+
+
+@takes("_native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    t: Translation,
+    x: Ref,
+    gain: Ref | None,
+    bias: Ref | None,
+    mean: Ref,
+    variance: Ref,
+    _: float,
+    epsilon: float,
+) -> Any:
+    given = {"gain": gain, "bias": bias, "epsilon": epsilon}
+    return t.node("batchnorm", x, mean, variance, **given), None, None
+
+
+@takes("batch_norm")
+def batch_norm(
+    t: Translation,
+    x: Ref,
+    gain: Ref | None,
+    bias: Ref | None,
+    mean: Ref | None,
+    variance: Ref | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+    *_: Any,
+) -> Any:
+    if training or mean is None or variance is None:
+        raise Left("it takes the statistics of the batch")
+    return batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
+
+
+@takes("native_group_norm")
+def native_group_norm(
+    t: Translation,
+    x: Ref,
+    gain: Ref | None,
+    bias: Ref | None,
+    n: Any,
+    c: Any,
+    pixels: Any,
+    groups: int,
+    epsilon: float,
+) -> Any:
+    return group_norm(t, x, groups, gain, bias, epsilon), None, None
+
+
+@takes("group_norm")
+def group_norm(
+    t: Translation,
+    x: Ref,
+    groups: int,
+    gain: Ref | None = None,
+    bias: Ref | None = None,
+    epsilon: float = 1e-5,
+    *_: Any,
+) -> Any:
+    return t.node("groupnorm", x, groups, gain=gain, bias=bias, epsilon=epsilon)
+
+
+@takes("_softmax", "softmax.int", "_safe_softmax")
+def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
+    return _normalized(t, "softmax", x, axis)
+
+
+@takes("_log_softmax", "log_softmax.int")
+def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
+    return _normalized(t, "log_softmax", x, axis)
+
+
+@takes("logsumexp")
+def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
+    given = tuple(axes)
+    greatest = t.node("max", x, axis=given, keepdims=True)
+    powers = t.node("exp", t.node("subtract", x, greatest))
+    total = t.node("log", t.node("sum", powers, axis=given, keepdims=True))
+    return t.reshape(t.node("add", total, greatest), t.extents)
+
+
+def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:
+    if not t.rank(x):
+        raise Left("it is of a number")
+    return t.node(op, t.as_result(x), axis=t.axis(x, axis))
+
+
+def _flat(t: Translation, op: str, x: Ref, shape: Sequence[Any], options: dict[str, Any]) -> Any:
+    """A normalisation along the last axes, as along one."""
+    count = len(shape)
+    if count == 1:
+        return t.node(op, x, **options)
+    leading, last = t.shape(x)[:-count], t.shape(x)[-count:]
+    flat = t.reshape(x, (*leading, product(last)))
+    for name, given in options.items():
+        if isinstance(given, Ref):
+            options[name] = t.reshape(given, (product(last),))
+    return t.reshape(t.node(op, flat, **options), t.shape(x))

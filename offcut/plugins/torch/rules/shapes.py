@@ -1,0 +1,220 @@
+"""The same elements in another shape, order or place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
+from offcut.graph import Ref
+from offcut.graph.extents import normal
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.sizes import extent_of
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, plain
+
+
+@takes(
+    *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"),
+    *("flatten.using_ints", "unflatten.int", "view_as", "_reshape_copy", "reshape_as"),
+    *("_reshape_alias", "view_copy", "unsqueeze_copy", "squeeze_copy"),
+)
+def reshape(t: Translation, x: Ref, *_: Any) -> Any:
+    """To the shape that torch says; one extent that is symbolic and no size is what is left."""
+    wanted = [plain(extent) for extent in t.extents]
+    own = [plain(extent) for extent in t.shape(x)]
+    if 0 in own or 0 in wanted:
+        return t.reshape(x, wanted)
+    hard = [n for n, extent in enumerate(wanted) if not isinstance(extent, int)]
+    if len(hard) == 1:
+        return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(wanted)])
+    return t.reshape(x, wanted)
+
+
+@takes("expand", "expand_as", "broadcast_to", "expand_copy")
+def expand(t: Translation, x: Ref, *_: Any, implicit: bool = False) -> Any:
+    wanted = t.extents
+    return x if wanted == t.shape(x) else t.node("broadcast_to", x, wanted)
+
+
+@takes("permute", "permute_copy")
+def permute(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
+    return t.transpose(x, axes)
+
+
+@takes("t", "t_copy", "numpy_T")
+def turned(t: Translation, x: Ref) -> Any:
+    return t.transpose(x, tuple(range(t.rank(x)))[::-1])
+
+
+@takes("transpose.int", "swapaxes", "transpose_copy.int")
+def transpose(t: Translation, x: Ref, one: int, other: int) -> Any:
+    axes = list(range(t.rank(x)))
+    a, b = t.axis(x, one), t.axis(x, other)
+    if axes:
+        axes[a], axes[b] = axes[b], axes[a]
+    return t.transpose(x, axes)
+
+
+@takes("movedim.int", "movedim.intlist")
+def movedim(t: Translation, x: Ref, source: Any, destination: Any) -> Any:
+    sources = [source] if isinstance(source, int) else list(source)
+    places = [destination] if isinstance(destination, int) else list(destination)
+    moved = {t.axis(x, p): t.axis(x, s) for s, p in zip(sources, places, strict=True)}
+    rest = iter(axis for axis in range(t.rank(x)) if axis not in moved.values())
+    return t.transpose(x, [moved[n] if n in moved else next(rest) for n in range(t.rank(x))])
+
+
+@takes("slice.Tensor", "slice_copy.Tensor")
+def part(
+    t: Translation, x: Ref, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    place = t.axis(x, axis)
+    first = _start(t, x, place, 0 if start is None else start)
+    return _cut(t, x, place, first, t.extents[place], step)
+
+
+@takes("narrow")
+def narrow(t: Translation, x: Ref, axis: int, start: Any, length: Any) -> Any:
+    place = t.axis(x, axis)
+    return _cut(t, x, place, _start(t, x, place, start), t.extents[place], 1)
+
+
+@takes("select.int", "select_copy.int")
+def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
+    place = t.axis(x, axis)
+    one = _cut(t, x, place, _start(t, x, place, number), ix.const(1), 1)
+    own = t.shape(one)
+    return t.reshape(one, (*own[:place], *own[place + 1 :]))
+
+
+@takes(
+    "split.Tensor",
+    "split_with_sizes",
+    "chunk",
+    "split",
+    "split_copy.Tensor",
+    "tensor_split.sections",
+)
+def split(t: Translation, x: Ref, _: Any, axis: int = 0) -> Any:
+    place = t.axis(x, axis)
+    extents = [extent_of(fake.shape[place]) for fake in t.fake]
+    ends: list[Expr] = [ix.const(0)]
+    for extent in extents:
+        ends.append(normal(Binary("+", ends[-1], extent)))
+    return tuple(t.slice(x, place, plain(start), plain(stop)) for start, stop in pairwise(ends))
+
+
+@takes("unbind.int")
+def unbind(t: Translation, x: Ref, axis: int = 0) -> Any:
+    return tuple(select(t, x, axis, number) for number in range(len(t.fake)))
+
+
+@takes("cat", "concat", "concatenate")
+def concat(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
+    some = [one for one in parts if t.rank(one) > 1 or t.shape(one) != (ix.const(0),)] or parts
+    if len(some) == 1:
+        return t.as_result(some[0])
+    return t.node("concat", [t.as_result(one) for one in some], axis=t.axis(some[0], axis))
+
+
+@takes("stack")
+def stack(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
+    place = axis % (t.rank(parts[0]) + 1)
+    own = t.shape(parts[0])
+    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in parts]
+    return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
+
+
+@takes("flip")
+def flip(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
+    return t.node("flip", x, tuple(t.axis(x, axis) for axis in axes))
+
+
+@takes("roll")
+def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
+    if not axes:
+        raise Left("it rolls all axes as one")
+    found = x
+    for shift, axis in zip(shifts, axes, strict=True):
+        place = t.axis(x, axis)
+        extent = plain(t.shape(x)[place])
+        if not isinstance(shift, int) or not isinstance(extent, int) or not extent:
+            raise Left("it rolls a symbolic axis")
+        at = -shift % extent
+        if at:
+            ends = [t.slice(found, place, at, extent), t.slice(found, place, 0, at)]
+            found = t.node("concat", ends, axis=place)
+    return found
+
+
+@takes("repeat")
+def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
+    own = t.reshape(x, (*[1] * (len(counts) - t.rank(x)), *t.shape(x)))
+    if all(count == 1 for count in counts):
+        return own
+    return t.node("repeat", own, tuple(counts))
+
+
+_MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
+
+
+@takes("constant_pad_nd", "pad")
+def pad(
+    t: Translation, x: Ref, amounts: Sequence[Any], mode: Any = "constant", value: Any = None
+) -> Any:
+    if not isinstance(mode, str):  # of constant_pad_nd, which has no modes
+        mode, value = "constant", mode
+    if mode not in _MODES:
+        raise Left(f"it pads by {mode}")
+    return _padded(t, x, amounts, _MODES[mode], 0 if value is None else value)
+
+
+@takes("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+def reflection(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
+    return _padded(t, x, amounts, "reflect", 0)
+
+
+@takes("replication_pad1d", "replication_pad2d", "replication_pad3d")
+def replication(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
+    return _padded(t, x, amounts, "edge", 0)
+
+
+def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
+    before, after = [0] * t.rank(x), [0] * t.rank(x)
+    for number, (low, high) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        axis = t.rank(x) - 1 - number
+        if not (isinstance(low, int) and isinstance(high, int)):
+            raise Left("it is padded by a symbolic size")
+        if low < 0 or high < 0:
+            extent = t.shape(x)[axis]
+            stop = normal(Binary("-", extent, ix.const(max(-high, 0))))
+            x = t.slice(x, axis, max(-low, 0), plain(stop))
+        before[axis], after[axis] = max(low, 0), max(high, 0)
+    if not any((*before, *after)):
+        return x
+    value = float(value) if t.result.startswith(("float", "bfloat")) else value
+    return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
+
+
+def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:
+    """Where a part starts, from 0 on and within the axis."""
+    extent = plain(t.shape(x)[axis])
+    if isinstance(start, int):
+        if isinstance(extent, int):
+            return max(start + extent, 0) if start < 0 else min(start, extent)
+        return plain(normal(Binary("+", extent, ix.const(start)))) if start < 0 else start
+    return start
+
+
+def _cut(t: Translation, x: Ref, axis: int, start: Any, extent: Expr, step: int) -> Any:
+    """`extent` elements of an axis, each `step` after the one before."""
+    span = normal(Binary("*", Binary("-", extent, ix.const(1)), ix.const(step)))
+    stop: Any = Binary("+", Binary("+", ix.index(start), span), ix.const(1))
+    if step == 1:
+        stop = Binary("+", ix.index(start), extent)
+    if plain(extent) == 0:
+        stop = start
+    return t.slice(x, axis, start, plain(normal(ix.index(stop))), step)

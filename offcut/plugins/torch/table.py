@@ -1,0 +1,43 @@
+"""The operators of aten that we take: one function of a translation for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import torch
+
+if TYPE_CHECKING:
+    from offcut.plugins.torch.translation import Translation
+
+Rule: TypeAlias = Callable[..., Any]
+"""``rule(translation, *arguments, **options)`` with values of the graph for tensors: its result, or several."""
+
+F = TypeVar("F", bound=Rule)
+
+TABLE: dict[Any, Rule] = {}
+"""By operator of torch, with its overload."""
+
+
+def takes(*names: str) -> Callable[[F], F]:
+    """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over."""
+
+    def enter(rule: F) -> F:
+        for name in names:
+            packet, _, overload = name.partition(".")
+            found = getattr(torch.ops.aten, packet, None)
+            found = getattr(found, overload or "default", None)
+            if found is not None:
+                TABLE[found] = rule
+        return rule
+
+    return enter
+
+
+def same(op: str) -> Callable[[Translation, Any], Any]:
+    """A rule for an operator of floats that has ours of the same meaning."""
+
+    def rule(t: Translation, x: Any) -> Any:
+        return t.node(op, t.as_result(x))
+
+    return rule

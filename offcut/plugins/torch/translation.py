@@ -1,0 +1,325 @@
+"""Operators of torch, one by one, as the nodes of a graph of ours."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Binary, Expr, variables
+from offcut.describe.request import Array
+from offcut.errors import OffcutError
+from offcut.graph import Builder, Ref
+from offcut.graph.graph import Argument, Bound, Graph, Node, Value
+from offcut.graph.views import VIEWS
+from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.sizes import Bounds, bounds_of, extent_of, symbols_of
+from offcut.plugins.torch.table import TABLE
+
+Operand: TypeAlias = Ref | Expr | int | float | bool
+
+
+class Translation:
+    """A graph of ours in the making, from nodes of an FX graph.
+
+    arrays  of the placeholders whose values are known
+    free    nodes that need nothing but such, which are translated wherever they are read
+    fake    what torch says of the result of the node that is translated: element type and shape
+    """
+
+    def __init__(self, bounds: Bounds, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
+        self.builder = Builder("torch")
+        self.bounds, self.arrays, self.free = bounds, arrays, free
+        self.held: dict[Any, Any] = {}
+        self.read: dict[str, Any] = {}
+        self.made: dict[str, Node] = {}
+        self.fake: Any = None
+
+    def take(self, node: Any) -> None:
+        """Translate a node whose operands are known or can be inputs.
+
+        Raises Left with the reason where it is not ours.
+        """
+        if node in self.held:
+            return
+        if node.target is operator.getitem:
+            self.held[node] = self.several(node.args[0])[node.args[1]]
+            return
+        rule = TABLE.get(node.target)
+        if rule is None:
+            raise Left("there is no rule for it")
+        fake = node.meta["val"]
+        for one in _tensors(fake):
+            self.declare(one)
+        arguments = [self.argument(one) for one in node.args]
+        options = {name: self.argument(one) for name, one in node.kwargs.items()}
+        self.fake = fake
+        try:
+            found = rule(self, *arguments, **options)
+        except OffcutError as refused:
+            raise Left(" ".join(str(refused).split())) from None
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError) as failed:
+            raise Left(f"{type(failed).__name__}: {failed}") from failed
+        self.agree(found)
+        for user in node.users:
+            if user.target is operator.getitem and found[user.args[1]] is None:
+                raise Left(f"its result {user.args[1]} is asked for")
+        self.held[node] = found
+
+    def several(self, node: Any) -> Any:
+        """The results of a node that has several."""
+        if node not in self.held:
+            if node not in self.free:
+                raise Left("torch calculates what it is taken from")
+            self.take(node)
+        return self.held[node]
+
+    def agree(self, found: Any) -> None:
+        """Raises Left where a result is not of the element type and the rank that torch says."""
+        fakes = self.fake if isinstance(self.fake, tuple | list) else (self.fake,)
+        for one, fake in zip(found if isinstance(found, tuple) else (found,), fakes, strict=False):
+            if one is None:
+                continue
+            value = self.builder.values[one.name]
+            if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
+                raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
+            for own, said in zip(value.shape, fake.shape, strict=True):
+                if isinstance(said, int) and own != ix.const(said):
+                    raise Left(f"it gives an extent of {own}, where torch says {said}")
+
+    def declare(self, fake: Any) -> None:
+        """Take the sizes in the shape of a tensor among those of the graph."""
+        if fake.device.type != "cpu" or fake.layout is not torch.strided:
+            raise Left(f"it is on {fake.device.type}, in the layout {fake.layout}")
+        if fake.dtype not in NAMES:
+            raise Left(f"its elements are {str(fake.dtype).removeprefix('torch.')}")
+        for symbol in symbols_of(fake.shape):
+            self.declared(symbol)
+
+    def declared(self, symbol: Any) -> None:
+        """Take a symbol among the sizes of the graph."""
+        if symbol.name not in self.builder.sizes:
+            if not symbol.name.startswith("s"):
+                raise Left("its shape depends on data")
+            self.builder.size(symbol.name, *bounds_of(symbol, self.bounds))
+
+    def argument(self, given: Any) -> Any:
+        """An argument of a node: values for tensors, expressions for sizes."""
+        if isinstance(given, torch.fx.Node):
+            value = given.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                return self.value(given)
+            if isinstance(value, tuple | list):
+                return self.several(given)
+            given = value
+        if isinstance(given, torch.SymInt):
+            for symbol in given.node.expr.free_symbols:
+                self.declared(symbol)
+            return plain(extent_of(given))
+        if isinstance(given, torch.SymFloat | torch.SymBool):
+            raise Left("a number is known at run time alone")
+        if isinstance(given, tuple | list):
+            return [self.argument(one) for one in given]
+        return given
+
+    def value(self, node: Any) -> Ref:
+        """The value of a tensor: made here, a constant, or an input."""
+        if node in self.free:
+            self.take(node)
+        if node not in self.held:
+            fake, name = node.meta["val"], self.builder.fresh(node.name)
+            self.declare(fake)
+            if node in self.arrays:
+                self.held[node] = self.builder.constant(name, self.arrays[node])
+            else:
+                shape = [extent_of(one) for one in fake.shape]
+                self.held[node] = self.builder.input(name, NAMES[fake.dtype], shape)
+                self.read[name] = node
+        found: Ref = self.held[node]
+        return found
+
+    def node(self, op: str, *arguments: Argument | Sequence[Argument], **options: Any) -> Any:
+        """The result of one of our operators."""
+        given = {name: value for name, value in options.items() if value is not None}
+        found = self.builder.node(op, *arguments, **given)  # type: ignore[arg-type]
+        last = self.builder.nodes[-1]
+        for value in last.results:
+            self.made[value.name] = last
+        return found
+
+    def shape(self, x: Ref) -> tuple[Expr, ...]:
+        """The extents of a value."""
+        return self.builder.values[x.name].shape
+
+    def dtype(self, x: Ref) -> str:
+        """The element type of a value."""
+        return self.builder.values[x.name].dtype
+
+    def rank(self, x: Ref) -> int:
+        """How many axes a value has."""
+        return len(self.shape(x))
+
+    def axis(self, x: Ref, axis: int) -> int:
+        """An axis from 0 on."""
+        return axis % self.rank(x) if self.rank(x) else 0
+
+    @property
+    def result(self) -> str:
+        """The element type of the result, or of the first."""
+        first = self.fake[0] if isinstance(self.fake, tuple | list) else self.fake
+        return NAMES[first.dtype]
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """The shape of the result, as torch says it."""
+        return tuple(extent_of(one) for one in self.fake.shape)
+
+    def as_result(self, x: Operand) -> Any:
+        """An operand in the element type of the result."""
+        return self.cast(x, self.result) if isinstance(x, Ref) else x
+
+    def cast(self, x: Ref, dtype: str) -> Ref:
+        """A value in another element type."""
+        if self.dtype(x) == dtype:
+            return x
+        found: Ref = self.node("cast", x, dtype)
+        return found
+
+    def scalar(self, value: Any, dtype: str) -> Ref:
+        """A number as an array without axes."""
+        if isinstance(value, Expr):
+            raise Left("a size is calculated with")
+        made = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
+        found: Ref = self.builder.constant(
+            self.builder.fresh("number"), made.astype(numpy_dtype(dtype))
+        )
+        return found
+
+    def reshape(self, x: Ref, shape: Iterable[Argument]) -> Ref:
+        """The elements of a value in another shape."""
+        wanted = tuple(plain(one) if isinstance(one, Expr) else one for one in shape)
+        if wanted == tuple(map(plain, self.shape(x))):
+            return x
+        before = self.made.get(x.name)
+        if before is not None and before.op == "reshape":
+            first = before.arguments[0]
+            assert isinstance(first, Ref)
+            return self.reshape(first, wanted)
+        found: Ref = self.node("reshape", x, wanted)
+        return found
+
+    def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
+        """A value with its axes in another order."""
+        order = tuple(self.axis(x, axis) for axis in axes)
+        if order == tuple(range(len(order))):
+            return x
+        before = self.made.get(x.name)
+        if before is not None and before.op == "transpose":
+            first, earlier = before.arguments[0], before.option("axes")
+            assert isinstance(first, Ref)
+            assert isinstance(earlier, tuple)
+            return self.transpose(first, [earlier[axis] for axis in order])  # type: ignore[misc]
+        found: Ref = self.node("transpose", x, axes=order)
+        return found
+
+    def turned(self, x: Ref) -> Ref | None:
+        """The value of which `x` is that with the last two axes exchanged; None where it is no such."""
+        before = self.made.get(x.name)
+        if before is not None and before.op == "transpose":
+            rank = self.rank(x)
+            if before.option("axes") == (*range(rank - 2), rank - 1, rank - 2):
+                first = before.arguments[0]
+                assert isinstance(first, Ref)
+                return first
+        return None
+
+    def slice(self, x: Ref, axis: int, start: Argument, stop: Argument, step: int = 1) -> Ref:
+        """A part of an axis; the whole of it is the value itself."""
+        whole = plain(self.shape(x)[axis])
+        if step == 1 and start == 0 and stop == whole:
+            return x
+        found: Ref = self.node("slice", x, axis, start, stop, step)
+        return found
+
+    def graph(self, results: Iterable[Any]) -> tuple[Bound, dict[Any, str]]:
+        """What some nodes need, and the name of each."""
+        outputs = {node: self.held[node].name for node in results}
+        names = tuple(dict.fromkeys(outputs.values()))
+        return pruned(self.builder.bound, names), outputs
+
+    def roots(self, name: str) -> str:
+        """The value whose memory a value may share: through views."""
+        while name in self.made and self.made[name].op in VIEWS:
+            name = self.made[name].operands[0]
+        return name
+
+
+def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
+    """A graph without what its outputs do not need; sizes that nothing names are left out, too."""
+    graph, needed, nodes = bound.graph, set(outputs), list[Node]()
+    for node in reversed(graph.nodes):
+        if any(value.name in needed for value in node.results):
+            needed.update(node.operands)
+            nodes.append(node)
+    inputs = tuple(value for value in graph.inputs if value.name in needed)
+    constants = tuple(value for value in graph.constants if value.name in needed)
+    named = _named((*inputs, *(value for node in nodes for value in node.results)), nodes)
+    return Bound(
+        Graph(
+            graph.name,
+            tuple(size for size in graph.sizes if size.name in named),
+            graph.assumptions,
+            inputs,
+            constants,
+            tuple(reversed(nodes)),
+            outputs,
+        ),
+        {value.name: bound.arrays[value.name] for value in constants},
+    )
+
+
+def plain(extent: Expr) -> Expr | int:
+    """An extent that is a number as one."""
+    found = ix.literal(extent)
+    return extent if found is None else found
+
+
+def product(extents: Iterable[Expr | int]) -> Expr:
+    """Of extents."""
+    total: Expr = ix.const(1)
+    for extent in extents:
+        total = Binary("*", total, ix.index(extent))
+    return total
+
+
+def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
+    """The sizes in shapes and arguments."""
+    found: set[str] = set()
+
+    def look(argument: Any) -> None:
+        if isinstance(argument, tuple):
+            for part in argument:
+                look(part)
+        elif isinstance(argument, Expr):
+            found.update(variables(argument))
+
+    for value in values:
+        look(value.shape)
+    for node in nodes:
+        look(node.arguments)
+        look(tuple(option for _, option in node.options))
+    return found
+
+
+def _tensors(fake: Any) -> list[Any]:
+    if isinstance(fake, torch.Tensor):
+        return [fake]
+    if isinstance(fake, tuple | list):
+        return [one for one in fake if isinstance(one, torch.Tensor)]
+    raise Left("it gives no tensor")

@@ -1,0 +1,297 @@
+"""Models compiled by ``torch.compile(model, backend="offcut", dynamic=True)``: once, for every size."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is an extra")
+
+import torch._dynamo
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.utils import counters
+
+from offcut.plugins import torch as plugin
+from tests.plugins.torch_models import (
+    Gpt,
+    Masked,
+    Mobile,
+    ResNet,
+    Sorted,
+    Words,
+    held,
+    mlp,
+)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def fast(model: nn.Module) -> Callable[..., Any]:
+    return torch.compile(model, backend="offcut", dynamic=True)
+
+
+def graphs() -> int:
+    return counters["stats"]["unique_graphs"]
+
+
+def left() -> set[str]:
+    return {str(node.target) for node, _ in plugin.programs()[-1].left}
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 50, shape)
+
+
+def test_the_backend_is_found_by_its_name() -> None:
+    assert "offcut" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("first", [5, 1])
+def test_no_batch_compiles_again(first: int) -> None:
+    model = mlp()
+    held(fast(model), model, [(torch.randn(b, 40),) for b in (first, 1, 2, 0, 37, 128, 512)])
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_no_length_compiles_again_and_none_is_taken_for_another() -> None:
+    model = mlp()
+    shapes = [(3, 3), (1, 1), (5, 1), (1, 4), (0, 3), (40, 2)]
+    held(fast(model), model, [(torch.randn(*s, 40),) for s in shapes])
+    assert graphs() == 1
+
+
+def test_a_residual_network_runs_at_every_image() -> None:
+    model = ResNet().eval()
+    images = [(2, 3, 32, 40), (1, 3, 33, 17), (17, 3, 16, 16), (3, 3, 20, 21)]
+    held(fast(model), model, [(torch.randn(s),) for s in images])
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_depthwise_convolutions_run_at_every_image() -> None:
+    model = Mobile().eval()
+    held(fast(model), model, [(torch.randn(s),) for s in [(2, 8, 9, 7), (1, 8, 4, 4)]])
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_a_decoder_runs_at_every_batch_and_length() -> None:
+    model = Gpt().eval()
+    held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1), (1, 1), (4, 33)]])
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
+    model, calls = Masked().eval(), []
+    for b, n in [(3, 5), (1, 7), (2, 1)]:
+        keep = torch.rand(b, n) < 0.7
+        keep[:, 0] = True
+        calls.append((torch.randn(b, n, 32), keep))
+    held(fast(model), model, calls)
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_the_encoder_of_torch_runs() -> None:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    held(fast(model), model, [(torch.randn(b, n, 32),) for b, n in [(3, 5), (1, 7)]])
+
+
+def test_words_are_looked_up() -> None:
+    model = Words().eval()
+    held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1)]])
+    assert left() == set()
+
+
+def test_an_operator_that_is_not_ours_stays_with_torch_and_is_listed() -> None:
+    model = Sorted().eval()
+    held(fast(model), model, [(torch.randn(b, 8),) for b in (3, 1, 0, 9)])
+    assert left() == {"aten.sort.default"}
+    assert "1 × aten.sort.default: there is no rule for it" in plugin.report()
+
+
+def test_a_shape_that_depends_on_data_stays_with_torch() -> None:
+    class Chosen(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.relu(x)[x[:, 0] > 0])
+
+    held(fast(Chosen()), Chosen(), [(torch.randn(b, 8),) for b in (3, 1, 9)])
+
+
+def test_complex_numbers_stay_with_torch() -> None:
+    model = nn.Linear(4, 4, dtype=torch.complex64)
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(model)(x), model(x))
+
+
+def test_a_recurrence_of_torch_gives_what_it_gives() -> None:
+    model = nn.LSTM(8, 16, batch_first=True)
+    with torch.no_grad():
+        for b, n in [(3, 5), (1, 7)]:
+            x = torch.randn(b, n, 8)
+            torch.testing.assert_close(fast(model)(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-13), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+)
+def test_other_floats_run(dtype: torch.dtype, tolerance: float) -> None:
+    model = mlp().to(dtype)
+    calls = [(torch.randn(b, 40).to(dtype),) for b in (3, 1, 14)]
+    held(fast(model), model, calls, tolerance)
+    assert left() == set()
+
+
+def test_gradients_are_those_of_torch() -> None:
+    model = mlp()
+    run = fast(model)
+    for batch in (4, 1, 7):
+        x = torch.randn(batch, 40, requires_grad=True)
+        found = torch.autograd.grad(run(x).square().sum(), [x, *model.parameters()])
+        wanted = torch.autograd.grad(model(x).square().sum(), [x, *model.parameters()])
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_learns() -> None:
+    model, other = mlp(), mlp()
+    other.load_state_dict(model.state_dict())
+    for run, own in ((fast(model), model), (other, other)):
+        torch.manual_seed(1)
+        steps = torch.optim.SGD(own.parameters(), 0.01)
+        for _ in range(4):
+            steps.zero_grad()
+            F.mse_loss(run(torch.randn(6, 40)), torch.ones(6, 8)).backward()
+            steps.step()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_that_changes_is_noticed() -> None:
+    model = mlp()
+    run, x = fast(model), torch.randn(3, 40)
+    for _ in range(5):
+        held(run, model, [(x,)])
+        with torch.no_grad():
+            model[0].weight.mul_(1.5)
+    model[3].weight = nn.Parameter(torch.randn(8, 72))
+    held(run, model, [(x,)])
+    model.load_state_dict(mlp().state_dict())
+    held(run, model, [(x,)])
+
+
+def test_layers_that_are_alike_are_compiled_once_each_with_its_weights() -> None:
+    layers = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
+    for layer in layers * 2:
+        held(fast(layer), layer, [(torch.randn(b, 8),) for b in (3, 1)])
+    assert graphs() == 1
+
+
+def test_a_branch_on_a_batch_of_one_is_taken() -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x) * 2 if x.shape[0] == 1 else torch.relu(x).t()
+
+    held(fast(Branching()), Branching(), [(torch.randn(b, 8),) for b in (3, 1, 2)])
+
+
+def test_results_share_no_memory_that_those_of_torch_do_not() -> None:
+    class Several(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = torch.relu(x)
+            return y, y.clone(), y.t(), x.clone(), x[1:], x
+
+    with torch.no_grad():
+        for batch in (3, 1):
+            x = torch.randn(batch, 8)
+            found, wanted = fast(Several())(x), Several()(x)
+            torch.testing.assert_close(found, wanted)
+            for given in (found, wanted):
+                given[0].add_(1)
+                given[3].add_(2)
+            torch.testing.assert_close(found, wanted)
+            assert [one.stride() for one in found] == [one.stride() for one in wanted]
+
+
+def test_an_argument_that_is_written_to_is() -> None:
+    class Writing(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x.relu_()
+            return torch.tanh(x)
+
+    for batch in (3, 1):
+        x = torch.randn(batch, 8)
+        other = x.clone()
+        torch.testing.assert_close(fast(Writing())(x), Writing()(other))
+        torch.testing.assert_close(x, other)
+
+
+def test_a_buffer_that_is_written_to_is_no_constant() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.copy_(self.seen + torch.relu(x).sum(0))
+            return torch.tanh(x) + self.seen
+
+    one, other = Counting(), Counting()
+    run = fast(one)
+    with torch.no_grad():
+        for batch in (3, 1, 3):
+            x = torch.randn(batch, 8)
+            torch.testing.assert_close(run(x), other(x))
+            torch.testing.assert_close(one.seen, other.seen)
+
+
+def test_strided_arguments_are_taken() -> None:
+    model = mlp()
+    calls = [torch.randn(40, 5).t(), torch.randn(6, 80)[::2, ::2], torch.randn(1, 40).expand(4, 40)]
+    held(fast(model), model, [(x,) for x in calls])
+
+
+def test_images_with_channels_last_give_results_with_channels_last() -> None:
+    model = Mobile().eval().to(memory_format=torch.channels_last)
+    run = fast(model)
+    for batch in (3, 1, 17):
+        x = torch.randn(batch, 8, 6, 5).to(memory_format=torch.channels_last)
+        held(run, model, [(x,)])
+        with torch.no_grad():
+            assert run(x).stride() == model(x).stride()
+    assert graphs() <= 2
+
+
+def test_settings_of_torch_are_as_they_were() -> None:
+    from torch.fx.experimental import _config as symbolic
+
+    before = symbolic.backed_size_oblivious, symbolic.use_duck_shape, torch.backends.mkldnn.enabled
+    model = mlp()
+    held(fast(model), model, [(torch.randn(3, 40),)])
+    assert before == (
+        symbolic.backed_size_oblivious,
+        symbolic.use_duck_shape,
+        torch.backends.mkldnn.enabled,
+    )
+
+
+def test_a_copy_of_a_model_is_another() -> None:
+    model = mlp()
+    held(fast(model), model, [(torch.randn(3, 40),)])
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other[0].weight.add_(1)
+    held(fast(other), other, [(torch.randn(3, 40),)])

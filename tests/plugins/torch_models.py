@@ -1,0 +1,165 @@
+"""Small models in plain torch, after those that users have, and how they are held against float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def mlp() -> nn.Module:
+    """Of the contract."""
+    return nn.Sequential(nn.Linear(40, 72), nn.GELU(), nn.LayerNorm(72), nn.Linear(72, 8)).eval()
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch norm, and a shortcut."""
+
+    def __init__(self, c: int, o: int, stride: int) -> None:
+        super().__init__()
+        self.one, self.two = (
+            nn.Conv2d(c, o, 3, stride, 1, bias=False),
+            nn.Conv2d(o, o, 3, 1, 1, bias=False),
+        )
+        self.norms = nn.ModuleList([nn.BatchNorm2d(o), nn.BatchNorm2d(o)])
+        self.short = nn.Sequential(nn.Conv2d(c, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.relu(self.norms[0](self.one(x)), inplace=True)
+        return F.relu(self.norms[1](self.two(y)) + self.short(x))
+
+
+class ResNet(nn.Module):
+    """A stem, pooling, two residual blocks, a mean over the image, classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
+        self.blocks = nn.Sequential(Residual(8, 8, 1), Residual(8, 16, 2))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.max_pool2d(F.relu(self.norm(self.stem(x))), 3, 2, 1)
+        return self.head(F.adaptive_avg_pool2d(self.blocks(x), 1).flatten(1))
+
+
+class Mobile(nn.Module):
+    """An inverted residual: wide, depthwise, narrow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(8, 24, 1, bias=False),
+            nn.BatchNorm2d(24),
+            nn.ReLU6(),
+            nn.Conv2d(24, 24, 3, 1, 1, groups=24, bias=False),
+            nn.BatchNorm2d(24),
+            nn.Hardswish(),
+            nn.Conv2d(24, 8, 1, bias=False),
+            nn.BatchNorm2d(8),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layers(x)
+
+
+class Block(nn.Module):
+    """A decoder's: causal attention and a feed-forward net, each behind a layer norm."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.feed = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, n, e = x.shape
+        split = self.qkv(self.norms[0](x)).view(b, n, 3, self.heads, e // self.heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(b, n, e))
+        return x + self.feed(self.norms[1](x))
+
+
+class Gpt(nn.Module):
+    """Tokens and places embedded, two blocks, scores of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 32), nn.Embedding(64, 32)
+        self.blocks = nn.Sequential(Block(), Block())
+        self.head = nn.Linear(32, 50, bias=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        return self.head(self.blocks(x))
+
+
+class Masked(nn.Module):
+    """An encoder whose short sentences are masked, and the mean of their words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        b, n, e = x.shape
+        q, k, v = (one.view(b, n, 4, 8).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
+        scores = q @ k.transpose(-1, -2) / 8**0.5
+        scores = scores.masked_fill(~keep[:, None, None, :], float("-inf"))
+        y = self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, e))
+        weight = keep[..., None].to(y.dtype)
+        return (y * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+
+class Words(nn.Module):
+    """The mean of embedded words, and classes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(50, 16), nn.Linear(16, 3)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return F.log_softmax(self.head(self.table(ids).mean(1)), -1)
+
+
+class Sorted(nn.Module):
+    """An operator that is not ours between two dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.two(torch.sort(torch.relu(self.one(x)), dim=-1)[0])
+
+
+def held(
+    run: Callable[..., Any],
+    model: nn.Module,
+    calls: Iterable[tuple[torch.Tensor, ...]],
+    tolerance: float = 2e-5,
+) -> None:
+    """Every result is that of the model in float64, of the type that the model gives."""
+    exact = copy.deepcopy(model).double()
+    with torch.no_grad():
+        for call in calls:
+            found, wanted = run(*call), exact(*map(wide, call))
+            assert found.shape == wanted.shape
+            assert found.dtype == model(*call).dtype
+            torch.testing.assert_close(
+                found.double(), wanted, rtol=tolerance, atol=tolerance * 5, equal_nan=True
+            )
+
+
+def wide(given: Any) -> Any:
+    """Floats in float64."""
+    floats = isinstance(given, torch.Tensor) and given.is_floating_point()
+    return given.double() if floats else given
