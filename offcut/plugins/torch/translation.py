@@ -19,7 +19,7 @@ from offcut.graph.graph import Argument, Bound, Graph, Node, Value
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Bounds, bounds_of, extent_of, symbols_of
+from offcut.plugins.torch.sizes import Bounds, bounds_of, extent_of, sympy_of
 from offcut.plugins.torch.table import TABLE
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
@@ -99,15 +99,21 @@ class Translation:
             raise Left(f"it is on {fake.device.type}, in the layout {fake.layout}")
         if fake.dtype not in NAMES:
             raise Left(f"its elements are {str(fake.dtype).removeprefix('torch.')}")
-        for symbol in symbols_of(fake.shape):
-            self.declared(symbol)
+        for one in fake.shape:
+            self.extent(one)
 
-    def declared(self, symbol: Any) -> None:
-        """Take a symbol among the sizes of the graph."""
-        if symbol.name not in self.builder.sizes:
+    def extent(self, size: Any) -> Expr:
+        """An int or a SymInt as an extent, whose symbols are sizes of the graph; one that has but one value is that."""
+        found = sympy_of(size)
+        for symbol in found.free_symbols:
             if not symbol.name.startswith("s"):
                 raise Left("its shape depends on data")
-            self.builder.size(symbol.name, *bounds_of(symbol, self.bounds))
+            low, high = bounds_of(symbol, self.bounds)
+            if low == high:
+                found = found.subs(symbol, low)
+            elif symbol.name not in self.builder.sizes:
+                self.builder.size(symbol.name, low, high)
+        return extent_of(found)
 
     def argument(self, given: Any) -> Any:
         """An argument of a node: values for tensors, expressions for sizes."""
@@ -119,9 +125,7 @@ class Translation:
                 return self.several(given)
             given = value
         if isinstance(given, torch.SymInt):
-            for symbol in given.node.expr.free_symbols:
-                self.declared(symbol)
-            return plain(extent_of(given))
+            return plain(self.extent(given))
         if isinstance(given, torch.SymFloat | torch.SymBool):
             raise Left("a number is known at run time alone")
         if isinstance(given, tuple | list):
@@ -138,7 +142,7 @@ class Translation:
             if node in self.arrays:
                 self.held[node] = self.builder.constant(name, self.arrays[node])
             else:
-                shape = [extent_of(one) for one in fake.shape]
+                shape = list(map(self.extent, fake.shape))
                 self.held[node] = self.builder.input(name, NAMES[fake.dtype], shape)
                 self.read[name] = node
         found: Ref = self.held[node]
@@ -178,7 +182,7 @@ class Translation:
     @property
     def extents(self) -> tuple[Expr, ...]:
         """The shape of the result, as torch says it."""
-        return tuple(extent_of(one) for one in self.fake.shape)
+        return tuple(map(self.extent, self.fake.shape))
 
     def as_result(self, x: Operand) -> Any:
         """An operand in the element type of the result."""

@@ -11,7 +11,6 @@ from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.extents import normal
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import extent_of
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
 
@@ -100,7 +99,7 @@ def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
 )
 def split(t: Translation, x: Ref, _: Any, axis: int = 0) -> Any:
     place = t.axis(x, axis)
-    extents = [extent_of(fake.shape[place]) for fake in t.fake]
+    extents = [t.extent(fake.shape[place]) for fake in t.fake]
     ends: list[Expr] = [ix.const(0)]
     for extent in extents:
         ends.append(normal(Binary("+", ends[-1], extent)))
