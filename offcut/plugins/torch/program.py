@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from offcut.graph.extents import product
 from offcut.plugins.torch.dtypes import array_of, tensor_of
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import Bounds, extent_of, symbols_of
-from offcut.plugins.torch.splitting import Region, Split, is_size, split
+from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
@@ -46,10 +47,8 @@ class Program:
         self.split = split(graph, bounds, fixed)
         self.left = list(self.split.left)
         self.sizes = _solutions(self.inputs)
-        self.steps: list[Callable[[Values, dict[str, int]], None]] = []
-        for step in self.split.steps:
-            self.steps += self._steps(module, step)
-        self.frees = _frees(self.split, self.steps, output)
+        self.steps = [self._step(module, step) for step in self.split.steps]
+        self.frees = _frees(self.split, output)
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -77,22 +76,31 @@ class Program:
         lines += [f"  {count} × {op}: {reason}" for (op, reason), count in counts.items()]
         return "\n".join(lines)
 
-    def _steps(self, module: Any, step: Region | Any) -> list[Any]:
+    def _step(self, module: Any, step: Region | Any) -> Step:
         if not isinstance(step, Region):
-            return [_by_torch(module, step)]
+            return _Called(module, step)
+        instead = _Instead(module, step)
         try:
-            return [_Ran(step, compiled(step.bound))]
+            return _Ran(step, compiled(step.bound), partial(self._refused, instead))
         except OffcutError as refused:
+            return self._refused(instead, refused)
+
+    def _refused(self, instead: _Instead, refused: OffcutError) -> Step:
+        """What torch does in place of a region, which is listed from now on."""
+        if not instead.listed:
+            instead.listed = True
             reason = " ".join(str(refused).split())
-        self.left += [(node, reason) for node in step.nodes]
-        return [_Each([(node, _by_torch(module, node)) for node in step.nodes], step)]
+            self.left += [(node, reason) for node in instead.region.nodes if not is_view(node)]
+        return instead
 
 
 class _Ran:
     """A region as a step."""
 
-    def __init__(self, region: Region, model: Model) -> None:
-        self.model = model
+    def __init__(
+        self, region: Region, model: Model, refused: Callable[[OffcutError], Step]
+    ) -> None:
+        self.model, self.refused = model, refused
         self.inputs = tuple(region.inputs.items())
         shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
@@ -106,7 +114,11 @@ class _Ran:
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its outputs from its inputs."""
         given = {name: array_of(values[node]) for name, node in self.inputs}
-        found = self.model(given, **{name: sizes[name] for name in self.sizes})
+        try:
+            found = self.model(given, **{name: sizes[name] for name in self.sizes})
+        except OffcutError as refused:
+            self.refused(refused)(values, sizes)
+            return
         for node, name, shared, strides in self.outputs:
             array = found[name]
             if shared or not array.flags.writeable:
@@ -115,49 +127,62 @@ class _Ran:
             values[node] = tensor if strides is None else _restrided(tensor, strides, sizes)
 
 
-class _Each:
-    """The operators of a region, by torch."""
+class _Called:
+    """An operator of torch, or an attribute of the module, as a step."""
 
-    def __init__(self, steps: Sequence[tuple[Any, Any]], region: Region) -> None:
-        self.steps, self.results = steps, tuple(node for node, *_ in region.outputs)
+    def __init__(self, module: Any, node: Any) -> None:
+        self.node = node
+        self.size = extent_of(node.meta["val"]) if is_size(node) else None
+        self.held = _attribute(module, node.target) if node.op == "get_attr" else None
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
-        """Calculate its outputs from its inputs."""
+        """Calculate its result."""
+        node = self.node
+        if self.size is not None:
+            values[node] = int(evaluate(self.size, sizes))
+        elif node.op == "get_attr":
+            values[node] = self.held
+        else:
+
+            def value(one: Any) -> Any:
+                if one not in values and is_size(one):
+                    return int(evaluate(extent_of(one.meta["val"]), sizes))
+                return values[one]
+
+            args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
+            values[node] = node.target(*args, **kwargs)
+
+
+class _Instead:
+    """A region by torch: all that its results need and that is not there."""
+
+    def __init__(self, module: Any, region: Region) -> None:
+        self.region, self.listed = region, False
+        self.steps = {node: _Called(module, node) for node in _needed(region)}
+
+    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
+        """Calculate the results of the region."""
         own = dict(values)
-        for _, step in self.steps:
-            step(own, sizes)
-        values.update((node, own[node]) for node in self.results)
+        for node, step in self.steps.items():
+            if node not in own:
+                step(own, sizes)
+        values.update((node, own[node]) for node, *_ in self.region.outputs)
 
 
-def _by_torch(module: Any, node: Any) -> Callable[[Values, dict[str, int]], None]:
-    """A node as a step: the operator called on what it reads."""
-    if is_size(node):
-        extent = extent_of(node.meta["val"])
+Step: TypeAlias = _Called | _Instead | _Ran
 
-        def size(values: Values, sizes: dict[str, int]) -> None:
-            values[node] = int(evaluate(extent, sizes))
 
-        return size
-    if node.op == "get_attr":
-        held = _attribute(module, node.target)
-
-        def attribute(values: Values, sizes: dict[str, int]) -> None:
-            values[node] = held
-
-        return attribute
-    target, args, kwargs = node.target, node.args, node.kwargs
-
-    def call(values: Values, sizes: dict[str, int]) -> None:
-        def value(one: Any) -> Any:
-            if one not in values and is_size(one):
-                return int(evaluate(extent_of(one.meta["val"]), sizes))
-            return values[one]
-
-        values[node] = target(
-            *torch.fx.node.map_arg(args, value), **torch.fx.node.map_arg(kwargs, value)
-        )
-
-    return call
+def _needed(region: Region) -> tuple[Any, ...]:
+    """The nodes that the results of a region need, in order, but for the arguments of the graph."""
+    pending = [node for node, *_ in region.outputs]
+    found: set[Any] = set()
+    while pending:
+        node = pending.pop()
+        if node not in found and node.op != "placeholder":
+            found.add(node)
+            pending += () if is_size(node) else node.all_input_nodes
+    (first, *_), *_ = region.outputs
+    return tuple(node for node in first.graph.nodes if node in found)
 
 
 def _solutions(inputs: Sequence[Any]) -> dict[str, Callable[[Values], int]]:
@@ -237,19 +262,16 @@ def _restrided(tensor: Any, strides: tuple[Any, Any], sizes: dict[str, int]) -> 
     return found
 
 
-def _frees(split: Split, steps: Sequence[Any], output: Any) -> list[tuple[Any, ...]]:
-    """After each step, the values that nothing reads any more."""
+def _frees(parts: Split, output: Any) -> list[tuple[Any, ...]]:
+    """After each step, the values that nothing reads any more; arguments are the caller's."""
     last: dict[Any, int] = {}
-    for number, step in enumerate(split.steps):
+    for number, step in enumerate(parts.steps):
         read = step.inputs.values() if isinstance(step, Region) else step.all_input_nodes
-        if isinstance(step, Region):
-            read = [*read, *(one for node in step.nodes for one in node.all_input_nodes)]
-        for node in read:
-            last[node] = number
+        last.update((node, number) for node in read if node.op != "placeholder")
     kept = set(output.all_input_nodes)
     return [
         tuple(node for node, at in last.items() if at == number and node not in kept)
-        for number in range(len(steps))
+        for number in range(len(parts.steps))
     ]
 
 
