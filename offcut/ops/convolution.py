@@ -179,20 +179,44 @@ def _convolution(
 
     across, inside = window_names(axes)
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
-    c = reduce_axis(inner, "c")
+    c, each = reduce_axis(inner, "c"), outer // groups
+    letters = ("n", *across, "o") if last else ("n", "o", *across)
 
-    def term(*at: Value) -> Value:
-        n, o = at[0], at[-1 if last else 1]
-        positions = _positions(placed, at[1:-1] if last else at[2:], steps)
-        channel = c if groups == 1 else o // (outer // groups) * inner + c
+    def apart(at: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...], Value]:
+        """Image, place and channel of an element of the result."""
+        return (at[0], at[1:-1], at[-1]) if last else (at[0], at[2:], at[1])
+
+    def term(n: Value, place: tuple[Value, ...], channel: Value, o: Value) -> Value:
+        positions = _positions(placed, place, steps)
         read = (n, *positions, channel) if last else (n, channel, *positions)
         weight = (*steps, c, o) if last else (o, c, *steps)
         pixel = within(placed, positions, element(x, read), 0.0 if total != "int32" else 0)
         return sum_over(pixel * element(w, weight), axis=(c, *steps))
 
-    letters = ("n", *across, "o") if last else ("n", "o", *across)
-    sums = compute(shape, term, end.name_of_total(name), letters)
-    return end.after(sums, name)
+    if groups == 1 or inner == 1:
+
+        def alone(*at: Value) -> Value:
+            n, place, o = apart(at)
+            return term(n, place, c if groups == 1 else o // each + c, o)
+
+        return end.after(compute(shape, alone, end.name_of_total(name), letters), name)
+
+    # with an axis of their own, groups are products, in which the channels that are read do not depend on those that result
+    def grouped(n: Value, *at: Value) -> Value:
+        g, o = at[-2:] if last else at[:2]
+        return term(n, at[:-2] if last else at[2:], g * inner + c, g * each + o)
+
+    def joined(*at: Value) -> Value:
+        n, place, o = apart(at)
+        own = (o // each, o % each)
+        return products[(n, *place, *own) if last else (n, *own, *place)]
+
+    if last:
+        parted, axis_names = (x.shape[0], *places, groups, each), ("n", *across, "g", "o")
+    else:
+        parted, axis_names = (x.shape[0], groups, each, *places), ("n", "g", "o", *across)
+    products = compute(parted, grouped, f"{name}_groups", axis_names)
+    return end.after(compute(shape, joined, end.name_of_total(name), letters), name)
 
 
 def _positions(

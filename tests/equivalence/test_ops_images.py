@@ -298,3 +298,14 @@ def test_global_pooling_is_the_mean_of_an_image(layout: str, kept: bool) -> None
         a = floats("a", 2, 3, *size) if first else floats("a", 2, *size, 3)
         axes = (2, 3) if first else (1, 2)
         op.check([a], np.asarray(a.astype("float64").mean(axes, keepdims=kept)))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_groups_are_products_by_microkernels(layout: str) -> None:
+    first = layout == "NCHW"
+    x = oc.placeholder((b, 32, h, w) if first else (b, h, w, 32), name="X")
+    shape = (32, 8, 3, 3) if first else (3, 3, 8, 32)
+    v = oc.placeholder(shape, name="V")
+    y = ops.conv2d(x, v, padding=1, groups=4, layout=layout, name="Y")
+    kernel = oc.compile(y, inputs=[x, v], constants={"V": floats("v", *shape)})
+    assert "no sum runs by a microkernel" not in str(kernel.plan(b=1, h=28, w=28))

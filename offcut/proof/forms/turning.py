@@ -30,12 +30,15 @@ from offcut.proof.forms.forwarding import copied_whole
 
 
 def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
-    """`program` with each result stored where it ends, in place of the local array it is a copy of.
+    """`program` with each result, and each array that stays, stored where it ends, in place of the local
+    array it is a copy of.
 
     program   all that it accesses lies inside of its buffers
     kept      arrays that stay, copied or not
     """
-    for result in program.results:
+    staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in kept]
+    held = {stmt.buffer for stmt in statements(program.body) if isinstance(stmt, Alloc)}
+    for result in (*program.results, *(one for one in staying if one.name not in held)):
         storing = [k for k, s in enumerate(program.body) if result.name in stored((s,))]
         if not storing:
             continue
