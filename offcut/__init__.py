@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from offcut.describe import external as external
     from offcut.describe.external import external_microkernel as external_microkernel
     from offcut.describe.functions import absolute as absolute
+    from offcut.describe.functions import ceil as ceil
+    from offcut.describe.functions import cos as cos
     from offcut.describe.functions import erf as erf
     from offcut.describe.functions import exp as exp
+    from offcut.describe.functions import floor as floor
     from offcut.describe.functions import index as index
     from offcut.describe.functions import log as log
+    from offcut.describe.functions import log1p as log1p
     from offcut.describe.functions import max as max
     from offcut.describe.functions import maximum as maximum
     from offcut.describe.functions import min as min
     from offcut.describe.functions import minimum as minimum
     from offcut.describe.functions import reduce_axis as reduce_axis
+    from offcut.describe.functions import round as round
+    from offcut.describe.functions import sin as sin
     from offcut.describe.functions import sqrt as sqrt
     from offcut.describe.functions import sum as sum
     from offcut.describe.functions import tanh as tanh
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.describe.microkernel import Microkernel as Microkernel
+    from offcut.describe.powers import power as power
     from offcut.describe.recurrence import recurrence as recurrence
     from offcut.describe.recurrence import update as update
     from offcut.describe.tensor import Tensor as Tensor
@@ -86,9 +93,11 @@ _HOME = {
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.describe.tensor": ("Tensor", "compute", "placeholder"),
     "offcut.describe.value": ("cast",),
+    "offcut.describe.powers": ("power",),
     "offcut.describe.functions": (
-        *("absolute", "erf", "exp", "index", "log", "max", "maximum"),
-        *("min", "minimum", "reduce_axis", "sqrt", "sum", "tanh", "where"),
+        *("absolute", "ceil", "cos", "erf", "exp", "floor", "index", "log", "log1p", "max"),
+        *("maximum", "min", "minimum", "reduce_axis", "round", "sin", "sqrt", "sum", "tanh"),
+        "where",
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),

@@ -78,7 +78,7 @@ class Load(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Binary(_Hashed):
-    """``a op b`` on equal types: ``+ - * / // % min max``; ``//`` and ``%`` floor, ``/`` is for values."""
+    """``a op b`` on equal types: ``+ - * / // % min max pow``; ``//`` and ``%`` floor, ``/`` and pow are for values."""
 
     op: str
     a: Expr
@@ -89,7 +89,7 @@ class Binary(_Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Unary(_Hashed):
-    """``op(a)``: ``neg exp tanh erf sqrt abs log``."""
+    """``op(a)``: ``neg abs``, and of floats ``sqrt exp tanh erf log log1p sin cos floor ceil round``."""
 
     op: str
     a: Expr

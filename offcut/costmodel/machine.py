@@ -110,6 +110,8 @@ class Traffic:
 class Operations:
     """Cycles of operations by what they are; None: one lane after the other.
 
+    log     also of log1p
+    sin     also of cos
     other   of every operation that has no entry
     """
 
@@ -122,6 +124,8 @@ class Operations:
     floor_divide: float | None
     remainder: float | None
     log: float | None
+    sin: float | None
+    power: float | None
     source: str
 
     def of(self, op: str) -> float | None:
@@ -134,7 +138,10 @@ _OPERATIONS = {
     "/": "divide",
     "//": "floor_divide",
     "%": "remainder",
-    **{name: name for name in ("sqrt", "exp", "tanh", "erf", "log")},
+    **{name: name for name in ("sqrt", "exp", "tanh", "erf", "log", "sin")},
+    "cos": "sin",
+    "log1p": "log",
+    "pow": "power",
 }
 
 

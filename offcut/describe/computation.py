@@ -40,6 +40,7 @@ RESERVED = frozenset(
         *("for", "in", "if", "else", "let", "tile", "alloc", "where", "choose", "option", "costs"),
         *("and", "or", "not", "true", "false", "inf", "nan"),
         *("min", "max", "exp", "tanh", "erf", "sqrt", "abs", "log", "sum"),
+        *("log1p", "sin", "cos", "floor", "ceil", "round", "pow"),
         *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"),
     )
 )

@@ -17,8 +17,38 @@ def exp(a: Value) -> Value:
 
 
 def log(a: Value) -> Value:
-    """The natural logarithm of `a`, the C library's; -inf of 0, NaN below."""
+    """The natural logarithm of `a`, within 1 ULP; -inf of 0, NaN below."""
     return unary("log", a)
+
+
+def log1p(a: Value) -> Value:
+    """``log(1 + a)``, within 1 ULP also near 0; -inf of -1, NaN below."""
+    return unary("log1p", a)
+
+
+def sin(a: Value) -> Value:
+    """The sine of `a`, in radians, within 1 ULP of all that is finite."""
+    return unary("sin", a)
+
+
+def cos(a: Value) -> Value:
+    """The cosine of `a`, in radians, within 1 ULP of all that is finite."""
+    return unary("cos", a)
+
+
+def floor(a: Value) -> Value:
+    """The largest whole number that is at most `a`, as a float."""
+    return unary("floor", a)
+
+
+def ceil(a: Value) -> Value:
+    """The smallest whole number that is at least `a`, as a float."""
+    return unary("ceil", a)
+
+
+def round(a: Value) -> Value:
+    """The whole number nearest to `a`, as a float; the even one of two."""
+    return unary("round", a)
 
 
 def tanh(a: Value) -> Value:

@@ -18,7 +18,10 @@ ARRAY_AS_OPERAND = (
     "placeholder(…) stands for an array, and constants= of compile says what it holds"
 )
 _UNKNOWN = "its value is known only when the kernel runs"
-_FUNCTIONS = ("exp", "log", "tanh", "sqrt", "maximum", "minimum", "where", "absolute")
+_FUNCTIONS = (
+    *("exp", "log", "log1p", "tanh", "sqrt", "sin", "cos", "floor", "ceil", "round"),
+    *("maximum", "minimum", "where", "absolute"),
+)
 _OPERATORS = {
     "add": ("__add__", "__radd__"),
     "subtract": ("__sub__", "__rsub__"),
@@ -116,13 +119,10 @@ class NoNumber(NoArray):
         raise _refusal(f"index {self}", "it is one element", "A[i, j] takes all indices at once")
 
     def __pow__(self, other: Any, modulus: Any = None) -> NoReturn:
-        told = {2: f"{self} * {self}", 0.5: f"sqrt({self})"} if modulus is None else {}
-        scalar = isinstance(other, int | float)
-        help = told.get(other, "") if scalar else ""
-        raise self._no_power(f"{self} ** {shown(other)}", help or "x * x, sqrt(x), exp(y * log(x))")
+        raise self._no_power(f"{self} ** {shown(other)}", f"power({self}, {shown(other)})")
 
     def __rpow__(self, other: Any) -> NoReturn:
-        raise self._no_power(f"{shown(other)} ** {self}", f"exp({self} * log(x))")
+        raise self._no_power(f"{shown(other)} ** {self}", f"power({shown(other)}, {self})")
 
     def __matmul__(self, other: Any) -> NoReturn:
         raise self._no_product(f"{self} @ {shown(other)}")
@@ -131,7 +131,7 @@ class NoNumber(NoArray):
         raise self._no_product(f"{shown(other)} @ {self}")
 
     def _no_power(self, written: str, help: str) -> DescribeError:
-        return _refusal(f"take {written}", "there is no power", help)
+        return _refusal(f"take {written}", "a power is written as a function", help)
 
     def _no_product(self, written: str) -> DescribeError:
         told = "sum(A[i, k] * B[k, j], axis=k) is a product of matrices"
@@ -142,14 +142,15 @@ class NoNumber(NoArray):
             f"make a Python {kind} of {self}",
             _UNKNOWN,
             f'cast({self}, "{dtype}") converts an element',
-            "offcut's exp, log, tanh, erf, sqrt, in place of those of math",
+            "offcut's exp, log, tanh, erf, sqrt, sin, cos, in place of those of math",
         )
 
     def _no_rounding(self, name: str) -> DescribeError:
         return _refusal(
             f"take {name} of {self}",
-            "there is no such function of elements",
+            "Python's is of numbers",
             f'cast({self}, "int32") drops what follows the point',
+            "offcut's round, floor, ceil give floats",
         )
 
     def _no_function(self, name: str, args: tuple[Any, ...]) -> DescribeError:

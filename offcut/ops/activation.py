@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS
-from offcut.describe.functions import erf, exp, maximum, minimum, where
+from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimum, where
 from offcut.describe.functions import tanh as tanh_of
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -167,6 +167,14 @@ def tanh(x: Tensor, *, name: str | None = None) -> Tensor:
     16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
     """
     return _elementwise("tanh", x, name)
+
+
+def softplus(x: Tensor, *, name: str | None = None) -> Tensor:
+    """``log(1 + exp(x))`` by element, of any shape, within 2 ULP (float32).
+
+    16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
+    """
+    return of_each("softplus", name, x, lambda a: maximum(a, 0) + log1p(exp(-absolute(a))), FLOATS)
 
 
 def leaky_relu(x: Tensor, slope: float = 0.01, *, name: str | None = None) -> Tensor:

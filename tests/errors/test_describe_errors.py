@@ -436,7 +436,7 @@ VALUES = [
     (
         lambda: row(lambda i: A[i, 0] ** 2),
         (
-            "compute: cannot take A[i, 0] ** 2\n  because  there is no power\n  help     A[i, 0] * A[i, 0]"
+            "compute: cannot take A[i, 0] ** 2\n  because  a power is written as a function\n  help     power(A[i, 0], 2)"
         ),
     ),
     (

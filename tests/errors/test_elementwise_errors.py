@@ -78,7 +78,34 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.power(Z, -1),
         "power: cannot take y=-1\n"
         "  at       Z: int32[n, 24]\n"
-        "  because  the exponent of integers is a whole number from 0 to 64",
+        "  because  the exponent of integers is a whole number from 0 to 64\n"
+        '  help     cast(x, "float32") takes any exponent',
+    ),
+    "an exponent of integers that is an element": (
+        lambda: ops.power(Z, Z),
+        "power: cannot take y=Z: int32[n, 24]\n"
+        "  at       Z: int32[n, 24]\n"
+        "  because  the exponent of integers is a whole number from 0 to 64\n"
+        '  help     cast(x, "float32") takes any exponent',
+    ),
+    "a power of integers in an expression": (
+        lambda: oc.compute((n,), lambda i: oc.power(Z[i, 0], 0.5)),
+        "compute: cannot take the power of Z[i, 0] and 0.5\n"
+        "  because  the exponent of integers is a whole number from 0 to 64\n"
+        '  help     cast(x, "float32") takes any exponent',
+    ),
+    "a power of a condition": (
+        lambda: oc.compute((n,), lambda i: oc.power(M[i, 0], True)),
+        "compute: cannot take the power of bool M[i, 0]\n"
+        "  because  power is of elements that are numbers",
+    ),
+    "a power of two numbers": (
+        lambda: oc.power(2.0, 3),
+        "compute: cannot take the power of 2.0 and 3\n  because  neither is an expression",
+    ),
+    "a sine of integers": (
+        lambda: oc.compute((n,), lambda i: oc.sin(Z[i, 0])),
+        "compute: cannot take sin of int32 Z[i, 0]\n  because  sin is for float elements",
     ),
     "no end": (
         lambda: ops.clip(A),

@@ -207,12 +207,12 @@ parse: cannot read this line
   because  `)` closes nothing""",
     ),
     "a function is unknown": (
-        "C[0] = sin(1.0)",
+        "C[0] = cosh(1.0)",
         """\
-parse: cannot call `sin`
-  at       line 5, column 8: C[0] = sin(1.0)
+parse: cannot call `cosh`
+  at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
-  help     functions: exp, tanh, erf, sqrt, log, abs, min, max, where
+  help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, pow, abs, min, max, where
   help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool, index""",
     ),
     "a function has too many arguments": (

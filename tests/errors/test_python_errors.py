@@ -53,7 +53,10 @@ def whole(written: str, help: str, tensor: str = "A[n, m]") -> str:
 
 
 def of_numpy(call: str, first: str, help: str = "") -> str:
-    others = "offcut's exp, log, tanh, sqrt, maximum, minimum, where, absolute, erf"
+    others = (
+        "offcut's exp, log, log1p, tanh, sqrt, sin, cos, floor, ceil, round, maximum, minimum, where,"
+        " absolute, erf"
+    )
     return (
         f"compute: cannot take numpy.{call}\n"
         f"  because  {first} is one element, and no array\n"
@@ -66,20 +69,21 @@ def number(kind: str, dtype: str) -> str:
         f"compute: cannot make a Python {kind} of x[i]\n"
         "  because  its value is known only when the kernel runs\n"
         f'  help     cast(x[i], "{dtype}") converts an element\n'
-        "  help     offcut's exp, log, tanh, erf, sqrt, in place of those of math"
+        "  help     offcut's exp, log, tanh, erf, sqrt, sin, cos, in place of those of math"
     )
 
 
 def rounding(name: str) -> str:
     return (
         f"compute: cannot take {name} of x[i]\n"
-        "  because  there is no such function of elements\n"
-        '  help     cast(x[i], "int32") drops what follows the point'
+        "  because  Python's is of numbers\n"
+        '  help     cast(x[i], "int32") drops what follows the point\n'
+        "  help     offcut's round, floor, ceil give floats"
     )
 
 
 def power(written: str, help: str) -> str:
-    return f"compute: cannot take {written}\n  because  there is no power\n  help     {help}"
+    return f"compute: cannot take {written}\n  because  a power is written as a function\n  help     {help}"
 
 
 def an_array(written: str) -> str:
@@ -109,7 +113,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         ),
     ),
     (lambda: row(lambda i: np.sum(x[i])), of_numpy("sum(x[i])", "x[i]")),
-    (lambda: row(lambda i: np.floor(x[i])), of_numpy("floor(x[i])", "x[i]")),
+    (lambda: row(lambda i: np.floor(x[i])), of_numpy("floor(x[i])", "x[i]", "offcut.floor(x[i])")),
     (lambda: row(lambda i: np.asarray(x[i])), of_numpy("array(x[i])", "x[i]")),
     (lambda: row(lambda i: np.array([x[i], x[i]])[0]), of_numpy("array(x[i])", "x[i]")),
     (lambda: row(lambda i: np.add(x[i], 1.0, out=THREE)), of_numpy("add(x[i], 1.0)", "x[i]")),
@@ -194,18 +198,18 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
             "  help     reduce_axis(n) in place of range, placeholder(…) in place of a list or an array"
         ),
     ),
-    (lambda: block(lambda i, j: A[i, j] ** 2), power("A[i, j] ** 2", "A[i, j] * A[i, j]")),
-    (lambda: row(lambda i: x[i] ** 0.5), power("x[i] ** 0.5", "sqrt(x[i])")),
+    (lambda: block(lambda i, j: A[i, j] ** 2), power("A[i, j] ** 2", "power(A[i, j], 2)")),
+    (lambda: row(lambda i: x[i] ** 0.5), power("x[i] ** 0.5", "power(x[i], 0.5)")),
     (
         lambda: row(lambda i: pow(x[i], x[0])),
-        power("x[i] ** x[0]", "x * x, sqrt(x), exp(y * log(x))"),
+        power("x[i] ** x[0]", "power(x[i], x[0])"),
     ),
     (
         lambda: row(lambda i: pow(F[i], 2, 3)),
-        power("F[i] ** 2", "x * x, sqrt(x), exp(y * log(x))"),
+        power("F[i] ** 2", "power(F[i], 2)"),
     ),
-    (lambda: row(lambda i: 2.0 ** x[i]), power("2.0 ** x[i]", "exp(x[i] * log(x))")),
-    (lambda: row(lambda i: np.float32(2) ** x[i]), power("2.0 ** x[i]", "exp(x[i] * log(x))")),
+    (lambda: row(lambda i: 2.0 ** x[i]), power("2.0 ** x[i]", "power(2.0, x[i])")),
+    (lambda: row(lambda i: np.float32(2) ** x[i]), power("2.0 ** x[i]", "power(2.0, x[i])")),
     (
         lambda: row(lambda i: x[i] @ x[i]),
         (

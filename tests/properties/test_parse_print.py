@@ -38,6 +38,7 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
+from offcut.core.text.element_types import FLOAT_FUNCTIONS
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
@@ -99,7 +100,7 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
         divisor: Expr = draw(leaves(dtype, names, literal=False) | divisors(dtype))
         return Binary(draw(st.sampled_from(["//", "%"])), part(dtype), divisor)
     if kind == "unary":
-        floats = ["exp", "tanh", "erf", "sqrt", "log"] if dtype in FLOATS else []
+        floats = FLOAT_FUNCTIONS if dtype in FLOATS else ()
         return Unary(draw(st.sampled_from(["neg", "abs", *floats])), part(dtype))
     if kind == "select":
         return Select(part("bool"), part(dtype), part(dtype))
@@ -107,7 +108,7 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
         return Cast(part(draw(st.sampled_from(["bool", "index", *VALUES]))), dtype)
     if kind == "table" and dtype == "float64":
         return Lookup(tuple(draw(st.lists(st.floats(allow_nan=False)))), part("index"))
-    ops = ["+", "-", "*", "min", "max", *(["/"] if dtype in FLOATS else [])]
+    ops = ["+", "-", "*", "min", "max", *(["/", "%", "pow"] if dtype in FLOATS else [])]
     return Binary(draw(st.sampled_from(ops)), part(dtype), part(dtype))
 
 

@@ -201,8 +201,12 @@ def test_a_cast_to_an_integer_truncates() -> None:
 
 def test_functions_are_numpys_and_erf_is_maths() -> None:
     x = np.linspace(0.1, 3, 9, dtype=np.float32)
-    for name in ("exp", "tanh", "sqrt", "log"):
+    for name in ("exp", "tanh", "sqrt", "log", "log1p", "sin", "cos", "floor", "ceil"):
         np.testing.assert_array_equal(values("float32", f"{name}(A[i])", x), getattr(np, name)(x))
+    np.testing.assert_array_equal(values("float32", "round(A[i])", x), np.rint(x))
+    np.testing.assert_array_equal(
+        values("float32", "pow(A[i], 2.5)", x), np.power(x, np.float32(2.5))
+    )
     expected = np.array([math.erf(v) for v in x], np.float32)
     np.testing.assert_array_equal(values("float32", "erf(A[i])", x), expected)
     assert values("float32", "abs(A[i]) - min(A[i], 0.0)", [-2.0])[0] == 4

@@ -9,11 +9,12 @@ lie in memory as bytes, 0 or 1.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from offcut.backends.llvm import vector_math
+from offcut.backends.llvm import vector_math, wide_math
 from offcut.backends.llvm.ir import Function
 from offcut.core.dtypes import FLOATS, ITEM_BYTES, numpy_dtype
 
@@ -31,6 +32,14 @@ STORED = {
 }
 SMALL_FLOATS = ("float16", "bfloat16")
 _INTRINSIC = {"float": "f32", "double": "f64"}
+_ONE_INSTRUCTION = {
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "roundeven",
+}
+"""LLVM's words for functions that targets have instructions for."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class Elements:
     """Operations on vectors of `lanes` elements, written into `f`.
 
     fma        whether a sum of products is contracted into one rounding
-    functions  definitions of exp, tanh, erf that the module needs, collected
+    functions  definitions of exp, sin and others that the module needs, collected
     scalef     whether the target scales by a power of two in one instruction
     """
 
@@ -88,7 +97,7 @@ class Elements:
         return "<" + ", ".join(f"i64 {lane}" for lane in range(self.lanes)) + ">"
 
     def binary(self, op: str, dtype: str, a: str, b: str) -> str:
-        """``a op b``: + - * / // % min max."""
+        """``a op b``: + - * / // % min max pow."""
         kind = self.kind(dtype)
         if dtype in FLOATS:
             if op in ("min", "max"):
@@ -96,6 +105,8 @@ class Elements:
                 result = self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
             elif op == "%":
                 result = self._remainder(dtype, a, b)
+            elif op == "pow":
+                return self._function(op, dtype, a, b)
             else:
                 word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.f.let(f"{word} {kind} {a}, {b}")
@@ -143,7 +154,7 @@ class Elements:
         return self.binary("+", dtype, self.binary("*", dtype, a, b), c)
 
     def unary(self, op: str, dtype: str, a: str) -> str:
-        """``neg abs sqrt exp tanh erf log`` of `a`."""
+        """``neg abs sqrt floor ceil round`` and the functions of `a`."""
         kind = self.kind(dtype)
         if dtype not in FLOATS:
             if op == "abs" and dtype == "uint8":
@@ -155,25 +166,46 @@ class Elements:
             return self.select(below, negated, a, dtype)
         if op == "neg":
             return self.f.let(f"fneg {kind} {a}")
-        if op in ("abs", "sqrt", "log"):
-            word = {"abs": "fabs"}.get(op, op)
-            name = f"llvm.{word}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
+        if op in _ONE_INSTRUCTION:
+            name = f"llvm.{_ONE_INSTRUCTION[op]}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
             return self.rounded(self.f.call(kind, name, f"{kind} {a}", kind), dtype)
-        return self.rounded(
-            self._function(op, "float64" if dtype == "float64" else "float32", a), dtype
-        )
+        return self._function(op, dtype, a)
 
-    def _function(self, op: str, dtype: str, a: str) -> str:
-        name = vector_math.symbol(op, dtype, self.lanes)
-        if name not in self.functions:
-            self.functions[name] = vector_math.define(op, dtype, self.lanes, self.fma, self.scalef)
-        self.f.declares |= vector_math.declarations(dtype, self.lanes, self.fma, self.scalef)
-        kind, scalar = self.kind(dtype), self.computed(dtype)
+    def _function(self, op: str, dtype: str, *arguments: str) -> str:
+        """A function of floats, in float32 for 16-bit ones; of float64 the C library's where we have none."""
+        inner = "float64" if dtype == "float64" else "float32"
+        if op in vector_math.FUNCTIONS:
+            name = vector_math.symbol(op, inner, self.lanes)
+            if name not in self.functions:
+                self.functions[name] = vector_math.define(
+                    op, inner, self.lanes, self.fma, self.scalef
+                )
+            self.f.declares |= vector_math.declarations(inner, self.lanes, self.fma, self.scalef)
+        elif inner == "float32":
+            name = vector_math.symbol(op, inner, self.lanes)
+            if name not in self.functions:
+                self.functions[name] = wide_math.define(op, self.lanes, self.fma)
+            self.f.declares |= wide_math.declarations(op, self.lanes, self.fma)
+        else:
+            return self._of_library(op, arguments)
+        kind, scalar = self.kind(inner), self.computed(inner)
         if self.lanes > 1:
-            return self.f.let(f"call {kind} @{name}({kind} {a})")
-        element = self.f.let(f"extractelement {kind} {a}, i32 0")
-        result = self.f.let(f"call {scalar} @{name}({scalar} {element})")
-        return self.splat(result, dtype)
+            given = ", ".join(f"{kind} {a}" for a in arguments)
+            return self.rounded(self.f.let(f"call {kind} @{name}({given})"), dtype)
+        elements = (self.f.let(f"extractelement {kind} {a}, i32 0") for a in arguments)
+        given = ", ".join(f"{scalar} {element}" for element in elements)
+        result = self.f.let(f"call {scalar} @{name}({given})")
+        return self.rounded(self.splat(result, inner), dtype)
+
+    def _of_library(self, op: str, arguments: Sequence[str]) -> str:
+        """The C library's function of float64, a lane at a time."""
+        kind, result = self.kind("float64"), "poison"
+        for lane in range(self.lanes):
+            elements = [self.f.let(f"extractelement {kind} {a}, i32 {lane}") for a in arguments]
+            given = ", ".join(f"double {element}" for element in elements)
+            one = self.f.call("double", op, given, ", ".join("double" for _ in arguments))
+            result = self.f.let(f"insertelement {kind} {result}, double {one}, i32 {lane}")
+        return result
 
     def select(self, condition: str, a: str, b: str, dtype: str) -> str:
         """`a` where the condition holds, else `b`."""

@@ -61,7 +61,7 @@ _TANH_SMALL = 0.55  # a little above artanh(1/2), from where on 1 - 2 / (...) lo
 
 
 @dataclass(frozen=True, slots=True)
-class _Format:
+class Format:
     """An element type, and the constants of its functions.
 
     mantissa    stored bits of the significand
@@ -103,8 +103,8 @@ class _Format:
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
-_FORMATS = {
-    "float32": _Format(
+FORMATS = {
+    "float32": Format(
         scalar="float",
         integer="i32",
         suffix="f32",
@@ -139,7 +139,7 @@ _FORMATS = {
             -9.255217895e-6,
         ),
     ),
-    "float64": _Format(
+    "float64": Format(
         scalar="double",
         integer="i64",
         suffix="f64",
@@ -222,10 +222,10 @@ _FORMATS = {
 
 
 @dataclass(slots=True)
-class _Body:
+class Body:
     """The instructions of one function. Operands are texts: an SSA name or a constant."""
 
-    format: _Format
+    format: Format
     lanes: int
     fma: bool
     scalef: bool = False
@@ -233,23 +233,29 @@ class _Body:
 
     @property
     def float_type(self) -> str:
+        """The type of the lanes."""
         return self.typed(self.format.scalar)
 
     @property
     def int_type(self) -> str:
+        """That of integers of their width."""
         return self.typed(self.format.integer)
 
     def typed(self, scalar: str) -> str:
+        """A type of as many lanes."""
         return scalar if self.lanes == 1 else f"<{self.lanes} x {scalar}>"
 
     def constant(self, value: float) -> str:
+        """A literal in every lane."""
         text = self.format.literal(value)
         return text if self.lanes == 1 else f"splat ({self.format.scalar} {text})"
 
     def int_constant(self, value: int) -> str:
+        """An integer in every lane."""
         return str(value) if self.lanes == 1 else f"splat ({self.format.integer} {value})"
 
     def emit(self, instruction: str) -> str:
+        """Write an instruction and return the name of its result."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {instruction}")
         return name
@@ -259,6 +265,7 @@ class _Body:
         return self.emit(f"{opcode} {self.float_type} {a}, {b}")
 
     def int_op(self, opcode: str, a: str, b: str) -> str:
+        """``add``, ``and``, ``shl`` and others of integers."""
         return self.emit(f"{opcode} {self.int_type} {a}, {b}")
 
     def multiply_add(self, a: str, b: str, c: str) -> str:
@@ -288,9 +295,11 @@ class _Body:
         return self.emit(f"select {self.typed('i1')} {holds}, {kind} {then}, {kind} {otherwise}")
 
     def bits(self, x: str) -> str:
+        """Floats as the integers that have their bits."""
         return self.emit(f"bitcast {self.float_type} {x} to {self.int_type}")
 
     def from_bits(self, x: str) -> str:
+        """Integers as the floats that have their bits."""
         return self.emit(f"bitcast {self.int_type} {x} to {self.float_type}")
 
     def magnitude(self, x: str) -> str:
@@ -365,7 +374,7 @@ def declarations(dtype: str, lanes: int, fma: bool, scalef: bool = False) -> fro
     """
     format, found = _format(dtype), set[str]()
     if fma:
-        kind = _Body(format, lanes, fma).float_type
+        kind = Body(format, lanes, fma).float_type
         found.add(f"declare {kind} @{_fma(format, lanes)}({kind}, {kind}, {kind})")
     if scalef:
         width = _scalef_lanes(format, lanes)
@@ -390,7 +399,7 @@ def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -
     >>> print(define("exp", "float32", 8, fma=True).splitlines()[0])
     define internal <8 x float> @oc_exp_f32x8(<8 x float> %x) alwaysinline nounwind {
     """
-    body = _Body(_format(dtype), lanes, fma, scalef)
+    body = Body(_format(dtype), lanes, fma, scalef)
     match name:
         case "exp":
             result = _exp(body, "%x")
@@ -407,23 +416,23 @@ def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -
     return "\n".join([head, *body.lines, f"  ret {kind} {result}", "}", ""])
 
 
-def _format(dtype: str) -> _Format:
-    if dtype not in _FORMATS:
-        raise InternalError(f"vector_math: no element type {dtype!r}, only {tuple(_FORMATS)}")
-    return _FORMATS[dtype]
+def _format(dtype: str) -> Format:
+    if dtype not in FORMATS:
+        raise InternalError(f"vector_math: no element type {dtype!r}, only {tuple(FORMATS)}")
+    return FORMATS[dtype]
 
 
-def _fma(format: _Format, lanes: int) -> str:
+def _fma(format: Format, lanes: int) -> str:
     return f"llvm.fma.{'' if lanes == 1 else f'v{lanes}'}{format.suffix}"
 
 
-def _scalef_lanes(format: _Format, lanes: int) -> int:
+def _scalef_lanes(format: Format, lanes: int) -> int:
     """Lanes of the registers that scale so many: the narrowest that hold them, else the widest."""
     bits = 32 if format.scalar == "float" else 64
     return next((size // bits for size in (128, 256) if lanes * bits <= size), 512 // bits)
 
 
-def _scalef(format: _Format, width: int) -> tuple[str, str, str]:
+def _scalef(format: Format, width: int) -> tuple[str, str, str]:
     """The intrinsic for `width` lanes, the type of its mask, and its rounding, where it takes one."""
     single = format.scalar == "float"
     size = width * (32 if single else 64)
@@ -431,7 +440,7 @@ def _scalef(format: _Format, width: int) -> tuple[str, str, str]:
     return name, "i16" if width == 16 else "i8", "i32 4" if size == 512 else ""
 
 
-def _reduce(body: _Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str, str]:
+def _reduce(body: Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str, str]:
     """(integer whose low bits hold ``n + bias``, ``expm1(x - n ln 2)``), n nearest to ``x / ln 2``.
 
     ln2   parts that sum to it, subtracted in turn
@@ -441,7 +450,7 @@ def _reduce(body: _Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str
     return body.bits(shifted), body.multiply_add(body.op("fmul", r, r), q, r)
 
 
-def _rest(body: _Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str, str, str]:
+def _rest(body: Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str, str, str]:
     """(n shifted so that low bits hold ``n + bias``, n, ``x - n ln 2``), n nearest to ``x / ln 2``."""
     shifter = body.constant(1.5 * 2.0**body.format.mantissa + bias)
     shifted = body.multiply_add(x, body.constant(1 / math.log(2)), shifter)
@@ -451,7 +460,7 @@ def _rest(body: _Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str, 
     return shifted, n, r
 
 
-def _exp(body: _Body, x: str) -> str:
+def _exp(body: Body, x: str) -> str:
     low, high = body.format.exp_range
     x = body.clamp(body.clamp(x, "ogt", high), "olt", low)
     if body.scalef:
@@ -466,18 +475,18 @@ def _exp(body: _Body, x: str) -> str:
     return body.op("fmul", y, body.power_of_two(rest))
 
 
-def _exp_plus(body: _Body, offset: float, x: str) -> str:
+def _exp_plus(body: Body, offset: float, x: str) -> str:
     """``e^x + offset`` of an x so near zero that ``2^n`` and ``2^-n`` are normal numbers."""
     biased, p = _reduce(body, x, (math.log(2),), body.format.bias)
     scale = body.power_of_two(biased)
     return body.multiply_add(scale, p, body.op("fadd", scale, body.constant(offset)))
 
 
-def _with_sign_of(body: _Body, value: str, x: str) -> str:
+def _with_sign_of(body: Body, value: str, x: str) -> str:
     return body.from_bits(body.int_op("or", body.magnitude(value), body.sign(x)))
 
 
-def _tanh(body: _Body, x: str) -> str:
+def _tanh(body: Body, x: str) -> str:
     a = body.from_bits(body.magnitude(x))
     square = body.op("fmul", a, a)
     small = body.polynomial(body.format.tanh, square)
@@ -488,7 +497,7 @@ def _tanh(body: _Body, x: str) -> str:
     return _with_sign_of(body, body.select(a, "olt", _TANH_SMALL, small, large), x)
 
 
-def _erf(body: _Body, x: str) -> str:
+def _erf(body: Body, x: str) -> str:
     negative = body.from_bits(body.int_op("or", body.bits(x), body.int_constant(body.format.sign)))
     z = body.clamp(negative, "olt", -body.format.erf_end)
     w = body.polynomial(body.format.erf, z)

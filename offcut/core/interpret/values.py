@@ -47,6 +47,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "%": np.remainder,
     "min": np.minimum,
     "max": np.maximum,
+    "pow": np.power,
 }
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
@@ -56,6 +57,12 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "abs": np.abs,
     "log": np.log,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
 }
 _COMPARE: dict[str, Callable[..., Any]] = {
     "<": np.less,

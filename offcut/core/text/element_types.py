@@ -25,7 +25,10 @@ from offcut.core.expr import (
 from offcut.core.text.tokens import Tokens
 from offcut.errors import ParseError
 
-FLOAT_FUNCTIONS = ("exp", "tanh", "erf", "sqrt", "log")
+FLOAT_FUNCTIONS = (
+    *("exp", "tanh", "erf", "sqrt", "log", "log1p", "sin", "cos"),
+    *("floor", "ceil", "round"),
+)
 OPEN = "untyped"
 
 
@@ -76,7 +79,7 @@ class ElementTypes(Tokens):
                 return Select(expr.condition, rule(expr.then), rule(expr.other))
             if isinstance(expr, Binary) and expr.op == "/":
                 self.check_division(dtype, value.column)
-            if isinstance(expr, Unary):
+            if isinstance(expr, Unary) or (isinstance(expr, Binary) and expr.op == "pow"):
                 self.check_function(expr.op, dtype, value.column)
             return rebuild(expr, tuple(map(rule, children(expr))))
 
@@ -107,7 +110,7 @@ class ElementTypes(Tokens):
 
     def check_function(self, op: str, dtype: str, column: int) -> None:
         """Refuse a function of floats for other types."""
-        if op in FLOAT_FUNCTIONS and dtype not in (*FLOATS, OPEN):
+        if op in (*FLOAT_FUNCTIONS, "pow") and dtype not in (*FLOATS, OPEN):
             raise self.refuse(
                 f"cannot take {op} of {dtype}",
                 "it is defined for floating-point values",

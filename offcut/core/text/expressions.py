@@ -43,6 +43,7 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT = range(6)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _REDUCERS = ("sum", "max", "min")
+_FUNCTIONS = (*FLOAT_FUNCTIONS, "pow", "abs", "min", "max", "where")
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BRACKETS = 80
@@ -113,6 +114,8 @@ class Reader(ElementTypes):
         (a, b), dtype = self.unified((left, right), what)
         if op == "/":
             self.check_division(dtype, left.column)
+        if op == "pow":
+            self.check_function(op, dtype, left.column)
         floats = dtype in FLOATS or (dtype == OPEN and has_point(b))
         if op in ("//", "%") and not floats and isinstance(b, Const) and not b.value > 0:
             raise self.refuse(
@@ -271,13 +274,13 @@ class Reader(ElementTypes):
         args = self.listed(self.expect("("), ")")
         if name in _REDUCERS and self._is_reduction(name, args):
             return self._reduction(name, args, column)
-        wanted = {"min": 2, "max": 2, "where": 3}.get(name, 1)
-        known = name in (*FLOAT_FUNCTIONS, "abs", "min", "max", "where", "index", *DTYPES)
+        wanted = {"min": 2, "max": 2, "pow": 2, "where": 3}.get(name, 1)
+        known = name in (*_FUNCTIONS, "index", *DTYPES)
         if not known:
             raise self.refuse(
                 f"cannot call `{name}`",
                 "there is no function and no element type of that name",
-                f"functions: {', '.join((*FLOAT_FUNCTIONS, 'abs', 'min', 'max', 'where'))}",
+                f"functions: {', '.join(_FUNCTIONS)}",
                 f"element types: {', '.join(DTYPES)}, index",
                 column=column,
             )
@@ -287,7 +290,7 @@ class Reader(ElementTypes):
                 f"it takes {wanted}",
                 column=column,
             )
-        if name in ("min", "max"):
+        if name in ("min", "max", "pow"):
             return self._binary(name, args[0], args[1], f"an operand of {name}")
         if name == "where":
             condition = self.typed(args[0], "bool", "a condition")

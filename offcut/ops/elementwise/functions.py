@@ -52,8 +52,48 @@ def exp(x: Tensor, *, name: str | None = None) -> Tensor:
 
 
 def log(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The natural logarithm by element of floats; -inf of 0, NaN below."""
+    """The natural logarithm by element of floats, within 1 ULP (float32); -inf of 0, NaN below."""
     return of_each("log", name, x, functions.log, FLOATS)
+
+
+def log1p(x: Tensor, *, name: str | None = None) -> Tensor:
+    """``log(1 + x)`` by element of floats, exact near 0, too; -inf of -1, NaN below."""
+    return of_each("log1p", name, x, functions.log1p, FLOATS)
+
+
+def sin(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The sine by element of floats, in radians, within 1 ULP (float32) of all that is finite."""
+    return of_each("sin", name, x, functions.sin, FLOATS)
+
+
+def cos(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The cosine by element of floats, in radians, within 1 ULP (float32) of all that is finite."""
+    return of_each("cos", name, x, functions.cos, FLOATS)
+
+
+def floor(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The largest whole number that is at most `x`, by element of floats."""
+    return of_each("floor", name, x, functions.floor, FLOATS)
+
+
+def ceil(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The smallest whole number that is at least `x`, by element of floats."""
+    return of_each("ceil", name, x, functions.ceil, FLOATS)
+
+
+def round(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The whole number nearest to `x`, the even one of two, by element of floats."""
+    return of_each("round", name, x, functions.round, FLOATS)
+
+
+def sign(x: Tensor, *, name: str | None = None) -> Tensor:
+    """-1 below 0, 1 above, else `x` itself, by element: 0, or NaN."""
+    return of_each("sign", name, x, _sign, NUMBERS)
+
+
+def _sign(x: Value) -> Value:
+    above = functions.where(x > 0, 1, x)
+    return above if x.dtype == "uint8" else functions.where(x < 0, -1, above)
 
 
 def erf(x: Tensor, *, name: str | None = None) -> Tensor:

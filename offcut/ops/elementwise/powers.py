@@ -1,65 +1,46 @@
-"""Powers: by products where the exponent is a small whole number."""
+"""Powers of elements."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from offcut.core.dtypes import FLOATS, NUMBERS
-from offcut.describe.functions import sqrt
+from offcut.describe import powers
+from offcut.describe.powers import LARGEST
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.elementwise.joining import checked, name_of
+from offcut.ops.elementwise.joining import Operand, checked, element_of, joined, name_of
 from offcut.ops.operands import axis_letters, wider
 
-PRODUCTS = 4
-"""The largest exponent of floats that is calculated by products: by these few they are as exact as the function."""
-LARGEST = 64
-"""The largest exponent of integers."""
 
+def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x ** y`` by element, within 2 ULP (float32); NaN where x is below 0 and y is not whole.
 
-def power(x: Tensor, y: float, *, name: str | None = None) -> Tensor:
-    """``x ** y`` by element.
+    x, y   as in `add`. A number `y` that is whole, from -4 to 4, is calculated by products, and 0.5 is the square root;
+           16-bit floats are calculated in float32 and rounded once. Integers wrap, and `y` is a whole number
+           from 0 to 64 then
 
-    x   of any shape; 16-bit floats are calculated in float32 and rounded once, integers wrap
-    y   of floats, a whole number from -4 to 4 or 0.5, which is the square root; of integers, a whole number
-        from 0 to 64
-
-    Raises DescribeError for any other exponent.
+    Raises DescribeError where extents or element types do not fit.
     """
     dtype, operands = checked("power", {"x": x, "y": y}, NUMBERS)
-    exponent: Any = operands["y"]
-    floats = dtype in FLOATS
-    by_products = isinstance(exponent, int | float) and (
-        exponent in (0.5, *range(-PRODUCTS, PRODUCTS + 1)) if floats else 0 <= exponent <= LARGEST
-    )
-    if not by_products or not isinstance(x, Tensor):
+    base, exponent = operands["x"], operands["y"]
+    if dtype not in FLOATS and (
+        isinstance(exponent, Tensor) or not isinstance(base, Tensor) or not 0 <= exponent <= LARGEST
+    ):
         raise DescribeError(
             "power",
             f"cannot take y={y!r}",
-            at=repr(x),
-            because=f"y is a whole number from {-PRODUCTS} to {PRODUCTS}, or 0.5"
-            if floats
-            else f"the exponent of integers is a whole number from 0 to {LARGEST}",
+            at=repr(base if isinstance(base, Tensor) else exponent),
+            because=f"the exponent of integers is a whole number from 0 to {LARGEST}",
+            help=('cast(x, "float32") takes any exponent',),
         )
+    shape = joined("power", [one for one in operands.values() if isinstance(one, Tensor)])
+    inner = wider(dtype) if dtype in FLOATS else dtype
 
     def at(*axes: Value) -> Value:
-        value = cast(x[axes], wider(dtype) if floats else dtype)
-        return cast(_power(value, exponent), dtype)
+        first = cast(element_of(base, shape, axes, dtype), inner)
+        if not isinstance(exponent, Tensor):
+            return cast(powers.power(first, exponent), dtype)
+        second = cast(element_of(exponent, shape, axes, dtype), inner)
+        return cast(powers.power(first, second), dtype)
 
-    name = name_of("power", name, operands)
-    return compute(x.shape, at, name, axis_letters(len(x.shape)))
-
-
-def _power(value: Value, exponent: float) -> Value:
-    if exponent == 0.5:
-        return sqrt(value)
-    if exponent < 0:
-        return _power(1.0 / value, -exponent)
-    if exponent == 0:
-        return cast(1, value.dtype)
-    half = _power(value, exponent // 2) if exponent >= 2 else None
-    if half is None:
-        return value
-    square = half * half
-    return square * value if exponent % 2 else square
+    return compute(shape, at, name_of("power", name, operands), axis_letters(len(shape)))

@@ -59,7 +59,7 @@ class Addressing(Scalars, ABC):
     """Loads and stores of vectors of instances.
 
     memory     where every buffer lies
-    functions  definitions of exp, tanh, erf that the module needs
+    functions  definitions of exp, sin and others that the module needs
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
