@@ -61,7 +61,11 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
     )
     results = description.node(node.op, fixed, tuple(value.name for value in node.results))
     given = tuple(description.tensors[name] for name in node.operands)
-    made = source(computation(results, given)).run({name: held[name] for name in node.operands})
+    program = source(computation(results, given))
+    # A value called as a word of the loop syntax has another name there.
+    names = (buffer.name for buffer in program.buffers if buffer.kind is Kind.INPUT)
+    arrays = zip(names, (held[name] for name in node.operands), strict=True)
+    made = program.run(dict(arrays))
     return made if isinstance(made, tuple) else (made,)
 
 

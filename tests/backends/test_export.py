@@ -239,6 +239,19 @@ def test_every_element_type_crosses_as_c_has_it(tmp_path: Path, dtype: str) -> N
         assert same_bits(result, kernel(given))
 
 
+def test_conditions_cross_as_bytes(tmp_path: Path) -> None:
+    n = oc.dim("n", max=64)
+    x, held = oc.placeholder((n,), name="X"), oc.placeholder((n,), "bool", name="M")
+    made = build(oc.ops.logical_and(oc.ops.less(x, 0), held, name="Y")).export(tmp_path)
+    linked = Linked(made)
+    for size in (0, 1, 17, 33):
+        given, mask = floats("x", size), floats("m", size) < 0.5
+        result = np.full(size, True)
+        assert linked(given, mask, result, sizes=(size,)) == 0
+        np.testing.assert_array_equal(result, (given < 0) & mask)
+    assert "uint8_t *Y" in made.header.read_text(encoding="utf-8")
+
+
 def test_stages_in_between_lie_in_the_workspace(tmp_path: Path) -> None:
     n = oc.dim("n", max=64)
     x, k = oc.placeholder((n, 33), name="X"), oc.reduce_axis(33, name="k")
@@ -350,7 +363,7 @@ def test_the_header_says_what_a_call_takes(tmp_path: Path) -> None:
     assert " * pointers  X, double_, Z\n" in text
     assert "X axis 0, X axis 1, double_ axis 0, Z axis 0, Z axis 1\n" in text
     assert "constants" not in text
-    assert "Link with the C library; nothing else is needed.\n" in text
+    assert "Link with the C library and its libm; nothing else is needed.\n" in text
 
 
 def test_code_for_a_lesser_processor_needs_no_more_than_that(

@@ -324,7 +324,7 @@ def test_an_exported_kernel_leaves_the_function_to_the_program(tmp_path: Path) -
     made = kernel.export(tmp_path, name="product")
     header = made.header.read_text()
     assert " *   links   mine, which the program defines\n" in header
-    assert "Link with the C library, and with what is listed above.\n" in header
+    assert "Link with the C library, its libm, and what is listed above.\n" in header
     source, library = tmp_path / "mine.c", tmp_path / "mine.so"
     source.write_text("""
         #include <stdint.h>

@@ -121,3 +121,26 @@ def test_bounds_of_an_extent_hold_at_every_size() -> None:
     )
     found = [(n + 3) * m // 2 for n in range(1, 10) for m in range(5)]
     assert extents.bounds(expr, sizes) == (min(found), max(found))
+
+
+def test_conditions_run_through_a_graph_whose_values_have_names_of_the_loop_syntax() -> None:
+    made = Builder("chosen")
+    n = made.size("n", 0, 64)
+    x, held = made.input("x", "float32", (n, 8)), made.input("m", "bool", (n, 1))
+    kept = made.constant("k", np.arange(8) % 2 == 0)
+    chosen = made.node("where", held, made.node("exp", x), 0.0)
+    both = made.node("logical_and", made.node("greater", chosen, 1), kept)
+    made.output(chosen, both, made.node("max", both, axis=-1), made.node("sin", chosen))
+    bound = made.bound
+    assert [value.name for node in bound.graph.nodes for value in node.results][:2] == [
+        "exp",
+        "where",
+    ]
+    assert parse_graph(str(bound.graph)) == bound.graph
+    model = compiled(bound)
+    for rows in (0, 1, 17):
+        given = {"x": floats(rows, rows, 8), "m": floats("m", rows, 1) > 0}
+        found, expected = model(given), interpreted(bound, given)
+        for name, array in found.items():
+            assert array.dtype == expected[name].dtype
+            np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)

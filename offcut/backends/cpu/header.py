@@ -151,13 +151,15 @@ def _described(
         lines.append(
             " *\n * An element of float16 or bfloat16 is passed as its bits, in a uint16_t."
         )
+    if any(each.dtype == "bool" for each in (*inputs, *outputs)):
+        lines.append(" *\n * An element of bool is 0 or 1, in a uint8_t.")
     apart = "No output overlaps another array"
     for number, result in signature.updated:
         before, after = arrays[number], arrays[first + result]
         apart += f", but {after} may be {before}: it begins as a copy of it"
-    linked = "Link with the C library; nothing else is needed."
+    linked = "Link with the C library and its libm; nothing else is needed."
     if facts.provided:
-        linked = "Link with the C library, and with what is listed above."
+        linked = "Link with the C library, its libm, and what is listed above."
     lines.append(
         f" *\n * {apart}. A call runs on the thread that makes it, and several may at once,\n"
         f" * each with a workspace of its own. {linked}"
