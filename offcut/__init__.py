@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from offcut.pipeline import prove_equal as prove_equal
     from offcut.pipeline import target as target
     from offcut.pipeline import targets as targets
+    from offcut.plugins.onnx import from_onnx as from_onnx
     from offcut.plugins.torch import from_torch as from_torch
     from offcut.proof import Certificate as Certificate
     from offcut.schedule import Schedule as Schedule
@@ -106,6 +107,7 @@ _HOME = {
     "offcut.kernel": ("Kernel",),
     "offcut.partition": ("Partition", "Take", "TiledAxis", "strategy"),
     "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),
+    "offcut.plugins.onnx": ("from_onnx",),
     "offcut.plugins.torch": ("from_torch",),
     "offcut.proof": ("Certificate",),
     "offcut.schedule": ("Schedule", "create_schedule"),

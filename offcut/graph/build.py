@@ -9,6 +9,7 @@ import numpy as np
 
 from offcut.core.expr import Const, Expr, Var
 from offcut.core.program import Size
+from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
@@ -103,11 +104,11 @@ class Builder:
         self.outputs += [value.name for value in values]
 
     def fresh(self, name: str) -> str:
-        """An identifier like `name` that names nothing yet."""
+        """An identifier like `name` that names nothing yet, and is no word of the loop syntax."""
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
         base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
         found, number = base, 1
-        while found in self.values or found in self.sizes:
+        while found in self.values or found in self.sizes or found in RESERVED:
             number += 1
             found = f"{base}_{number}"
         return found
@@ -133,7 +134,7 @@ class Builder:
     def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
         if self.fresh(name) != name:
             raise DescribeError(
-                "graph", f"cannot name a value {name!r}", because="it is no identifier, or taken"
+                "graph", f"cannot name a value {name!r}", because="it is no identifier, a word of the syntax, or taken"
             )
         made = Value(name, dtype, shape)
         self.values[name] = made

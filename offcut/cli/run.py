@@ -1,0 +1,46 @@
+"""`offcut run`: a model of a file, run once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offcut.cli.app import app, refusals
+
+
+@app.command()
+def run(
+    model: Annotated[Path, typer.Argument(help="A file that onnx reads.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="x=x.npy: an array, once an input; others are drawn."),
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="batch=3: a size of what is drawn; 1 by default."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="A folder that each output goes to, as name.npy.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    graph: Annotated[bool, typer.Option("--graph", help="Print the graph of operators.")] = False,
+) -> None:
+    """Run an ONNX model once, and print the names, element types and shapes of its outputs.
+
+    Example: offcut run model.onnx --input x=x.npy --size batch=3 --output results
+    """
+    from offcut.cli.models import arrays_of, drawn, saved
+    from offcut.plugins.onnx import from_onnx
+
+    with refusals():
+        made = from_onnx(model)
+        if graph:
+            typer.echo(str(made.graph))
+        feed = drawn(made, arrays_of(given or ()), size or (), seed)
+        results = made(feed)
+        if output is not None:
+            saved(results, output)
+    for name, array in results.items():
+        typer.echo(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]")

@@ -1,0 +1,345 @@
+"""Element-wise operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+from onnx import helper
+
+from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
+
+Operator: TypeAlias = Callable[[Context, Call], Results]
+"""What a node gives, from its inputs; it raises Refused for one that it cannot take."""
+
+
+def unary(name: str) -> Operator:
+    """An operator of one operand that is called so in `offcut.ops`."""
+
+    def rule(g: Context, call: Call) -> Results:
+        made: Operand = g.op(name, call[0])
+        return made
+
+    return rule
+
+
+def binary(name: str) -> Operator:
+    """An operator of two operands, or of more in turn, that is called so in `offcut.ops`."""
+
+    def rule(g: Context, call: Call) -> Results:
+        return reduce(lambda a, b: g.binary(name, a, b), call.present)
+
+    return rule
+
+
+def scalar(g: Context, name: str, x: Operand, value: float) -> Operand:
+    """An operator of an operand and a number of its type."""
+    return g.binary(name, x, number(g, x, value))
+
+
+def number(g: Context, like: Operand, value: float) -> Known:
+    """A number of the type of an operand."""
+    dtype = g.dtype(like)
+    return Known(np.array(value, numpy_dtype(dtype)), dtype)
+
+
+def _attributed(name: str, **options: tuple[str, float]) -> Operator:
+    """An operator whose options are attributes: by ours, that of ONNX and its default."""
+
+    def rule(g: Context, call: Call) -> Results:
+        given = {own: call.get(theirs, value) for own, (theirs, value) in options.items()}
+        made: Operand = g.op(name, call[0], **given)
+        return made
+
+    return rule
+
+
+def divide(g: Context, call: Call) -> Results:
+    """``a / b``; of integers towards 0, by way of float64, which holds those of 32 bits."""
+    a, b = call[0], call[1]
+    if g.is_float(a):
+        return g.binary("divide", a, b)
+    if g.dtype(a) == "int64":
+        raise Refused("quotients of int64 are not exact", "int32, or sizes alone")
+    found = g.binary("divide", g.cast(a, "float64"), g.cast(b, "float64"))
+    below = g.binary("less", found, number(g, found, 0.0))
+    return g.cast(g.op("where", below, g.op("ceil", found), g.op("floor", found)), g.dtype(a))
+
+
+def _power(g: Context, call: Call) -> Results:
+    x, exponent = call[0], call[1]
+    if g.is_float(x):
+        return g.binary("power", x, g.cast(exponent, g.dtype(x)))
+    if g.is_float(exponent) or g.dtype(x) == "int64":
+        raise Refused(f"{g.dtype(x)} to the power of {g.dtype(exponent)}", "a base of floats")
+    made = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
+    return g.cast(made, g.dtype(x))
+
+
+def _modulo(g: Context, call: Call) -> Results:
+    a, b = call[0], call[1]
+    if not call.get("fmod", 0):
+        return g.binary("remainder", a, b)
+    rest = g.binary("remainder", g.op("absolute", a), g.op("absolute", b))
+    below = g.binary("less", a, number(g, a, 0))
+    return g.op("where", below, g.op("negative", rest), rest)
+
+
+def _mean(g: Context, call: Call) -> Results:
+    total = binary("add")(g, call)
+    assert not isinstance(total, tuple)
+    return scalar(g, "multiply", total, 1 / len(call.inputs)) if len(call.inputs) > 1 else total
+
+
+def _extreme(name: str) -> Operator:
+    """The greatest or the least of several."""
+
+    def rule(g: Context, call: Call) -> Results:
+        return binary(name)(g, call) if len(call.inputs) > 1 else call[0]
+
+    return rule
+
+
+def _where(g: Context, call: Call) -> Results:
+    return g.op("where", call[0], call[1], call[2])
+
+
+def _clip(g: Context, call: Call) -> Results:
+    x, low, high = call[0], call.input(1), call.input(2)
+    if call.version < 11:
+        given = {"low": call.get("min"), "high": call.get("max")}
+        return g.op("clip", x, **{name: one for name, one in given.items() if one is not None})
+    for name, bound in (("maximum", low), ("minimum", high)):
+        x = x if bound is None else g.binary(name, x, bound)
+    return x
+
+
+def dtype_of(code: int) -> str:
+    """Our name of an element type of ONNX.
+
+    Raises Refused where it is not ours.
+    """
+    from onnx import TensorProto
+
+    name = str(TensorProto.DataType.Name(code)).lower()
+    ours = {"float": "float32", "double": "float64"}.get(name, name)
+    if ours not in DTYPES:
+        raise Refused(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
+    return ours
+
+
+def _cast(g: Context, call: Call) -> Results:
+    call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
+    code = call.get("to")
+    if code == helper.np_dtype_to_tensor_dtype(np.dtype(object)):
+        raise Refused("elements of string", f"element types are {', '.join(DTYPES)}")
+    return g.cast(call[0], dtype_of(code))
+
+
+def _cast_like(g: Context, call: Call) -> Results:
+    call.overlook("saturate", "round_mode")  # likewise
+    return g.cast(call[0], g.dtype(g.ref(call[1])))
+
+
+def _identity(g: Context, call: Call) -> Results:
+    return call[0]
+
+
+def _dropout(g: Context, call: Call) -> Results:
+    """Nothing is dropped when a model is used."""
+    call.overlook("seed")
+    training, ratio = call.input(2), call.input(1)
+    if g.number(training, "training_mode", False) and g.number(ratio, "ratio", 0.5):
+        raise Refused("it draws at random in training mode", "training_mode=0")
+    if call.outputs == 1:
+        return call[0]
+    return call[0], g.full(g.shape(call[0]), True, "bool")
+
+
+def _leaky(g: Context, call: Call) -> Results:
+    """``x`` above 0, ``slope * x`` below, with a slope for each channel."""
+    x, slope = call[0], call[1]
+    below = scalar(g, "less", x, 0.0)
+    return g.op("where", below, g.binary("multiply", x, slope), x)
+
+
+def _exponential(g: Context, x: Operand, alpha: float) -> Operand:
+    """``alpha * (exp(x) - 1)`` where x is below 0."""
+    low = scalar(g, "minimum", x, 0.0)
+    return scalar(g, "multiply", scalar(g, "subtract", g.op("exp", low), 1.0), alpha)
+
+
+def _selu(g: Context, call: Call) -> Results:
+    alpha, gamma = call.get("alpha", 1.6732632423543772), call.get("gamma", 1.0507009873554805)
+    x = call[0]
+    made = g.binary("add", scalar(g, "maximum", x, 0.0), _exponential(g, x, alpha))
+    return scalar(g, "multiply", made, gamma)
+
+
+def _celu(g: Context, call: Call) -> Results:
+    alpha, x = call.get("alpha", 1.0), call[0]
+    low = _exponential(g, scalar(g, "multiply", x, 1 / alpha), alpha)
+    return g.binary("add", scalar(g, "maximum", x, 0.0), low)
+
+
+def _hard_sigmoid(g: Context, call: Call) -> Results:
+    alpha, beta = call.get("alpha", 0.2), call.get("beta", 0.5)
+    made = scalar(g, "add", scalar(g, "multiply", call[0], alpha), beta)
+    return g.op("clip", made, low=0.0, high=1.0)
+
+
+def _thresholded(g: Context, call: Call) -> Results:
+    x, alpha = call[0], call.get("alpha", 1.0)
+    return g.op("where", scalar(g, "greater", x, alpha), x, 0.0)
+
+
+def _softsign(g: Context, call: Call) -> Results:
+    x = call[0]
+    return g.binary("divide", x, scalar(g, "add", g.op("absolute", x), 1.0))
+
+
+def _gelu(g: Context, call: Call) -> Results:
+    return g.op("gelu_tanh" if call.get("approximate", "none") == "tanh" else "gelu", call[0])
+
+
+def _swish(g: Context, call: Call) -> Results:
+    x, alpha = call[0], call.get("alpha", 1.0)
+    if alpha == 1:
+        return g.op("silu", x)
+    return g.binary("multiply", x, g.op("sigmoid", scalar(g, "multiply", x, alpha)))
+
+
+def _is_nan(g: Context, call: Call) -> Results:
+    return g.op("not_equal", call[0], call[0])
+
+
+def _is_infinite(g: Context, call: Call) -> Results:
+    wanted = [
+        value
+        for name, value in (("detect_positive", math.inf), ("detect_negative", -math.inf))
+        if call.get(name, 1)
+    ]
+    found = [scalar(g, "equal", call[0], value) for value in wanted]
+    if not found:
+        return g.full(g.shape(call[0]), False, "bool")
+    return reduce(lambda a, b: g.binary("logical_or", a, b), found)
+
+
+def _in_double(formula: Callable[[Context, Operand], Operand]) -> Operator:
+    """A function that cancels near 0, calculated in float64 for narrower floats."""
+
+    def rule(g: Context, call: Call) -> Results:
+        dtype = g.dtype(call[0])
+        if dtype not in FLOATS or dtype == "float64":
+            raise Refused(f"it is not exact in {dtype}", "float32 and narrower")
+        return g.cast(formula(g, g.cast(call[0], "float64")), dtype)
+
+    return rule
+
+
+def _halves(g: Context, x: Operand, op: str) -> Operand:
+    """``(exp(x) op exp(-x)) / 2``."""
+    grown, shrunk = g.op("exp", x), g.op("exp", g.op("negative", x))
+    return scalar(g, "multiply", g.binary(op, grown, shrunk), 0.5)
+
+
+def _tangent(g: Context, x: Operand) -> Operand:
+    return g.binary("divide", g.op("sin", x), g.op("cos", x))
+
+
+def _area_sine(g: Context, x: Operand) -> Operand:
+    """``sign(x) * log(|x| + sqrt(x**2 + 1))``."""
+    size = g.op("absolute", x)
+    root = g.op("sqrt", scalar(g, "add", g.op("square", x), 1.0))
+    return g.binary("multiply", g.op("sign", x), g.op("log", g.binary("add", size, root)))
+
+
+def _area_cosine(g: Context, x: Operand) -> Operand:
+    """``log(x + sqrt(x**2 - 1))``."""
+    root = g.op("sqrt", scalar(g, "subtract", g.op("square", x), 1.0))
+    return g.op("log", g.binary("add", x, root))
+
+
+def _area_tangent(g: Context, x: Operand) -> Operand:
+    """``log((1 + x) / (1 - x)) / 2``."""
+    above, below = scalar(g, "add", x, 1.0), scalar(g, "add", g.op("negative", x), 1.0)
+    return scalar(g, "multiply", g.op("log", g.binary("divide", above, below)), 0.5)
+
+
+def _complement(g: Context, call: Call) -> Results:
+    """``-1 - x`` has the other bits, where integers are signed."""
+    dtype = g.dtype(call[0])
+    if dtype not in ("int64", "int32", "int8"):
+        raise Refused(f"bits of {dtype}", "int8, int32 or int64")
+    return scalar(g, "subtract", g.op("negative", call[0]), 1)
+
+
+ELEMENTWISE: Mapping[str, Operator] = {
+    "Abs": unary("absolute"),
+    "Acosh": _in_double(_area_cosine),
+    "Add": binary("add"),
+    "And": binary("logical_and"),
+    "Asinh": _in_double(_area_sine),
+    "Atanh": _in_double(_area_tangent),
+    "BitwiseNot": _complement,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Ceil": unary("ceil"),
+    "Celu": _celu,
+    "Clip": _clip,
+    "Cos": unary("cos"),
+    "Cosh": _in_double(lambda g, x: _halves(g, x, "add")),
+    "Div": divide,
+    "Dropout": _dropout,
+    "Elu": _attributed("elu", alpha=("alpha", 1.0)),
+    "Equal": binary("equal"),
+    "Erf": unary("erf"),
+    "Exp": unary("exp"),
+    "Floor": unary("floor"),
+    "Gelu": _gelu,
+    "Greater": binary("greater"),
+    "GreaterOrEqual": binary("greater_equal"),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": unary("hardswish"),
+    "Identity": _identity,
+    "IsInf": _is_infinite,
+    "IsNaN": _is_nan,
+    "LeakyRelu": _attributed("leaky_relu", slope=("alpha", 0.01)),
+    "Less": binary("less"),
+    "LessOrEqual": binary("less_equal"),
+    "Log": unary("log"),
+    "Max": _extreme("maximum"),
+    "Mean": _mean,
+    "Min": _extreme("minimum"),
+    "Mod": _modulo,
+    "Mul": binary("multiply"),
+    "Neg": unary("negative"),
+    "Not": unary("logical_not"),
+    "Or": binary("logical_or"),
+    "PRelu": _leaky,
+    "Pow": _power,
+    "Reciprocal": unary("reciprocal"),
+    "Relu": unary("relu"),
+    "Round": unary("round"),
+    "Selu": _selu,
+    "Sigmoid": unary("sigmoid"),
+    "Sign": unary("sign"),
+    "Sin": unary("sin"),
+    "Sinh": _in_double(lambda g, x: _halves(g, x, "subtract")),
+    "Softplus": unary("softplus"),
+    "Softsign": _softsign,
+    "Sqrt": unary("sqrt"),
+    "Sub": binary("subtract"),
+    "Sum": _extreme("add"),
+    "Swish": _swish,
+    "Tan": _in_double(_tangent),
+    "Tanh": unary("tanh"),
+    "ThresholdedRelu": _thresholded,
+    "Where": _where,
+    "Xor": binary("logical_xor"),
+}

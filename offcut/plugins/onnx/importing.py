@@ -1,0 +1,288 @@
+"""A model proto -> a graph with constants, and the names of its inputs and outputs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from offcut.core.dtypes import DTYPES
+from offcut.describe.request import Array
+from offcut.errors import CallError, DescribeError
+from offcut.graph import Bound, Graph, Ref
+from offcut.plugins.onnx.context import INT_MAX, Context, Raised, arithmetic
+from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
+from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
+
+OP = "from_onnx"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A graph that was a file.
+
+    inputs, outputs  names in the graph by those in the file
+    """
+
+    bound: Bound
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+    def given(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by their names in the graph.
+
+        Raises CallError for one that is missing, or that is not asked for.
+        """
+        for name in (*feed, *self.inputs):
+            if name not in self.inputs or name not in feed:
+                raise CallError(
+                    "run",
+                    f"cannot take an input {name}"
+                    if name in feed
+                    else f"cannot run without {name}",
+                    because=f"the inputs are {', '.join(self.inputs) or 'none'}",
+                )
+        return {self.inputs[name]: array for name, array in feed.items()}
+
+    def named(self, results: Mapping[str, Array]) -> dict[str, Array]:
+        """Results by their names in the file."""
+        return {name: results[own] for name, own in self.outputs.items()}
+
+
+def imported(
+    proto: Any,
+    sizes: Mapping[str, int | tuple[int, int]],
+    constants: Mapping[str, Any],
+) -> Imported:
+    """The graph of a model.
+
+    Raises DescribeError as `from_onnx` does.
+    """
+    _checked(proto)
+    lows: dict[str, int] = {}
+    while True:
+        try:
+            return _Import(proto, sizes, constants, lows).run()
+        except Raised as raised:
+            lows[raised.size] = raised.low
+
+
+def _checked(proto: Any) -> None:
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        text = " ".join(str(error).split())
+        raise DescribeError(OP, "cannot take the model", because=f"onnx.checker: {text}") from None
+    except ValueError:  # larger than a protobuf message may be: it is taken as it is
+        return
+
+
+class _Import:
+    """One run of an import.
+
+    lows  the least value of sizes, where an earlier run found that they need one
+    """
+
+    def __init__(
+        self,
+        proto: Any,
+        sizes: Mapping[str, int | tuple[int, int]],
+        constants: Mapping[str, Any],
+        lows: Mapping[str, int],
+    ) -> None:
+        self.proto, self.graph = proto, proto.graph
+        self.sizes, self.constants, self.lows = sizes, constants, lows
+        self.context = Context(_identifier(proto.graph.name) or "graph")
+        self.symbols: dict[str, Element] = {}
+        self.complaints: list[Complaint] = []
+        self.inputs: dict[str, str] = {}
+
+    def run(self) -> Imported:
+        """The graph."""
+        values: dict[str, Operand | None] = {
+            tensor.name: of_tensor(tensor) for tensor in self.graph.initializer
+        }
+        given = {one.name for one in self.graph.input}
+        for name in self.constants:
+            if name not in given:
+                listed = ", ".join(sorted(given)) or "none"
+                raise DescribeError(
+                    OP, f"cannot take a constant {name}", because=f"the inputs are {listed}"
+                )
+        for one in self.graph.input:
+            if one.name in self.constants:
+                array = np.asarray(self.constants[one.name])
+                values[one.name] = Known(array, str(array.dtype))
+            elif one.name not in values:
+                values[one.name] = self.input(one)
+        self._all_named()
+        functions = {(one.domain, one.name): one for one in self.proto.functions}
+        versions = {
+            "" if one.domain in STANDARD else one.domain: one.version
+            for one in self.proto.opset_import
+        }
+        versions |= {domain: versions[""] for domain in STANDARD if "" in versions}
+        walk = Walk(self.context, functions)
+        walk.nodes(self.graph.node, Scope(values, versions))
+        self.complaints += walk.complaints
+        outputs = {
+            one.name: self.output(one.name, values.get(one.name)) for one in self.graph.output
+        }
+        if self.complaints:
+            raise _refusal(self.proto, self.complaints)
+        builder = self.context.builder
+        builder.output(*(Ref(name) for name in outputs.values()))
+        return Imported(_needed(builder.bound), self.inputs, outputs)
+
+    def output(self, name: str, operand: Operand | None) -> str:
+        """An output as a value of the graph."""
+        if operand is None:
+            return name
+        try:
+            return self.context.ref(operand).name
+        except Refused as refused:
+            self.complaints.append(Complaint(name, "output", refused.because, refused.help))
+            return name
+
+    def input(self, value: Any) -> Ref | None:
+        """An input that calls give; None where it is none that we take."""
+        if not value.type.HasField("tensor_type"):
+            because = "it is no tensor, but a sequence, a map or an optional"
+            self.complaints.append(Complaint(value.name, "input", because, "tensors"))
+            return None
+        tensor = value.type.tensor_type
+        dtype = _dtype(tensor.elem_type)
+        if dtype not in DTYPES:
+            because = f"elements of {dtype}"
+            help = f"element types are {', '.join(DTYPES)}"
+            self.complaints.append(Complaint(value.name, "input", because, help))
+            return None
+        if not tensor.HasField("shape"):
+            because = "its rank is not known"
+            self.complaints.append(Complaint(value.name, "input", because, "a declared shape"))
+            return None
+        shape = [self.extent(value.name, n, dim) for n, dim in enumerate(tensor.shape.dim)]
+        own = self.context.builder.fresh(value.name)
+        made = self.context.builder.input(own, dtype, shape)
+        self.inputs[value.name] = made.name
+        return made
+
+    def extent(self, name: str, axis: int, dim: Any) -> Element:
+        """An extent of an input: a number, a size, or an expression over sizes as exporters write it."""
+        if dim.HasField("dim_value"):
+            return int(dim.dim_value)
+        text = dim.dim_param or f"{name}_{axis}"
+        try:
+            return self.expression(ast.parse(text, mode="eval").body)
+        except (SyntaxError, _NoExtent):
+            return self.size(text)
+
+    def expression(self, node: ast.expr) -> Element:
+        """``past + 1`` over sizes.
+
+        Raises _NoExtent for what is no such expression.
+        """
+        words = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+        match node:
+            case ast.Constant(int(value)):
+                return value
+            case ast.Name(name):
+                return self.size(name)
+            case ast.BinOp(left, op, right) if type(op) in words:
+                return arithmetic(words[type(op)], self.expression(left), self.expression(right))
+            case _:
+                raise _NoExtent
+
+    def size(self, text: str) -> Element:
+        """A size by the name that it has in the file."""
+        if text not in self.symbols:
+            bounds = self.sizes.get(text)
+            if isinstance(bounds, int | np.integer):
+                self.symbols[text] = int(bounds)
+                return int(bounds)
+            name = self.context.builder.fresh(_identifier(text))
+            low, high = (1, INT_MAX) if bounds is None else _bounds(text, bounds)
+            if bounds is None:
+                self.context.free.add(name)
+            made = self.context.builder.size(name, max(low, self.lows.get(name, low)), high)
+            self.symbols[text] = made
+        return self.symbols[text]
+
+    def _all_named(self) -> None:
+        for name in self.sizes:
+            if name not in self.symbols:
+                listed = ", ".join(self.symbols) or "none"
+                raise DescribeError(
+                    OP, f"cannot bound the size {name}", because=f"the sizes are {listed}"
+                )
+
+
+class _NoExtent(Exception):
+    """A text that is no expression over sizes."""
+
+
+def _bounds(name: str, bounds: Any) -> tuple[int, int]:
+    try:
+        low, high = bounds
+        good = 0 <= int(low) <= int(high) <= INT_MAX
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise DescribeError(
+            OP,
+            f"cannot bound {name} by {bounds!r}",
+            because="bounds are the least and the greatest value, from 0 on",
+            help=(f'sizes={{"{name}": (1, 512)}}', f'sizes={{"{name}": 8}}'),
+        )
+    return int(low), int(high)
+
+
+def _identifier(text: str) -> str:
+    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
+    return made if not made[:1].isdigit() else f"v{made}"
+
+
+def _dtype(code: int) -> str:
+    """An element type by numpy's name, or by ONNX's where it has none."""
+    name = str(onnx.TensorProto.DataType.Name(code)).lower()
+    if name in ("float", "double", "string"):
+        return {"float": "float32", "double": "float64", "string": "string"}[name]
+    return name
+
+
+def _needed(bound: Bound) -> Bound:
+    """A graph without what no output needs."""
+    graph = bound.graph
+    wanted = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if wanted & {value.name for value in node.results}:
+            kept.append(node)
+            wanted |= set(node.operands)
+    constants = tuple(value for value in graph.constants if value.name in wanted)
+    made = Graph(
+        graph.name, graph.sizes, graph.assumptions, graph.inputs, constants, tuple(kept[::-1]), graph.outputs
+    )  # fmt: skip
+    return Bound(made, {value.name: bound.arrays[value.name] for value in constants})
+
+
+def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:
+    """One error for all nodes that cannot be taken."""
+    lines = list(_lines(complaints))
+    count = len(complaints)
+    what = "one node" if count == 1 else f"{count} nodes"
+    return DescribeError(
+        OP,
+        f"cannot take {what} of {proto.graph.name or 'the graph'}",
+        because="\n           ".join(lines),
+        help=tuple(dict.fromkeys(one.help for one in complaints if one.help)),
+    )
+
+
+def _lines(complaints: list[Complaint]) -> Iterator[str]:
+    for one in complaints:
+        yield f"{one.op} {one.node}: {one.because}"

@@ -1,0 +1,157 @@
+"""Elements by their places: gathered, scattered, one of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from offcut.core.expr import Expr
+from offcut.plugins.onnx.context import Context, extent, product
+from offcut.plugins.onnx.elementwise import Operator, number
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, known
+
+
+def _gather(g: Context, call: Call) -> Results:
+    x, indices = call[0], call[1]
+    axis = g.axis(x, call.get("axis", 0))
+    if isinstance(indices, Known) and not indices.array.ndim:
+        return _one(g, x, indices.elements[0], axis)
+    if isinstance(indices, Known) and not indices.symbolic:
+        run = _run(indices.elements)
+        if run is not None and indices.array.ndim == 1:
+            return g.slice(x, axis, *run)
+    if g.rank(x) == 2 and axis == 0 and isinstance(x, Known):
+        return g.op("embedding", x, _counted(g, indices, g.shape(x)[axis]))
+    return g.op("take", x, _counted(g, indices, g.shape(x)[axis]), axis=axis)
+
+
+def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
+    """The elements at one place of an axis, which goes away."""
+    whole = g.shape(x)[axis]
+    start = _counted_place(g, place, whole)
+    g.not_negative(extent(whole, -1))
+    found = g.slice(x, axis, start, extent(start, 1))
+    shape = g.shape(found)
+    return g.reshape(found, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _counted_place(g: Context, place: Element, whole: Element) -> Element:
+    """A place counted from the first.
+
+    Raises Refused where it is seen to be none.
+    """
+    start = extent(place, whole) if g.bounds(place)[1] < 0 else place
+    if g.bounds(start)[0] < 0:
+        g.not_negative(start)
+    if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
+        raise Refused(f"there is no place {place} among {whole}")
+    if not isinstance(start, Expr):
+        g.not_negative(extent(whole, -start - 1))
+    return start
+
+
+def _run(places: list[int]) -> tuple[int, int] | None:
+    """Places one after the other from the first on, as a slice; None for others."""
+    if not places or places[0] < 0 or places != list(range(places[0], places[0] + len(places))):
+        return None
+    return places[0], places[-1] + 1
+
+
+def _counted(g: Context, indices: Operand, whole: Element) -> Operand:
+    """Places counted from the first, those below 0 from the end."""
+    if isinstance(indices, Known) and not indices.symbolic:
+        array = indices.array
+        if not (array < 0).any():
+            return indices
+        if not isinstance(whole, Expr):
+            return Known(np.where(array < 0, array + whole, array), indices.dtype)
+    below = g.binary("less", indices, number(g, indices, 0))
+    return g.op("where", below, g.binary("add", indices, known(whole, g.dtype(indices))), indices)
+
+
+def _gather_elements(g: Context, call: Call) -> Results:
+    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
+    return g.op("take_along_axis", x, _counted(g, call[1], g.shape(x)[axis]), axis)
+
+
+def _gather_nd(g: Context, call: Call) -> Results:
+    """Rows of `x`, its first axes merged, by the number of each."""
+    x, indices = call[0], call[1]
+    if call.get("batch_dims", 0):
+        raise Refused(f"batch_dims={call.get('batch_dims')}", "batch_dims=0")
+    shape, places = g.shape(x), g.shape(indices)
+    depth = g.whole(places[-1], "the last extent of indices")
+    last = g.rank(indices) - 1
+    total: Operand | None = None
+    for place in range(depth):
+        part = g.reshape(g.slice(indices, last, place, place + 1), places[:-1])
+        part = _counted(g, part, shape[place])
+        if total is None:
+            total = part
+        else:
+            stride = g.whole(shape[place], "an extent that places are counted by")
+            total = g.binary("add", g.binary("multiply", total, number(g, total, stride)), part)
+    assert total is not None
+    rows = g.reshape(x, (product(shape[:depth]), *shape[depth:]))
+    return g.op("take", rows, total, axis=0)
+
+
+def _scatter_elements(g: Context, call: Call) -> Results:
+    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
+    _replaced(call)
+    return g.op("scatter_elements", x, _counted(g, call[1], g.shape(x)[axis]), call[2], axis)
+
+
+def _scatter_nd(g: Context, call: Call) -> Results:
+    _replaced(call)
+    return g.op("scatter_nd", call[0], call[1], call[2])
+
+
+def _replaced(call: Call) -> None:
+    if call.get("reduction", "none") != "none":
+        raise Refused(f"reduction={call.get('reduction')}", "reduction=none")
+
+
+def _one_hot(g: Context, call: Call) -> Results:
+    """``on`` at the place that an index names, ``off`` elsewhere."""
+    indices, depth = call[0], int(g.number(call[1], "depth"))
+    rank = g.rank(indices) + 1
+    axis = call.get("axis", -1) % rank
+    values = call[2]
+    if g.is_float(indices):
+        indices = g.cast(indices, "int64")
+    shape = list(g.shape(indices))
+    places = g.reshape(_counted(g, indices, depth), [*shape[:axis], 1, *shape[axis:]])
+    counted: Operand = Known(np.arange(depth, dtype=g.dtype(indices)), g.dtype(indices))
+    counted = g.reshape(counted, [depth if n == axis else 1 for n in range(rank)])
+    here = g.binary("equal", places, counted)
+    off, on = (g.reshape(g.slice(values, 0, n, n + 1), []) for n in (0, 1))
+    return g.op("where", here, on, off)
+
+
+def _reversed(g: Context, call: Call) -> Results:
+    """The first so many elements of each sequence from the last to the first."""
+    x, lengths = call[0], call[1]
+    batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
+    rank = g.rank(x)
+    places: Operand = g.op("iota", g.shape(x)[time], g.dtype(lengths))
+    places = g.reshape(places, [-1 if n == time else 1 for n in range(rank)])
+    count = g.reshape(lengths, [-1 if n == batch else 1 for n in range(rank)])
+    last = g.binary("subtract", count, number(g, count, 1))
+    back = g.binary("subtract", last, places)
+    inside = g.binary("less", places, count)
+    chosen: Operand = g.op("where", inside, back, places)
+    return g.op("take_along_axis", x, g.broadcast(chosen, g.shape(x)), time)
+
+
+INDEXING: Mapping[str, Operator] = {
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reversed,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+}

@@ -1,0 +1,302 @@
+"""Nodes on values that are known before any call: evaluated at import.
+
+Numbers go through ONNX's own reference evaluator. Index expressions over sizes, what ``Shape`` gives and all that models
+calculate from it, are arrays of objects, which numpy rearranges as it does numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from offcut.plugins.onnx.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.operands import Call, Element, Known, Refused, known
+
+DRAWN = frozenset(
+    [
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    ]
+)
+"""Operators that give something else at every call."""
+
+
+def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
+    """What a node gives whose inputs are all known; None where only a call can tell.
+
+    Raises Refused where the reference evaluator does not take it.
+    """
+    given = [one for one in call.inputs if one is not None]
+    inputs = [one for one in given if isinstance(one, Known)]
+    if len(inputs) < len(given) or call.op in DRAWN or not (inputs or call.op == "Constant"):
+        return None
+    if not any(one.symbolic for one in inputs):
+        return _by_reference(call)
+    rule = SYMBOLIC.get(call.op)
+    found = rule(context, call) if rule is not None else None
+    return None if found is None else (found,)
+
+
+def _by_reference(call: Call) -> tuple[Known, ...]:
+    operands = [one for one in call.inputs if isinstance(one, Known)]
+    given = [
+        name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None
+    ]
+    feeds = dict(zip(given, (one.array for one in operands), strict=True))
+    names = list(dict.fromkeys(given))
+    node = type(call.proto)()
+    node.CopyFrom(call.proto)
+    function = helper.make_function(
+        "", "known", names, [name for name in node.output if name], [node],
+        [helper.make_opsetid(node.domain, call.version)],
+    )  # fmt: skip
+    try:
+        made = ReferenceEvaluator(function).run(None, feeds, attributes={})
+    except Exception as error:  # it raises what numpy raises
+        raise Refused(f"its inputs are known, and the reference evaluator says: {error}") from None
+    if not all(isinstance(one, np.ndarray | np.generic) for one in made):
+        raise Refused("it gives a sequence, a map or an optional", "tensors are taken")
+    arrays = iter(map(np.asarray, made))
+    return tuple(
+        Known(array, str(array.dtype))
+        for array in (next(arrays) if name else np.zeros(0) for name in node.output)
+    )
+
+
+def _objects(operand: Any) -> Any:
+    return operand.array.astype(object)
+
+
+def _same_dtype(call: Call, array: Any) -> Known:
+    first = call[0]
+    assert isinstance(first, Known)
+    return known(np.asarray(array, dtype=object), first.dtype)
+
+
+def _structural(apply: Callable[[Any, Call], Any]) -> Callable[[Context, Call], Known | None]:
+    """A rule that moves elements and looks at none."""
+
+    def rule(context: Context, call: Call) -> Known | None:
+        if any(isinstance(one, Known) and one.symbolic for one in call.inputs[1:]):
+            return None
+        return _same_dtype(call, apply(_objects(call[0]), call))
+
+    return rule
+
+
+def _integers(call: Call, place: int, name: str) -> list[int] | None:
+    """Axes and the like, an input or an attribute."""
+    found = call.input(place)
+    if isinstance(found, Known):
+        return [int(one) for one in found.elements]
+    given: list[int] | None = call.get(name)
+    return given
+
+
+def _slice(x: Any, call: Call) -> Any:
+    starts, ends = _integers(call, 1, "starts"), _integers(call, 2, "ends")
+    assert starts is not None
+    assert ends is not None
+    axes = _integers(call, 3, "axes") or list(range(len(starts)))
+    steps = _integers(call, 4, "steps") or [1] * len(starts)
+    at = [slice(None)] * x.ndim
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        stop = None if step < 0 and end < -x.shape[axis] else end
+        at[axis] = slice(start, stop, step)
+    return x[tuple(at)]
+
+
+def _squeeze(x: Any, call: Call) -> Any:
+    axes = _integers(call, 1, "axes")
+    return np.squeeze(x) if axes is None else np.squeeze(x, tuple(axes))
+
+
+def _unsqueeze(x: Any, call: Call) -> Any:
+    return np.expand_dims(x, tuple(_integers(call, 1, "axes") or ()))
+
+
+def _reshape(x: Any, call: Call) -> Any:
+    wanted = _integers(call, 1, "shape") or []
+    zero = bool(call.get("allowzero", 0))
+    return x.reshape([x.shape[n] if one == 0 and not zero else one for n, one in enumerate(wanted)])
+
+
+def _gather(x: Any, call: Call) -> Any:
+    return np.take(x, _integers(call, 1, "") or [], axis=call.get("axis", 0)).reshape(
+        _gathered(x, call)
+    )
+
+
+def _gathered(x: Any, call: Call) -> tuple[int, ...]:
+    axis, indices = call.get("axis", 0) % x.ndim, call[1]
+    assert isinstance(indices, Known)
+    return (*x.shape[:axis], *indices.array.shape, *x.shape[axis + 1 :])
+
+
+def _concat(context: Context, call: Call) -> Known:
+    parts = [_objects(one) for one in call.inputs]
+    return _same_dtype(call, np.concatenate(parts, axis=call.get("axis", 0)))
+
+
+def _cast(context: Context, call: Call) -> Known | None:
+    dtype = str(helper.tensor_dtype_to_np_dtype(call.get("to")))
+    first = call[0]
+    assert isinstance(first, Known)
+    if "int" in dtype and "int" in first.dtype:
+        return Known(first.array, dtype)
+    return None
+
+
+def _element_wise(
+    apply: Callable[[Context, Any, Any], Any],
+) -> Callable[[Context, Call], Known | None]:
+    """A rule for integers, of two arrays or more that are broadcast; None where an element is not seen."""
+
+    def rule(context: Context, call: Call) -> Known | None:
+        if any(not isinstance(one, Known) or "int" not in one.dtype for one in call.inputs):
+            return None
+        one = np.frompyfunc(lambda a, b: apply(context, a, b), 2, 1)
+        found = np.asarray(reduce(one, map(_objects, call.inputs)), dtype=object)
+        if any(element is None for element in found.ravel()):
+            return None
+        decided = all(isinstance(element, bool) for element in found.ravel())
+        return known(found, "bool") if decided else _same_dtype(call, found)
+
+    return rule
+
+
+def _divide(context: Context, a: Element, b: Element) -> Element | None:
+    """The quotient towards 0, which is the floor of it where neither is below 0."""
+    if a == b:
+        return 1
+    if not isinstance(b, int) or b <= 0 or context.bounds(a)[0] < 0:
+        return None
+    return arithmetic("//", a, b)
+
+
+def _modulo(context: Context, a: Element, b: Element) -> Element | None:
+    return arithmetic("%", a, b) if isinstance(b, int) and b > 0 else None
+
+
+def _extreme(op: str) -> Callable[[Context, Element, Element], Element]:
+    def rule(context: Context, a: Element, b: Element) -> Element:
+        low, high = context.bounds(extent(a, arithmetic("*", -1, b)))
+        if low >= 0 or high <= 0:
+            return a if (low >= 0) == (op == "max") else b
+        return arithmetic(op, a, b)
+
+    return rule
+
+
+def _compare(
+    holds: Callable[[int, int], bool | None],
+) -> Callable[[Context, Element, Element], Any]:
+    """A comparison by the least and the greatest difference."""
+
+    def rule(context: Context, a: Element, b: Element) -> bool | None:
+        if a is None or b is None:
+            return None
+        return holds(*context.bounds(extent(a, arithmetic("*", -1, b))))
+
+    return rule
+
+
+def _equal(low: int, high: int) -> bool | None:
+    return True if low == high == 0 else False if low > 0 or high < 0 else None
+
+
+def _below(low: int, high: int) -> bool | None:
+    return True if high < 0 else False if low >= 0 else None
+
+
+def _at_most(low: int, high: int) -> bool | None:
+    return True if high <= 0 else False if low > 0 else None
+
+
+def _where(context: Context, call: Call) -> Known | None:
+    condition = call[0]
+    if not isinstance(condition, Known) or condition.symbolic:
+        return None
+    parts = np.broadcast_arrays(condition.array, _objects(call[1]), _objects(call[2]))
+    chosen = [y if x else z for x, y, z in zip(*(one.ravel() for one in parts), strict=True)]
+    array = np.empty(len(chosen), dtype=object)
+    array[:] = chosen
+    first = call[1]
+    assert isinstance(first, Known)
+    return known(array.reshape(parts[0].shape), first.dtype)
+
+
+def _reduced(
+    apply: Callable[[Sequence[Element]], Element],
+) -> Callable[[Context, Call], Known | None]:
+    """A reduction of all elements of a vector."""
+
+    def rule(context: Context, call: Call) -> Known | None:
+        first = call[0]
+        if not isinstance(first, Known) or first.array.ndim > 1 or "int" not in first.dtype:
+            return None
+        kept = bool(call.get("keepdims", 1)) and first.array.ndim
+        found = apply(first.elements)
+        return known([found] if kept else found, first.dtype)
+
+    return rule
+
+
+def _whole(context: Context, call: Call) -> Known | None:
+    """Rounding what is an integer."""
+    first = call[0]
+    return first if isinstance(first, Known) else None
+
+
+def _negated(context: Context, call: Call) -> Known | None:
+    negate = np.frompyfunc(lambda a: arithmetic("*", -1, a), 1, 1)
+    return _same_dtype(call, negate(_objects(call[0])))
+
+
+def _absolute(context: Context, call: Call) -> Known | None:
+    first = call[0]
+    assert isinstance(first, Known)
+    return first if all(context.bounds(one)[0] >= 0 for one in first.elements) else None
+
+
+SYMBOLIC: dict[str, Callable[[Context, Call], Known | None]] = {
+    "Abs": _absolute,
+    "Add": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
+    "Cast": _cast,
+    "Ceil": _whole,
+    "Concat": _concat,
+    "Div": _element_wise(_divide),
+    "Equal": _element_wise(_compare(_equal)),
+    "Flatten": _structural(lambda x, call: x.reshape(1, -1) if x.ndim < 2 else x),
+    "Floor": _whole,
+    "Gather": _structural(_gather),
+    "Greater": _element_wise(lambda context, a, b: _compare(_below)(context, b, a)),
+    "GreaterOrEqual": _element_wise(lambda context, a, b: _compare(_at_most)(context, b, a)),
+    "Identity": _whole,
+    "Less": _element_wise(_compare(_below)),
+    "LessOrEqual": _element_wise(_compare(_at_most)),
+    "Max": _element_wise(_extreme("max")),
+    "Min": _element_wise(_extreme("min")),
+    "Mod": _element_wise(_modulo),
+    "Mul": _element_wise(lambda context, a, b: arithmetic("*", a, b)),
+    "Neg": _negated,
+    "ReduceProd": _reduced(product),
+    "ReduceSum": _reduced(lambda found: extent(*found)),
+    "Reshape": _structural(_reshape),
+    "Round": _whole,
+    "Slice": _structural(_slice),
+    "Squeeze": _structural(_squeeze),
+    "Sub": _element_wise(lambda context, a, b: arithmetic("-", a, b)),
+    "Sum": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
+    "Unsqueeze": _structural(_unsqueeze),
+    "Where": _where,
+}

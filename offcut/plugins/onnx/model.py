@@ -1,0 +1,120 @@
+"""`from_onnx`: a file to a model that runs at every size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offcut.backends.target import Target
+from offcut.core.program import Size
+from offcut.describe.request import Array
+from offcut.errors import DescribeError, TargetError
+from offcut.graph import Graph, Model, compiled
+
+if TYPE_CHECKING:
+    from offcut.plugins.onnx.importing import Imported
+
+OP = "from_onnx"
+
+
+class OnnxModel:
+    """A model of an ONNX file: ``model({"x": x})`` gives the outputs by the names that they have there.
+
+    imported  the graph, and the names of its inputs and outputs in the file
+    model     what runs
+    """
+
+    def __init__(self, imported: Imported, model: Model) -> None:
+        self.imported, self.model = imported, model
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of our operators that the file became."""
+        return self.imported.bound.graph
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """What the extents of inputs are made of, with their bounds."""
+        return self.graph.sizes
+
+    def __call__(self, feed: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
+        """The outputs by name.
+
+        feed   an array for each input
+        sizes  those that no shape determines
+
+        Raises CallError where an array does not fit.
+        """
+        given = self.imported.given(feed)
+        return self.imported.named(self.model(given, **sizes))
+
+
+def from_onnx(
+    source: Any,
+    sizes: Mapping[str, int | tuple[int, int]] | None = None,
+    threads: int | None = None,
+    target: str | Target = "cpu",
+    *,
+    constants: Mapping[str, Any] | None = None,
+) -> OnnxModel:
+    """A model of an ONNX file, compiled once for all its sizes.
+
+    source     a path, the bytes of a file, or an ``onnx.ModelProto``
+    sizes      bounds of sizes, ``{"batch": (1, 512)}``, or values, ``{"batch": 8}``; by default from 1 on. A size is a
+               ``dim_param`` of the file, or ``x_0`` for the first axis of x, where that has no name
+    threads    that a kernel may use; None: as `offcut.compile` says
+    target     a target, or its name
+    constants  arrays for inputs that no call changes: a shape, axes, weights
+
+    Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that
+    ONNX defines as functions, and functions of the model, are expanded.
+
+    Raises DescribeError for a file that is none, for sizes that it has not, and for nodes that cannot be taken: all of them
+    at once, each with the reason. Raises TargetError where onnx is not installed.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise TargetError(
+            OP,
+            "cannot read ONNX files",
+            because="the package onnx is not installed",
+            help=("pip install 'offcut[onnx]'",),
+        ) from None
+    from offcut.plugins.onnx.importing import imported
+
+    found = imported(_proto(onnx, source), sizes or {}, constants or {})
+    return OnnxModel(found, compiled(found.bound, threads=threads, target=target))
+
+
+def _proto(onnx: Any, source: Any) -> Any:
+    """The model of a path, of bytes, or itself."""
+    if isinstance(source, onnx.ModelProto):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        try:
+            return onnx.load(path)
+        except OSError as error:
+            raise DescribeError(OP, f"cannot read {path}", because=str(error.strerror)) from None
+        except Exception as error:  # protobuf has errors of its own
+            raise DescribeError(OP, f"cannot read {path}", because=_short(error)) from None
+    if isinstance(source, bytes | bytearray | memoryview):
+        try:
+            return onnx.load_model_from_string(bytes(source))
+        except Exception as error:  # likewise
+            raise DescribeError(
+                OP, f"cannot read {len(source)} bytes", because=_short(error)
+            ) from None
+    raise DescribeError(
+        OP,
+        f"cannot take {type(source).__name__}",
+        because="a model is a path, the bytes of a file, or an onnx.ModelProto",
+        help=('from_onnx("model.onnx")',),
+    )
+
+
+def _short(error: Exception) -> str:
+    return f"it is no ONNX model: {str(error).strip().splitlines()[0] if str(error) else error!r}"

@@ -1,0 +1,122 @@
+"""Small integers that stand for floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.elementwise import Operator, dtype_of, number
+from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.products import multiplied, without_zero
+from offcut.plugins.onnx.windows import convolved, window_sizes, windows_of
+
+RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
+
+
+def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
+    """A parameter for all of `x`, or for each place of an axis, so that it is broadcast."""
+    if g.rank(parameter) == 0:
+        return parameter
+    if g.rank(parameter) > 1:
+        raise Refused("a scale for each block", "one for all, or one for each place of an axis")
+    count = g.shape(parameter)[0]
+    if count == 1:
+        return g.reshape(parameter, [])
+    return g.reshape(parameter, [count if n == axis else 1 for n in range(g.rank(x))])
+
+
+def quantized(
+    g: Context, x: Operand, scale: Operand, zero: Operand | None, dtype: str, axis: int
+) -> Operand:
+    """``clip(round(x / scale) + zero)``, ties to the even integer."""
+    if dtype not in RANGES:
+        raise Refused(f"it gives {dtype}", "int8 or uint8")
+    scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
+    made: Operand = g.op("round", g.binary("divide", x, scale))
+    if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):
+        made = g.binary("add", made, g.cast(_along(g, zero, x, axis), g.dtype(x)))
+    low, high = RANGES[dtype]
+    return g.cast(g.op("clip", made, low=float(low), high=float(high)), dtype)
+
+
+def _quantize(g: Context, call: Call) -> Results:
+    x, scale, zero = call[0], call[1], call.input(2)
+    call.overlook("saturate")
+    if call.get("block_size", 0):
+        raise Refused("a scale for each block", "block_size=0")
+    code = call.get("output_dtype", 0)
+    dtype = g.dtype(zero) if zero is not None else dtype_of(code) if code else "uint8"
+    if not g.is_float(x):
+        x = g.cast(x, "float32")
+    axis = g.axis(x, call.get("axis", 1)) if g.rank(scale) else 0
+    return quantized(g, x, scale, zero, dtype, axis)
+
+
+def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int) -> Operand:
+    """``(x - zero) * scale``."""
+    apart = without_zero(g, x, zero, axis)
+    return g.binary("multiply", g.cast(apart, g.dtype(scale)), _along(g, scale, x, axis))
+
+
+def _dequantize(g: Context, call: Call) -> Results:
+    x, scale = call[0], call[1]
+    if call.get("block_size", 0):
+        raise Refused("a scale for each block", "block_size=0")
+    axis = g.axis(x, call.get("axis", 1)) if g.rank(scale) else 0
+    made = dequantized(g, x, scale, call.input(2), axis)
+    code = call.get("output_dtype", 0)
+    return g.cast(made, dtype_of(code)) if code else made
+
+
+def _dynamic(g: Context, call: Call) -> Results:
+    """To uint8 by the least and the greatest element, and what they were."""
+    x = call[0]
+    low = g.binary("minimum", g.op("min", x), number(g, x, 0.0))
+    high = g.binary("maximum", g.op("max", x), number(g, x, 0.0))
+    spread = g.binary("subtract", high, low)
+    scale = g.binary("divide", spread, number(g, x, 255.0))
+    start = g.binary("divide", g.op("negative", low), scale)
+    zero = g.cast(g.op("round", g.op("clip", start, low=0.0, high=255.0)), "uint8")
+    return quantized(g, x, scale, zero, "uint8", 0), scale, zero
+
+
+def _matmul(g: Context, call: Call) -> Results:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
+    left, right = without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1)
+    total = g.cast(multiplied(g, left, right), "float32")
+    ratio = _ratio(g, a_scale, b_scale, y_scale)
+    return quantized(g, total, ratio, y_zero, g.dtype(y_zero), g.rank(total) - 1)
+
+
+def _conv(g: Context, call: Call) -> Results:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call[n] for n in range(8))
+    left, right = without_zero(g, x, x_zero), without_zero(g, w, w_zero, 0)
+    placed = windows_of(g, call, x, window_sizes(g, w))
+    total = convolved(g, left, right, call.input(8), placed, call.get("group", 1))
+    ratio = _ratio(g, x_scale, w_scale, y_scale)
+    return quantized(g, g.cast(total, "float32"), ratio, y_zero, g.dtype(y_zero), 1)
+
+
+def _ratio(g: Context, one: Operand, other: Operand, result: Operand) -> Operand:
+    """What a sum of products is divided by, in units of the result."""
+    if any(g.rank(each) and g.shape(each) != (1,) for each in (one, result)):
+        raise Refused("a scale for each row", "one for all, or one for each column or channel")
+    parts: list[Any] = [g.cast(each, "float32") for each in (one, other, result)]
+    if all(isinstance(each, Known) for each in parts):
+        first, second, last = (each.array.astype(np.float64) for each in parts)
+        found = np.asarray(last.reshape(()) / (first.reshape(()) * second), np.float32)
+        return Known(found, "float32")
+    first, last = (g.reshape(each, []) for each in (parts[0], parts[2]))
+    return g.binary("divide", last, g.binary("multiply", first, parts[1]))
+
+
+QUANTIZATION: Mapping[str, Operator] = {
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic,
+    "QLinearConv": _conv,
+    "QLinearMatMul": _matmul,
+    "QuantizeLinear": _quantize,
+}

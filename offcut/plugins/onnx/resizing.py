@@ -1,0 +1,153 @@
+"""Resize: images at another size.
+
+Along an axis of a known extent it is a linear map, whatever its modes: the matrix is read off the reference evaluator, which is given
+the identity. Nearest neighbours are a choice of places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr
+from offcut.describe.request import Array
+from offcut.plugins.onnx.context import Context, arithmetic, product
+from offcut.plugins.onnx.elementwise import Operator
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
+
+LONGEST = 4096
+
+
+def _resize(g: Context, call: Call) -> Results:
+    x = call[0]
+    call.overlook("mode", "nearest_mode", "antialias", "cubic_coeff_a", "exclude_outside")
+    call.overlook("extrapolation_value")
+    if call.version >= 11:
+        call.input(1)  # of tf_crop_and_resize alone
+    first = 1 if call.version < 11 else 2
+    scales = [float(one) for one in g.numbers(call.input(first), "scales")]
+    sizes = g.elements(call.input(3), "sizes") if call.version >= 11 else []
+    axes = [g.axis(x, one) for one in call.get("axes") or range(g.rank(x))]
+    if call.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        raise Refused("a crop within the resize", "a Slice before it")
+    if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        wholes = [g.whole(g.shape(x)[axis], "an extent that keeps its aspect") for axis in axes]
+        scales, sizes = _kept_aspect(call, wholes, [int(one) for one in sizes])
+    for place, axis in enumerate(axes):
+        whole = g.shape(x)[axis]
+        wanted = sizes[place] if sizes else None
+        scale = scales[place] if scales else None
+        if scale == 1 or (wanted is not None and g.same(wanted, whole)):
+            continue
+        x = _along(g, call, x, axis, scale, wanted)
+    return x
+
+
+def _kept_aspect(
+    call: Call, wholes: Sequence[int], sizes: Sequence[int]
+) -> tuple[list[float], list[int]]:
+    """The same factor for all axes, that of the one that is least or most scaled."""
+    ratios = [wanted / whole for wanted, whole in zip(sizes, wholes, strict=True)]
+    policy = call.get("keep_aspect_ratio_policy")
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [ratio] * len(wholes), [int(ratio * whole + 0.5) for whole in wholes]
+
+
+def _along(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    whole = g.shape(x)[axis]
+    if not g.is_float(x) and call.get("mode", "nearest") != "nearest":
+        raise Refused(f"weights of {g.dtype(x)}", "floats")
+    if not isinstance(whole, Expr) and not isinstance(wanted, Expr):
+        return _by_matrix(g, call, x, axis, scale, wanted)
+    if scale is None:
+        ratio = _ratio(g, whole, wanted)
+        if ratio is None:
+            raise Refused(f"from {whole} to {wanted} elements", "a whole multiple")
+        scale = float(ratio)
+    if call.get("mode", "nearest") == "nearest" and scale == int(scale) and _repeats(call):
+        return _repeated(g, x, axis, int(scale))
+    raise Refused(
+        f"a symbolic extent {whole} by {scale} in the mode {call.get('mode', 'nearest')}",
+        "nearest by a whole factor, or known extents",
+    )
+
+
+def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:
+    """How many times as many elements are wanted."""
+    for factor in range(1, 17):
+        if wanted is not None and g.same(arithmetic("*", factor, whole), wanted):
+            return factor
+    return None
+
+
+def _repeats(call: Call) -> bool:
+    """Whether the nearest neighbour of place i, by a whole factor s, is that at i // s."""
+    mode = call.get(
+        "coordinate_transformation_mode", "half_pixel" if call.version >= 11 else "asymmetric"
+    )
+    rounding = call.get("nearest_mode", "round_prefer_floor" if call.version >= 11 else "floor")
+    if mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        return bool(rounding.startswith("round"))
+    return bool(mode == "asymmetric" and rounding == "floor")
+
+
+def _repeated(g: Context, x: Operand, axis: int, times: int) -> Operand:
+    shape = list(g.shape(x))
+    apart = g.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+    spread = g.broadcast(apart, [*shape[: axis + 1], times, *shape[axis + 1 :]])
+    return g.reshape(
+        spread, [*shape[:axis], arithmetic("*", shape[axis], times), *shape[axis + 1 :]]
+    )
+
+
+def _by_matrix(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    """Along an axis of known extents."""
+    shape = g.shape(x)
+    whole = g.whole(shape[axis], "an extent")
+    if whole > LONGEST:
+        raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
+    matrix = _matrix(call, whole, scale, None if wanted is None else int(wanted))  # type: ignore[arg-type]
+    if call.get("mode", "nearest") == "nearest":
+        return g.op("take", x, Known(matrix.argmax(axis=1), "int64"), axis=axis)
+    dtype = g.dtype(x)
+    weights = Known(matrix.astype(numpy_dtype(dtype)), dtype)
+    before, after = shape[:axis], shape[axis + 1 :]
+    flat = g.reshape(x, [product(before), whole, product(after)])
+    made: Operand = g.op("matmul", weights, flat)
+    return g.reshape(made, [*before, matrix.shape[0], *after])
+
+
+def _matrix(call: Call, whole: int, scale: float | None, wanted: int | None) -> Array:
+    """What each of `whole` elements adds to each element of the result: (result, whole)."""
+    skipped = ("axes", "keep_aspect_ratio_policy")
+    options = {name: value for name, value in call.attributes.items() if name not in skipped}
+    old = call.version < 11
+    if old:
+        options |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    basis = np.eye(whole, dtype=np.float64 if options.get("mode") == "cubic" else np.float32)
+    given: list[tuple[str, Any]] = [("x", basis)]
+    if scale is not None and wanted is None:
+        given.append(("scales", np.array([1.0, scale], np.float32)))
+        names = ["x", "", "scales"]
+    else:
+        given.append(("sizes", np.array([whole, wanted], np.int64)))
+        names = ["x", "", "", "sizes"]
+    node = helper.make_node("Resize", names, ["y"], **options)
+    version = 13 if old else call.version
+    function = helper.make_function(
+        "", "resized", [name for name, _ in given], ["y"], [node], [helper.make_opsetid("", version)]
+    )  # fmt: skip
+    found: Array = ReferenceEvaluator(function).run(None, dict(given), attributes={})[0]
+    return found.T
+
+
+RESIZING: Mapping[str, Operator] = {"Resize": _resize, "Upsample": _resize}

@@ -1,0 +1,354 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr
+from offcut.plugins.onnx.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.elementwise import Operator, number, scalar
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.products import without_zero
+from offcut.plugins.onnx.reductions import reduced
+from offcut.plugins.onnx.shapes import unsqueezed
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Of spatial axes, one entry each.
+
+    before, after  elements of padding
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        """As `offcut.ops` takes it."""
+        return tuple(zip(self.before, self.after, strict=True))
+
+    def part(self, places: Sequence[int]) -> Windows:
+        """The windows of some of the axes."""
+        fields = (self.sizes, self.strides, self.dilations, self.before, self.after)
+        return Windows(*(tuple(one[place] for place in places) for one in fields))
+
+
+def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Windows:
+    """The windows of a node, `auto_pad` worked out.
+
+    Raises Refused where padding depends on a size.
+    """
+    axes = len(sizes)
+    strides = tuple(call.get("strides") or [1] * axes)
+    dilations = tuple(call.get("dilations") or [1] * axes)
+    pads = list(call.get("pads") or [0] * (2 * axes))
+    before, after = pads[:axes], pads[axes:]
+    call.overlook("kernel_shape")
+    auto = call.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        before, after = [0] * axes, [0] * axes
+    elif auto.startswith("SAME"):
+        for n, whole in enumerate(g.shape(x)[2:]):
+            reach = (sizes[n] - 1) * dilations[n] + 1
+            total = _same_total(whole, reach, strides[n])
+            less, more = total // 2, total - total // 2
+            before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
+    if any(one < 0 for one in (*before, *after)):
+        raise Refused("padding below 0", "a Slice before it")
+    return Windows(tuple(sizes), strides, dilations, tuple(before), tuple(after))
+
+
+def _same_total(whole: Element, reach: int, stride: int) -> int:
+    if stride == 1:
+        return reach - 1
+    if isinstance(whole, Expr):
+        raise Refused(
+            f"padding that depends on the size {whole}: auto_pad with a stride of {stride}",
+            "pads as numbers",
+        )
+    return max((-(-whole // stride) - 1) * stride + reach - whole, 0)
+
+
+def window_sizes(g: Context, w: Operand) -> list[int]:
+    """The spatial extents of weights."""
+    return [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
+
+
+def convolved(
+    g: Context, x: Operand, w: Operand, bias: Operand | None, placed: Windows, groups: int
+) -> Operand:
+    """A convolution over one to three spatial axes."""
+    axes = len(placed.sizes)
+    if axes not in (1, 2, 3):
+        raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
+    options: dict[str, Any] = {} if bias is None else {"bias": bias}
+    made: Operand = g.op(
+        f"conv{axes}d", x, w, stride=placed.strides, padding=placed.padding,
+        dilation=placed.dilations, groups=groups, **options,
+    )  # fmt: skip
+    return made
+
+
+def _conv(g: Context, call: Call) -> Results:
+    x, w = call[0], call[1]
+    placed = windows_of(g, call, x, window_sizes(g, w))
+    return convolved(g, x, w, call.input(2), placed, call.get("group", 1))
+
+
+def _conv_integer(g: Context, call: Call) -> Results:
+    """Zero points are taken away before, so that padding is 0."""
+    x = without_zero(g, call[0], call.input(2))
+    w = without_zero(g, call[1], call.input(3), 0)
+    return convolved(
+        g, x, w, None, windows_of(g, call, x, window_sizes(g, w)), call.get("group", 1)
+    )
+
+
+def _conv_transposed(g: Context, call: Call) -> Results:
+    x, w = call[0], call[1]
+    call.overlook("kernel_shape", "auto_pad")
+    sizes = window_sizes(g, w)
+    axes = len(sizes)
+    strides = tuple(call.get("strides") or [1] * axes)
+    dilations = tuple(call.get("dilations") or [1] * axes)
+    extra = list(call.get("output_padding") or [0] * axes)
+    before, after = _transposed_pads(g, call, x, sizes, extra)
+    options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
+    if axes > 2:
+        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 or 2")
+    if axes == 1:
+        x, w = unsqueezed(g, x, [2]), unsqueezed(g, w, [2])
+        strides, dilations = (1, *strides), (1, *dilations)
+        before, after, extra = [0, *before], [0, *after], [0, *extra]
+    even = before == after and all(
+        0 <= one < step for one, step in zip(extra, strides, strict=True)
+    )
+    made: Operand = g.op(
+        "conv_transpose2d", x, w, stride=strides, padding=tuple(before) if even else (0, 0),
+        dilation=dilations, output_padding=tuple(extra) if even else (0, 0),
+        groups=call.get("group", 1), **options,
+    )  # fmt: skip
+    if not even:
+        made = _cropped(g, made, before, after, extra, call.input(2))
+    return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]]) if axes == 1 else made
+
+
+def _transposed_pads(
+    g: Context, call: Call, x: Operand, sizes: Sequence[int], extra: list[int]
+) -> tuple[list[int], list[int]]:
+    """What is cut off before and after; `extra` is what is added after."""
+    axes = len(sizes)
+    strides = call.get("strides") or [1] * axes
+    dilations = call.get("dilations") or [1] * axes
+    pads = list(call.get("pads") or [0] * (2 * axes))
+    auto, wanted = call.get("auto_pad", "NOTSET"), call.get("output_shape")
+    if wanted is None and not auto.startswith("SAME"):
+        return pads[:axes], pads[axes:]
+    before, after = [0] * axes, [0] * axes
+    for n, whole in enumerate(g.shape(x)[2:]):
+        reach = (sizes[n] - 1) * dilations[n] + 1
+        if wanted is None:
+            total = max(reach - strides[n], 0) + extra[n]
+        else:
+            full = strides[n] * (g.whole(whole, "a spatial extent") - 1) + extra[n] + reach
+            total = full - wanted[-axes:][n]
+        if total < 0:
+            before[n], extra[n] = 0, extra[n] - total
+            continue
+        less, more = total // 2, total - total // 2
+        before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
+    return before, after
+
+
+def _cropped(
+    g: Context,
+    x: Operand,
+    before: Sequence[int],
+    after: Sequence[int],
+    extra: Sequence[int],
+    bias: Operand | None,
+) -> Operand:
+    """Spatial axes without what is cut off, with what is added."""
+    for axis, (low, high, more) in enumerate(zip(before, after, extra, strict=True), 2):
+        end = more - high
+        if end > 0:
+            if bias is not None:
+                raise Refused("rows that are added after all, with a bias", "an Add after it")
+            padding = tuple(end if n == axis else 0 for n in range(g.rank(x)))
+            x = g.op("pad", x, (0,) * g.rank(x), padding)
+            end = 0
+        whole = g.shape(x)[axis]
+        x = g.slice(x, axis, low, extent(whole, end))
+    return x
+
+
+def _pool(g: Context, call: Call, x: Operand) -> Windows:
+    """The windows of pooling; what `ceil_mode` adds is padding after."""
+    placed = windows_of(g, call, x, call.get("kernel_shape"))
+    if not call.get("ceil_mode", 0):
+        return placed
+    after = []
+    for n, whole in enumerate(g.shape(x)[2:]):
+        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
+        after.append(_ceiled(whole, reach, placed.strides[n], placed.before[n], placed.after[n]))
+    return Windows(placed.sizes, placed.strides, placed.dilations, placed.before, tuple(after))
+
+
+def _ceiled(whole: Element, reach: int, stride: int, before: int, after: int) -> int:
+    """Padding after, where a last window that is not full counts, if it starts within."""
+    if isinstance(whole, Expr):
+        if stride == 1:
+            return after
+        raise Refused(f"ceil_mode over a spatial axis of {whole}", "ceil_mode=0, or a fixed size")
+    span = whole + before + after - reach
+    count = -(-span // stride) + 1
+    if (count - 1) * stride >= whole + before:
+        count -= 1
+    return (count - 1) * stride + reach - whole - before
+
+
+def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -> Operand:
+    """Pooling over one to three spatial axes, two at a time.
+
+    name  of the operator over two, which may be taken axis by axis
+    """
+    axes = len(placed.sizes)
+    if axes == 1:
+        wide = unsqueezed(g, x, [2])
+        both = Windows((1, *placed.sizes), (1, *placed.strides), (1, *placed.dilations), (0, *placed.before), (0, *placed.after))  # fmt: skip
+        made = pooled(g, wide, both, name, **options)
+        return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]])
+    if axes == 2:
+        options |= {"dilation": placed.dilations} if name == "max_pool2d" else {}
+        found: Operand = g.op(
+            name, x, placed.sizes, stride=placed.strides, padding=placed.padding, **options
+        )
+        return found
+    if axes != 3:
+        raise Refused(f"pooling over {axes} spatial axes", "1 to 3")
+    n, c, d, h, w = g.shape(x)
+    flat = g.reshape(x, (n, arithmetic("*", c, d), h, w))
+    inner = pooled(g, flat, placed.part((1, 2)), name, **options)
+    _, _, rows, columns = g.shape(inner)
+    deep = g.reshape(inner, (n, c, d, arithmetic("*", rows, columns)))
+    first = placed.part((0,))
+    over = Windows((*first.sizes, 1), (*first.strides, 1), (*first.dilations, 1), (*first.before, 0), (*first.after, 0))  # fmt: skip
+    made = pooled(g, deep, over, name, **options)
+    return g.reshape(made, (n, c, g.shape(made)[2], rows, columns))
+
+
+def _max_pool(g: Context, call: Call) -> Results:
+    if call.outputs > 1:
+        raise Refused("the places of what is greatest", "one output")
+    call.overlook("storage_order")
+    return pooled(g, call[0], _pool(g, call, call[0]), "max_pool2d")
+
+
+def _average_pool(g: Context, call: Call) -> Results:
+    x = call[0]
+    placed = _pool(g, call, x)
+    inside = bool(call.get("count_include_pad", 0))
+    plain = all(one == 1 for one in placed.dilations) and len(placed.sizes) < 3
+    if plain and not (call.get("ceil_mode", 0) and inside):
+        return pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
+    counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
+    sums = summed(g, x, placed)
+    counts = _counts(g, x, placed, counted)
+    return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
+
+
+def summed(g: Context, x: Operand, placed: Windows) -> Operand:
+    """The sums of windows: a convolution of each channel with ones."""
+    shape = g.shape(x)
+    dtype = g.dtype(x)
+    ones = np.ones((1, 1, *placed.sizes), numpy_dtype(dtype))
+    flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
+    made = convolved(g, flat, Known(ones, dtype), None, placed, 1)
+    return g.reshape(made, (*shape[:2], *g.shape(made)[2:]))
+
+
+def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) -> Any:
+    """How many elements of each window count.
+
+    counted  the windows without what `ceil_mode` adds, where padding counts
+    """
+    total: Any = np.ones(())
+    for n, whole in enumerate(g.shape(x)[2:]):
+        size = g.whole(whole, "a spatial extent, where windows are averaged so,")
+        before, after = (0, 0) if counted is None else (counted.before[n], counted.after[n])
+        span = size + placed.before[n] + placed.after[n]
+        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
+        starts = np.arange(0, span - reach + 1, placed.strides[n]) - placed.before[n]
+        places = starts[:, None] + np.arange(placed.sizes[n]) * placed.dilations[n]
+        here = ((places >= -before) & (places < size + after)).sum(axis=1)
+        total = total[..., None] * here
+    return total
+
+
+def _power_pool(g: Context, call: Call) -> Results:
+    """``(sum of |x|**p) ** (1/p)`` of windows."""
+    x, p = call[0], call.get("p", 2)
+    return _rooted(g, summed(g, _raised(g, x, p), _pool(g, call, x)), p)
+
+
+def _raised(g: Context, x: Operand, p: int) -> Operand:
+    size: Operand = g.op("absolute", x)
+    if p == 1:
+        return size
+    return g.op("square", x) if p == 2 else scalar(g, "power", size, float(p))
+
+
+def _rooted(g: Context, x: Operand, p: int) -> Operand:
+    if p == 1:
+        return x
+    return g.op("sqrt", x) if p == 2 else scalar(g, "power", x, 1 / p)
+
+
+def _whole_image(name: str) -> Operator:
+    def rule(g: Context, call: Call) -> Results:
+        x = call[0]
+        return reduced(g, name, x, list(range(2, g.rank(x))), True)
+
+    return rule
+
+
+def _global_power(g: Context, call: Call) -> Results:
+    x, p = call[0], call.get("p", 2)
+    axes = list(range(2, g.rank(x)))
+    return _rooted(g, reduced(g, "sum", _raised(g, x, p), axes, True), p)
+
+
+def _local_response(g: Context, call: Call) -> Results:
+    """``x / (bias + alpha/size * sum of x**2 over channels nearby) ** beta``."""
+    x, size = call[0], call.get("size")
+    alpha, beta, bias = call.get("alpha", 1e-4), call.get("beta", 0.75), call.get("bias", 1.0)
+    shape = g.shape(x)
+    flat = g.reshape(g.op("square", x), (shape[0], 1, shape[1], product(shape[2:])))
+    low = (size - 1) // 2
+    near = Windows((size, 1), (1, 1), (1, 1), (low, 0), (size - 1 - low, 0))
+    sums = g.reshape(summed(g, flat, near), shape)
+    base = scalar(g, "add", scalar(g, "multiply", sums, alpha / size), bias)
+    return g.binary("divide", x, g.binary("power", base, number(g, base, beta)))
+
+
+WINDOWS: Mapping[str, Operator] = {
+    "AveragePool": _average_pool,
+    "Conv": _conv,
+    "ConvInteger": _conv_integer,
+    "ConvTranspose": _conv_transposed,
+    "GlobalAveragePool": _whole_image("mean"),
+    "GlobalLpPool": _global_power,
+    "GlobalMaxPool": _whole_image("max"),
+    "LRN": _local_response,
+    "LpPool": _power_pool,
+    "MaxPool": _max_pool,
+}

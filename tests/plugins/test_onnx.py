@@ -1,0 +1,258 @@
+"""`from_onnx`: small models against ONNX's reference evaluator, at many sizes, by the interpreter and by kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import offcut as oc
+from offcut.graph import interpreted
+from offcut.plugins.onnx import OnnxModel
+
+HEAD = '<ir_version: 9, opset_import: ["" : {opset}]> '
+
+
+def parsed(text: str, opset: int = 20, **weights: Any) -> Any:
+    """A model as ONNX's text form has it, with weights."""
+    model = onnx.parser.parse_model(HEAD.format(opset=opset) + text)
+    for name, array in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return model
+
+
+def drawn(seed: int, *shape: int) -> Any:
+    """Normal float32."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
+
+
+def agrees(proto: Any, model: OnnxModel, feed: Mapping[str, Any]) -> None:
+    """Kernels and interpreter give what the reference evaluator gives."""
+    names = [one.name for one in proto.graph.output]
+    exact = dict(zip(names, ReferenceEvaluator(proto).run(None, dict(feed)), strict=True))
+    imported = model.imported
+    slow = imported.named(interpreted(imported.bound, imported.given(feed)))
+    fast = model(feed)
+    assert list(fast) == list(slow) == names
+    for name in names:
+        for found in (slow[name], fast[name]):
+            assert found.dtype == exact[name].dtype
+            np.testing.assert_allclose(found, exact[name], rtol=1e-4, atol=1e-4)
+
+
+def each(proto: Any, feeds: Iterable[Mapping[str, Any]], **request: Any) -> OnnxModel:
+    """A model compiled once agrees on every feed."""
+    model = oc.from_onnx(proto, threads=1, **request)
+    for feed in feeds:
+        agrees(proto, model, feed)
+    return model
+
+
+MLP = (
+    "g (float[batch, 16] x) => (float[batch, 9] y) { z = MatMul(x, w)  a = Add(z, b)  y = Relu(a) }"
+)
+
+
+def mlp() -> Any:
+    return parsed(MLP, w=drawn(1, 16, 9), b=drawn(2, 9))
+
+
+def test_a_symbolic_extent_is_a_size_and_initializers_are_constants() -> None:
+    model = each(mlp(), [{"x": drawn(batch, batch, 16)} for batch in (1, 2, 13, 45)])
+    assert [(size.name, size.min) for size in model.sizes] == [("batch", 1)]
+    assert [value.name for value in model.graph.inputs] == ["x"]
+
+
+@pytest.mark.parametrize("form", ["path", "bytes"])
+def test_a_file_and_its_bytes_are_the_model(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "mlp.onnx"
+    onnx.save(mlp(), path)
+    model = oc.from_onnx(path if form == "path" else path.read_bytes(), threads=1)
+    agrees(mlp(), model, {"x": drawn(0, 3, 16)})
+
+
+def test_sizes_are_bounded_or_fixed_by_the_names_of_the_file() -> None:
+    bounded = oc.from_onnx(mlp(), sizes={"batch": (2, 8)}, threads=1)
+    assert [(size.min, size.max) for size in bounded.sizes] == [(2, 8)]
+    with pytest.raises(oc.CallError, match="cannot run at batch = 9"):
+        bounded({"x": drawn(0, 9, 16)})
+    fixed = oc.from_onnx(mlp(), sizes={"batch": 4}, threads=1)
+    assert fixed.sizes == ()
+    agrees(mlp(), fixed, {"x": drawn(0, 4, 16)})
+
+
+def test_an_axis_without_a_name_is_a_size_of_its_own_and_a_sum_of_names_is_their_sum() -> None:
+    text = "g (float[?, 3] x, float[past, 2] p, float[new, 2] q, float[sum, 2] r) => (float[?] s, float[?, 2] y)"
+    proto = parsed(
+        text
+        + "{ s = ReduceSum <keepdims = 0> (x, a)  c = Concat <axis = 0> (p, q)  y = Mul(c, r) }",
+        a=[1],
+    )
+    proto.graph.input[3].type.tensor_type.shape.dim[0].dim_param = "past + new"
+    feeds = [
+        {"x": drawn(1, n, 3), "p": drawn(2, n, 2), "q": drawn(3, m, 2), "r": drawn(4, n + m, 2)}
+        for n, m in ((1, 1), (5, 2))
+    ]
+    model = each(proto, feeds)
+    assert [size.name for size in model.sizes] == ["x_0", "past", "new"]
+
+
+def test_names_that_are_no_identifiers_are_kept_for_the_caller() -> None:
+    node = helper.make_node("Relu", ["input.1"], ["/out/0:0"])
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node], "main", [info("input.1", 1, ["N", 3])], [info("/out/0:0", 1, ["N", 3])]
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    proto.ir_version = 9
+    each(proto, [{"input.1": drawn(0, 4, 3)}])
+
+
+CNN = """g (float[n, 3, h, w] x) => (float[n, 5] y, float[n, m] f)
+{
+  c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, k)
+  b = BatchNormalization (c, gain, bias, mean, variance)
+  r = Relu (b)
+  p = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (r)
+  q = GlobalAveragePool (p)
+  s = Shape (x)
+  first = Gather (s, zero)
+  head = Unsqueeze (first, zeros)
+  rest = Constant <value_ints = [-1]> ()
+  to = Concat <axis = 0> (head, rest)
+  v = Reshape (q, to)
+  y = Gemm <transB = 1> (v, m1, v1)
+  f = Flatten (p)
+}"""
+
+
+def cnn() -> Any:
+    return parsed(
+        CNN,
+        k=drawn(1, 8, 3, 3, 3),
+        gain=drawn(2, 8),
+        bias=drawn(3, 8),
+        mean=drawn(4, 8),
+        variance=np.abs(drawn(5, 8)) + 1,
+        zero=np.int64(0),
+        zeros=np.array([0]),
+        m1=drawn(6, 5, 8),
+        v1=drawn(7, 5),
+    )
+
+
+def test_a_convolutional_network_runs_at_every_image_size() -> None:
+    shapes = [(1, 3, 8, 8), (2, 3, 9, 11), (3, 3, 5, 16)]
+    model = each(cnn(), [{"x": drawn(0, *shape)} for shape in shapes])
+    assert "reshape(" in str(model.graph)
+    assert "(h + 1)//2" in str(model.graph)
+
+
+ENCODER = """g (float[b, s, 24] x, int64[b, s] kept) => (float[b, s, 24] y)
+{
+  n = LayerNormalization (x, g1, b1)
+  qkv = MatMul (n, w)
+  q, k, v = Split <axis = -1, num_outputs = 3> (qkv)
+  shape = Shape (x)
+  rows = Slice (shape, zero, two)
+  apart = Concat <axis = 0> (rows, heads)
+  q4 = Reshape (q, apart)  k4 = Reshape (k, apart)  v4 = Reshape (v, apart)
+  qt = Transpose <perm = [0, 2, 1, 3]> (q4)
+  kt = Transpose <perm = [0, 2, 3, 1]> (k4)
+  vt = Transpose <perm = [0, 2, 1, 3]> (v4)
+  products = MatMul (qt, kt)
+  scores = Div (products, root)
+  wide = Unsqueeze (kept, middle)
+  mask = Cast <to = 9> (wide)
+  chosen = Where (mask, scores, low)
+  weights = Softmax <axis = -1> (chosen)
+  mixed = MatMul (weights, vt)
+  back = Transpose <perm = [0, 2, 1, 3]> (mixed)
+  joined = Reshape (back, flat)
+  z = Add (joined, x)
+  f = MatMul (z, w1)
+  a = Gelu (f)
+  d = MatMul (a, w2)
+  y = Add (d, z)
+}"""
+
+
+def test_an_encoder_block_runs_at_every_batch_and_length() -> None:
+    proto = parsed(
+        ENCODER,
+        g1=drawn(1, 24),
+        b1=drawn(2, 24),
+        w=drawn(3, 24, 72) / 5,
+        zero=np.array([0]),
+        two=np.array([2]),
+        heads=np.array([4, 6]),
+        root=np.float32(6**0.5),
+        middle=np.array([1, 2]),
+        low=np.float32(-1e9),
+        flat=np.array([0, 0, 24]),
+        w1=drawn(4, 24, 32) / 5,
+        w2=drawn(5, 32, 24) / 5,
+    )
+    feeds = []
+    for b, s in ((1, 1), (2, 5), (1, 17)):
+        kept = np.ones((b, s), np.int64)
+        kept[:, s // 2 + 1 :] = 0
+        feeds.append({"x": drawn(0, b, s, 24), "kept": kept})
+    each(proto, feeds)
+
+
+def test_an_lstm_of_known_length_is_its_steps() -> None:
+    text = "g (float[5, batch, 4] x) => (float[5, 1, batch, 6] y, float[1, batch, 6] h, float[1, batch, 6] c)"
+    proto = parsed(
+        text + "{ y, h, c = LSTM <hidden_size = 6> (x, w, r, b) }",
+        w=drawn(1, 1, 24, 4),
+        r=drawn(2, 1, 24, 6),
+        b=drawn(3, 1, 48),
+    )
+    each(proto, [{"x": drawn(0, 5, batch, 4)} for batch in (1, 3)])
+
+
+def test_sizes_that_enter_the_arithmetic_of_arrays_are_computed_from_them() -> None:
+    text = """g (float[n, 4] x) => (float[n, 4] y, int64[2] s)
+    { s = Shape (x)  c = Gather (s, zero)  f = Cast <to = 1> (c)  y = Div (x, f) }"""
+    each(parsed(text, zero=np.int64(0)), [{"x": drawn(0, n, 4)} for n in (1, 2, 7)])
+
+
+def test_both_branches_of_an_if_are_taken_where_only_a_call_decides() -> None:
+    text = """g (bool c, float[n] x) => (float[n] y)
+    { y = If (c) <then_branch = t () => (float[n] a) { a = Neg (x) },
+                  else_branch = e () => (float[n] d) { d = Exp (x) }> }"""
+    feeds = [{"c": np.array(value), "x": drawn(0, 5)} for value in (True, False)]
+    each(parsed(text), feeds)
+
+
+def test_functions_of_the_model_are_expanded() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20, "own" : 1]>
+    g (float[n, 4] x) => (float[n, 4] y) { y = own.shifted <by = 2.5> (x) }
+    <domain: "own", opset_import: ["" : 20]>
+    shifted <by> (a) => (c) { v = Constant <value_float: float = @by> ()  c = Add (a, v) }"""
+    each(onnx.parser.parse_model(text), [{"x": drawn(0, 3, 4)}])
+
+
+def test_a_size_grows_to_what_the_model_needs() -> None:
+    text = "g (float[n, 1, h, 9] x) => (float[n, 1, r, 5] y) { y = Conv (x, k) }"
+    model = each(parsed(text, k=drawn(1, 1, 1, 5, 5)), [{"x": drawn(0, 2, 1, 7, 9)}])
+    assert {size.name: size.min for size in model.sizes} == {"n": 1, "h": 4}
+
+
+def test_an_input_that_no_call_changes_is_given_at_import() -> None:
+    text = "g (float[n, 6] x, int64[2] to) => (float[a, b] y) { y = Reshape (x, to) }"
+    feeds = {"x": drawn(0, 4, 6)}
+    with pytest.raises(oc.DescribeError, match="its shape is not known at import"):
+        oc.from_onnx(parsed(text))
+    model = oc.from_onnx(parsed(text), constants={"to": np.array([-1, 3])}, threads=1)
+    np.testing.assert_array_equal(model(feeds)["y"], feeds["x"].reshape(-1, 3))

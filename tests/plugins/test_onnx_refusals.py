@@ -1,0 +1,125 @@
+"""What `from_onnx` and its models refuse, word by word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+import onnx
+
+import offcut as oc
+from offcut.core.dtypes import DTYPES
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20]> '
+RELU = HEAD + "g (float[n, 4] x) => (float[n, 4] y) { y = Relu (x) }"
+
+
+def parsed(text: str) -> Any:
+    return onnx.parser.parse_model(text)
+
+
+def test_all_nodes_that_cannot_be_taken_are_listed_at_once() -> None:
+    proto = parsed(
+        '<ir_version: 9, opset_import: ["" : 20, "com.example" : 1]> '
+        + """net (float[n, 4] x, string[3] words) => (int64[2, m] a, float[n, 4] y)
+        { a = NonZero (x)  b = com.example.Twirl (x)  y = Relu (b) }"""
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto)
+    assert (
+        str(refused.value)
+        == f"""\
+from_onnx: cannot take 3 nodes of net
+  because  input words: elements of string
+           NonZero a: how many elements it gives depends on values of its inputs
+           Twirl b: operators of com.example are not ours
+  help     element types are {", ".join(DTYPES)}
+  help     inputs that are known at import
+  help     a model-local function"""
+    )
+
+
+def test_what_is_no_model_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(tmp_path / "none.onnx")
+    assert str(refused.value) == (
+        f"from_onnx: cannot read {tmp_path}/none.onnx\n  because  No such file or directory"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(3)
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take int
+  because  a model is a path, the bytes of a file, or an onnx.ModelProto
+  help     from_onnx("model.onnx")"""
+    )
+    with pytest.raises(
+        oc.DescribeError, match="cannot read 3 bytes\n  because  it is no ONNX model"
+    ):
+        oc.from_onnx(b"abc")
+    with pytest.raises(
+        oc.DescribeError, match=r"cannot take the model\n  because  onnx\.checker: "
+    ):
+        oc.from_onnx(onnx.ModelProto())
+
+
+def test_a_size_or_a_constant_that_the_model_has_not_is_refused() -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(RELU), sizes={"m": (1, 4)})
+    assert str(refused.value) == "from_onnx: cannot bound the size m\n  because  the sizes are n"
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(RELU), sizes={"n": (4, 1)})
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot bound n by (4, 1)
+  because  bounds are the least and the greatest value, from 0 on
+  help     sizes={"n": (1, 512)}
+  help     sizes={"n": 8}"""
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(RELU), constants={"w": np.zeros(3)})
+    assert str(refused.value) == "from_onnx: cannot take a constant w\n  because  the inputs are x"
+
+
+def test_a_call_names_the_inputs_of_the_file() -> None:
+    model = oc.from_onnx(parsed(RELU), threads=1)
+    with pytest.raises(oc.CallError) as refused:
+        model({})
+    assert str(refused.value) == "run: cannot run without x\n  because  the inputs are x"
+    with pytest.raises(oc.CallError) as refused:
+        model({"x": np.zeros((1, 4), np.float32), "w": 1})
+    assert str(refused.value) == "run: cannot take an input w\n  because  the inputs are x"
+    with pytest.raises(oc.CallError, match="cannot take x of float64"):
+        model({"x": np.zeros((1, 4))})
+
+
+def test_extents_that_are_not_seen_to_be_equal_are_refused() -> None:
+    text = "g (float[n, 4] x, float[m, 4] z) => (float[n, 4] y) { y = Add (x, z) }"
+    with pytest.raises(oc.DescribeError, match=r"Add y: .*n.*m"):
+        oc.from_onnx(parsed(HEAD + text))
+    named = text.replace("[m, 4]", "[n, 4]")
+    assert oc.from_onnx(parsed(HEAD + named), threads=1).sizes
+
+
+@pytest.mark.parametrize(
+    ("node", "because"),
+    [
+        ("y = Resize <mode = 'cubic'> (x, , s)", "a symbolic extent"),
+        ("y = Multinomial (x)", "the operator is not supported"),
+    ],
+)
+def test_a_mode_that_is_not_ours_is_refused(node: str, because: str) -> None:
+    text = (
+        HEAD
+        + "g (float[n, 4] x) => (float[a, b] y) <float[2] s = {1.5, 1.0}> {"
+        + node.replace("'", '"')
+        + "}"
+    )
+    with pytest.raises(oc.DescribeError, match=because):
+        oc.from_onnx(parsed(text))
