@@ -136,6 +136,11 @@ def plain_cuts(own: AxisCut, copies: int) -> Cuts:
     return _ordered(made, own)
 
 
+def tile_forms(cut: AxisCut) -> frozenset[Form]:
+    """How the instances of its tiles are executed."""
+    return frozenset(one.form for one in _segments(cut.strategy, cut.tile))
+
+
 def _usable() -> Iterator[Strategy]:
     """The strategies of the catalogue for any extent, that are one."""
     return (one for one in STRATEGIES if not one.among and not one.divides)

@@ -19,12 +19,11 @@ from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
 
-from offcut.core.program import For, Program, walk
+from offcut.core.program import Program
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
-from offcut.partition import MASK, AxisCut
 from offcut.schedule import (
     Convert,
     Copy,
@@ -40,7 +39,7 @@ from offcut.schedule import (
     Turn,
     restaged,
 )
-from offcut.search.cuts import plain_cuts
+from offcut.search.loops import LoopCuts
 from offcut.search.nests import Chosen, NestSpace
 from offcut.search.shared import Leaves, Tree, nests_of
 from offcut.search.ways import forms_of
@@ -89,7 +88,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """How many points there are, at most: loops that may not be cut together are counted as if they might."""
         steps = prod(len(options) for options in self._choices)
         nests: Iterator[int] = (
             2 ** len(variant.tree.loops) * prod(nest.size for nest in variant.nests)
@@ -122,7 +121,7 @@ class Space:
         dropped = rng.choice(tuple(self._variants))
         variant = self._variants[dropped]
         kept = frozenset(loops for loops in variant.tree.loops if rng.random() < 0.5)
-        steps = tuple(rng.choice(options) for options in self._choices)
+        steps = self._fitting(tuple(map(rng.choice, self._choices)), rng)
         nests = tuple(nest.drawn(rng) for nest in variant.nests)
         return self._written(Point(dropped, steps, kept, nests))
 
@@ -132,7 +131,8 @@ class Space:
         Raises DescribeError where one of them is no point of this space.
         """
         one, other = self._read(a), self._read(b)
-        steps = tuple(rng.choice(pair) for pair in zip(one.steps, other.steps, strict=True))
+        drawn = tuple(rng.choice(pair) for pair in zip(one.steps, other.steps, strict=True))
+        steps = self._fitting(drawn, rng)
         base = rng.choice((one, other))
         kept, nests = base.kept, base.nests
         if one.dropped == other.dropped:
@@ -153,7 +153,7 @@ class Space:
         for dropped, variant in self._variants.items():
             loops = variant.tree.loops
             keeps = [c for n in range(len(loops), -1, -1) for c in combinations(loops, n)]
-            for steps in product(*self._choices):
+            for steps in filter(self._fits, product(*self._choices)):
                 for kept in keeps:
                     for nests in _each(variant.nests):
                         made = self._written(Point(dropped, steps, frozenset(kept), nests))
@@ -171,7 +171,8 @@ class Space:
         for place, options in enumerate(self._choices):
             for option in (one for one in options if one != point.steps[place]):
                 steps = (*point.steps[:place], option, *point.steps[place + 1 :])
-                yield replace(point, steps=steps)
+                if self._fits(steps):
+                    yield replace(point, steps=steps)
         for dropped, other in self._variants.items():
             if dropped != point.dropped and None in (dropped, point.dropped):
                 own = dict(zip(variant.stages, point.nests, strict=True))
@@ -288,27 +289,38 @@ class Space:
                 case Separate(copies):
                     every = (2**k for k in range((2 * copies).bit_length()))
                     found.append(tuple(dict.fromkeys((step, *map(Separate, every)))))
-                case Cut(axis, tiles, strategy):
-                    cuts = self._cuts(AxisCut(axis, strategy, tiles[-1]), tiles[:-1])
-                    found.append(tuple(dict.fromkeys((step, *cuts))))
+                case Cut(axis):
+                    found.append(tuple(dict.fromkeys((step, *self._loops.of(axis, step)))))
                 case _:
                     found.append((step,))
         if not any(isinstance(step, Nest | Together) for step in self.first.steps):
             cut = {step.axis for step in self.first.steps if isinstance(step, Cut)}
-            loops = dict.fromkeys(s.iter for s in walk(self.program.body) if isinstance(s, For))
-            tile = self.machine.policy.axis_tile
             found += [
-                (None, *self._cuts(AxisCut(loop, MASK, tile), ()))
-                for loop in loops
-                if loop not in cut
+                (None, *self._loops.of(loop)) for loop in self._loops.loops if loop not in cut
             ]
         return (*found, *marks)
 
-    def _cuts(self, cut: AxisCut, outer: Sequence[int]) -> list[Step | None]:
-        """The cuts of a loop like `cut`, in tiles that nest in those of the `outer` levels."""
-        options = plain_cuts(cut, self.machine.policy.copies).options
-        fits = (one for one in options if not outer or outer[-1] % one.tile == 0)
-        return [Cut(one.axis, (*outer, one.tile), one.strategy) for one in fits]
+    @cached_property
+    def _loops(self) -> LoopCuts:
+        return LoopCuts(self.program, self.machine)
+
+    def _fits(self, steps: Options) -> bool:
+        """Whether the loops that are cut may be cut together."""
+        return self._loops.together(_cut_in(steps))
+
+    def _fitting(self, steps: Options, rng: Random) -> Options:
+        """`steps` without cuts of loops that may not be cut beside the others; which stay is drawn."""
+        cuts = [place for place, step in enumerate(steps) if isinstance(step, Cut)]
+        found = [None if place in cuts else step for place, step in enumerate(steps)]
+        for place in rng.sample(cuts, len(cuts)):
+            found[place] = steps[place]
+            if not self._fits(tuple(found)):
+                found[place] = None
+        return tuple(found)
+
+
+def _cut_in(steps: Options) -> frozenset[str]:
+    return frozenset(step.axis for step in steps if isinstance(step, Cut))
 
 
 def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
