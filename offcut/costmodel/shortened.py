@@ -17,7 +17,11 @@ def shortened(cost: Expr) -> Expr:
         return cost
     if not variables(cost) and not isinstance(cost, Const):
         return Const(evaluate(cost, {}), dtype_of(cost))
-    cost = rebuild(cost, tuple(shortened(part) for part in children(cost)))
+    return shortened_once(rebuild(cost, tuple(shortened(part) for part in children(cost))))
+
+
+def shortened_once(cost: Expr) -> Expr:
+    """`cost`, whose parts are short."""
     match cost:
         case Select(Const(holds, _), then, other):
             return then if holds else other
@@ -25,6 +29,10 @@ def shortened(cost: Expr) -> Expr:
             return b if a == _ONE else a
         case Binary("*", Binary("*", a, Const(x, dtype)), Const(y)):
             return Binary("*", a, Const(x * y, dtype))
+        case Binary(op, Const(), Const()) if op != "/" and dtype_of(cost) == "float64":
+            return Const(evaluate(cost, {}), "float64")
+        case Binary("*", a, b) if _ZERO in (a, b):
+            return _ZERO
         case Binary("+" | "-", a, b) if b == _ZERO:
             return a
         case Binary("+", a, b) if a == _ZERO:

@@ -16,7 +16,7 @@ from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.curves import along, curve, draw
-from offcut.costmodel.closed.in_sympy import in_sympy
+from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
 
 if TYPE_CHECKING:
@@ -119,7 +119,16 @@ class Formulas:
         return total
 
     def _shown(self, expr: Expr) -> sympy.Expr:
-        return in_sympy(expr, self.users, self.prediction.values)
+        return self._names.formula(expr)
+
+    @property
+    def parts(self) -> dict[str, sympy.Expr]:
+        """What the names in the formulas that were asked for stand for, each in terms of those before."""
+        return self._names.parts
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names(self.users, self.prediction.values)
 
     def __str__(self) -> str:
         lines = [f"flop = {self.flop}"]

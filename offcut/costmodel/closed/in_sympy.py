@@ -1,11 +1,17 @@
-"""An expression over sizes as sympy writes it: floors, choices by size, and tables."""
+"""An expression over sizes as sympy writes it: floors, choices by size, tables, and names for what occurs again and again.
+
+What has a name in the program, ``q = n // t``, and what a formula says several times, ``e1``, ``e2``, is a function of the
+sizes: ``q(n)``, whose value is known where they are numbers. So is ``table(i, a, b, …)``, the i-th of several numbers, and
+``where(condition, a, b)`` in a condition, where sympy would try to solve what a `Piecewise` says. ``formula.doit()`` writes
+all of them out; of several sizes and competing ways that may be more than memory holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offcut.core.expr import (
     Binary,
@@ -18,29 +24,219 @@ from offcut.core.expr import (
     Select,
     Unary,
     Var,
+    children,
     dtype_of,
+    rebuild,
     substitute,
+    variables,
 )
+from offcut.core.interpret.values import evaluate
+from offcut.costmodel.shortened import shortened_once
 from offcut.errors import InternalError
 
 if TYPE_CHECKING:
     import sympy
 
 _HIGHEST = 8  # degree of polynomials that are looked at
+_SHORT = 6  # operations that are written again rather than named
 
 
-def in_sympy(
-    expr: Expr, users: Mapping[str, str], values: Mapping[str, Expr] | None = None
-) -> sympy.Expr:
-    """`expr`, its sizes as symbols: integers that are not negative, by the names that the user gave them.
+_Known: TypeAlias = frozenset[tuple[Expr, bool]]
+"""Conditions, and whether they hold."""
 
-    users   these names, by the program's
+
+class Names:
+    """What formulas of one kernel name, and the formulas.
+
+    users   the names that the user gave sizes, by the program's
     values  what other names stand for, each in terms of those before
     """
-    for name, value in reversed(list((values or {}).items())):
-        expr = substitute(expr, {name: value})
-    made: sympy.Expr = _formula(substitute(expr, {name: Var(user) for name, user in users.items()}))
-    return made
+
+    def __init__(self, users: Mapping[str, str], values: Mapping[str, Expr]) -> None:
+        self.users: dict[str, Expr] = {name: Var(user) for name, user in users.items()}
+        self.known: dict[str, Expr] = {}
+        self.sizes: dict[str, tuple[str, ...]] = {}
+        self.called: dict[Expr, Expr] = {}
+        for name, value in values.items():
+            self._call(name, substitute(value, self.users))
+
+    def formula(self, expr: Expr) -> sympy.Expr:
+        """An expression over the sizes, and over what has a name; its sizes as integers that are not negative."""
+        written = self._settled(expr, frozenset(), {})
+        for part in _repeated(written):
+            self._call(f"e{len(self.known) + 1}", self._with_names(part))
+            self.called[part] = Var(next(reversed(self.known)))
+        made: sympy.Expr = self._formula(self._with_names(written))
+        return made
+
+    @property
+    def parts(self) -> dict[str, sympy.Expr]:
+        """What each name stands for, in terms of those before."""
+        return {name: self._formula(value) for name, value in self.known.items()}
+
+    def _settled(self, expr: Expr, known: _Known, seen: dict[tuple[Expr, _Known], Expr]) -> Expr:
+        """`expr` in the user's names, without the choices that conditions settle which hold or fail around it."""
+        key = expr, known
+        if key in seen:
+            return seen[key]
+        if isinstance(expr, Select):
+            condition = self._settled(expr.condition, known, seen)
+            settled = [holds for other, holds in known if other == condition]
+            ways = [
+                self._settled(part, known | {(condition, holds)}, seen)
+                for part, holds in ((expr.then, True), (expr.other, False))
+                if not settled or settled[0] == holds
+            ]
+            alike = len(ways) == 1 or ways[0] == ways[1]
+            seen[key] = ways[0] if alike else Select(condition, *ways)
+        elif isinstance(expr, Var):
+            seen[key] = self.users.get(expr.name, expr)
+        else:
+            inner = tuple(self._settled(part, known, seen) for part in children(expr))
+            seen[key] = _joined(rebuild(expr, inner)) if inner else expr
+        return seen[key]
+
+    def _call(self, name: str, value: Expr) -> None:
+        """Name a value."""
+        own = variables(value)
+        inner = (size for other in own & set(self.sizes) for size in self.sizes[other])
+        self.sizes[name] = tuple(sorted({*(own - set(self.known)), *inner}))
+        self.known[name] = value
+
+    def _with_names(self, expr: Expr) -> Expr:
+        """`expr` with the names of its parts that have one."""
+        seen: dict[Expr, Expr] = {}
+
+        def visit(part: Expr) -> Expr:
+            if part not in seen:
+                inner = tuple(map(visit, children(part)))
+                seen[part] = self.called.get(part, rebuild(part, inner) if inner else part)
+            return seen[part]
+
+        return visit(expr)
+
+    @cached_property
+    def _values(self) -> dict[tuple[tuple[str, int], ...], dict[str, int | float]]:
+        """What names stand for, by the sizes."""
+        return {}
+
+    def value(self, name: str, sizes: Mapping[str, int]) -> int | float:
+        """What a name stands for at sizes."""
+        found = self._values.setdefault(tuple(sorted(sizes.items())), dict(sizes))
+        if name not in found:
+            given: dict[str, Any] = dict(sizes)
+            for inner in sorted(variables(self.known[name]) & set(self.known)):
+                given[inner] = self.value(inner, {size: sizes[size] for size in self.sizes[inner]})
+            found[name] = evaluate(self.known[name], given)
+        return found[name]
+
+    def _named(self, name: str) -> Any:
+        """A name as a function of the sizes that it depends on."""
+        import sympy
+
+        sizes = self.sizes[name]
+        if not sizes:
+            return self._formula(self.known[name])
+        if name not in self._functions:
+
+            def evaluated(cls: Any, *at: Any) -> Any:
+                if not all(one.is_Integer for one in at):
+                    return None
+                return sympy.sympify(self.value(name, dict(zip(sizes, map(int, at), strict=True))))
+
+            def written_out(made: Any, **_: Any) -> Any:
+                whole = self._formula(self.known[name]).doit()
+                given = zip(map(_symbol, sizes), made.args, strict=True)
+                return whole.subs(list(given), simultaneous=True)
+
+            members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
+            if dtype_of(self.known[name]) == "index":
+                members["is_integer"] = True
+            self._functions[name] = type(name, (sympy.Function,), members)
+        return self._functions[name](*map(_symbol, sizes))
+
+    @cached_property
+    def _functions(self) -> dict[str, Any]:
+        return {}
+
+    def _formula(self, expr: Expr, asked: bool = False) -> Any:
+        """`asked`: it is a part of a condition."""
+        key = expr, asked
+        if key not in self._written:
+            self._written[key] = self._in_sympy(expr, asked)
+        return self._written[key]
+
+    @cached_property
+    def _written(self) -> dict[tuple[Expr, bool], Any]:
+        return {}
+
+    def _in_sympy(self, expr: Expr, asked: bool) -> Any:
+        import sympy
+
+        def of(part: Expr, inside: bool = asked) -> Any:
+            return self._formula(part, inside)
+
+        match expr:
+            case Const(value, dtype):
+                return sympy.Float(value) if dtype == "float64" else sympy.Integer(int(value))
+            case Var(name):
+                return self._named(name) if name in self.known else _symbol(name)
+            case Binary(op, a, b):
+                return _binary(op, of(a), of(b), dtype_of(a))
+            case Unary("neg", a):
+                return -of(a)
+            case Cast(a, _):
+                return of(a)
+            case Select(condition, then, other):
+                if asked:
+                    return _function("where")(of(condition, True), of(then), of(other))
+                cases = (of(then), of(condition, True)), (of(other), True)
+                return sympy.Piecewise(*cases, evaluate=False)
+            case Compare(op, a, b):
+                return sympy.Rel(of(a, True), of(b, True), op, evaluate=False)
+            case Logic(op, args):
+                join = {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}[op]
+                return join(*(of(arg, True) for arg in args), evaluate=False)
+            case Lookup(values, index):
+                return _function("table")(of(index), *map(sympy.Float, values))
+            case _:
+                raise InternalError(f"no formula for {expr!r}")
+
+
+def _joined(expr: Expr) -> Expr:
+    """``where(c, a, b) + where(c, d, e)`` as ``where(c, a + d, b + e)``, factors inside; without sums of nothing."""
+    match expr:
+        case Binary(op, Select(one, a, b), Select(other, d, e)) if one == other:
+            return Select(one, _joined(Binary(op, a, d)), _joined(Binary(op, b, e)))
+        case Binary("*", Select(condition, a, b), Const() as factor) | Binary(
+            "*", Const() as factor, Select(condition, a, b)
+        ):
+            ways = (_joined(Binary("*", way, factor)) for way in (a, b))
+            return Select(condition, *ways)
+        case Cast(Select(condition, a, b), dtype):
+            return Select(condition, Cast(a, dtype), Cast(b, dtype))
+        case _:
+            return shortened_once(expr)
+
+
+def _repeated(expr: Expr) -> Iterator[Expr]:
+    """The parts of an expression that occur several times and are long, each after those in it."""
+    uses: dict[Expr, int] = {}
+    order: list[Expr] = []
+    length: dict[Expr, int] = {}
+
+    def visit(part: Expr) -> int:
+        uses[part] = uses.get(part, 0) + 1
+        if part not in length:
+            inner = [visit(child) for child in children(part)]
+            length[part] = 1 + sum(inner)
+            order.append(part)
+        return 1 if uses[part] > 1 and length[part] > _SHORT else length[part]
+
+    visit(expr)
+    for part in order:
+        if uses[part] > 1 and length[part] > _SHORT and dtype_of(part) != "bool" and part != expr:
+            yield part
 
 
 def _symbol(name: str) -> Any:
@@ -50,64 +246,26 @@ def _symbol(name: str) -> Any:
 
 
 @cache
-def _where() -> Any:
-    """``where(condition, a, b)`` in a condition, where sympy tries to solve what a `Piecewise` says."""
+def _function(kind: str) -> Any:
+    """A function that sympy writes and cannot evaluate itself: ``where`` or ``table``."""
     import sympy
 
-    def evaluated(cls: Any, condition: Any, then: Any, other: Any) -> Any:
+    def chosen(cls: Any, condition: Any, then: Any, other: Any) -> Any:
         return then if condition == sympy.true else other if condition == sympy.false else None
 
-    def as_piecewise(self: Any, condition: Any, then: Any, other: Any, **_: Any) -> Any:
-        return sympy.Piecewise((then, condition), (other, True))
+    def looked_up(cls: Any, at: Any, *values: Any) -> Any:
+        return values[min(max(int(at), 0), len(values) - 1)] if at.is_Integer else None
 
-    members = {
-        "eval": classmethod(evaluated),
-        "_eval_rewrite_as_Piecewise": as_piecewise,
-        "nargs": 3,
-    }
-    return type("where", (sympy.Function,), members)
+    def written_out(self: Any, **_: Any) -> Any:
+        if kind == "where":
+            condition, then, other = (part.doit() for part in self.args)
+            return sympy.Piecewise((then, condition), (other, True))
+        at, *values = (part.doit() for part in self.args)
+        cases = ((value, sympy.Eq(at, k)) for k, value in enumerate(values[:-1]))
+        return sympy.Piecewise(*cases, (values[-1], True))
 
-
-@lru_cache(maxsize=1 << 14)
-def _formula(expr: Expr, asked: bool = False) -> Any:
-    """`asked`: it is a part of a condition."""
-    import sympy
-
-    match expr:
-        case Const(value, dtype):
-            return sympy.Float(value) if dtype == "float64" else sympy.Integer(int(value))
-        case Var(name):
-            return _symbol(name)
-        case Binary(op, a, b):
-            return _binary(op, _formula(a, asked), _formula(b, asked), dtype_of(a))
-        case Unary("neg", a):
-            return -_formula(a, asked)
-        case Cast(a, _):
-            return _formula(a, asked)
-        case Select(condition, then, other):
-            parts = _formula(condition, True), _formula(then, asked), _formula(other, asked)
-            return _choice(*parts, asked)
-        case Compare(op, a, b):
-            return sympy.Rel(_formula(a, True), _formula(b, True), op, evaluate=False)
-        case Logic(op, args):
-            join = {"and": sympy.And, "or": sympy.Or, "not": sympy.Not}[op]
-            return join(*(_formula(arg, True) for arg in args), evaluate=False)
-        case Lookup(values, index):
-            at = _formula(index, asked)
-            made: Any = sympy.Float(values[-1])
-            for k, value in reversed(list(enumerate(values[:-1]))):
-                made = _choice(sympy.Eq(at, k), sympy.Float(value), made, asked)
-            return made
-        case _:
-            raise InternalError(f"no formula for {expr!r}")
-
-
-def _choice(condition: Any, then: Any, other: Any, asked: bool) -> Any:
-    import sympy
-
-    if asked:
-        return _where()(condition, then, other)
-    return sympy.Piecewise((then, condition), (other, True), evaluate=False)
+    evaluated = chosen if kind == "where" else looked_up
+    return type(kind, (sympy.Function,), {"eval": classmethod(evaluated), "doit": written_out})
 
 
 def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:
