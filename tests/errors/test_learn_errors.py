@@ -72,9 +72,9 @@ learn: cannot read none.sqlite
 MODELS = {
     "no JSON": (b"model", "it is no JSON"),
     "not text": (b"\xff", "it is no JSON"),
-    "something else": (b"[1]", "it is no offcut model 1"),
-    "of another format": (b'{"format": "offcut model 9"}', "it is no offcut model 1"),
-    "half of one": (b'{"format": "offcut model 1", "names": []}', "it lacks 'ensemble'"),
+    "something else": (b"[1]", "it is no offcut model 2"),
+    "of another format": (b'{"format": "offcut model 9"}', "it is no offcut model 2"),
+    "half of one": (b'{"format": "offcut model 2", "names": []}', "it lacks 'ensemble'"),
 }
 
 
@@ -110,7 +110,7 @@ def test_a_model_that_is_damaged(tmp_path: Path, case: str) -> None:
     level, because = DAMAGED[case]
     file = tmp_path / "model.json"
     held = {
-        "format": "offcut model 1",
+        "format": "offcut model 2",
         "doubt": 0.1,
         "closed": 0.2,
         "useless": "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 from offcut.costmodel.learned import Pair, Rows, Settings, learned, ordered
 from offcut.costmodel.learned.ensemble import parts
 from offcut.costmodel.learned.familiar import familiar
-from offcut.costmodel.learned.metrics import coverage
+from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 
 QUICK = Settings(rounds=40, depth=3)
@@ -97,17 +97,48 @@ def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
     assert pair().learned["pairs ordered"]["pair"] > pair().learned["pairs ordered"]["closed form"]
 
 
+def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
+    def made(program: str, size: float, seed: int) -> Rows:
+        """Schedules whose seconds go by how much of them is slow, beside a size that says nothing of their order."""
+        rng = np.random.default_rng(seed)
+        slow = rng.random(24)
+        features = np.stack([slow + size, np.full(24, size)], axis=1)
+        texts = {name: np.full(24, program) for name in ("program", "place", "machine", "sizes")}
+        return Rows(
+            ("slow", "size"),
+            features,
+            **texts,
+            schedule=np.array([f"{program}{k}" for k in range(24)]),
+            seconds=np.exp(size + slow),
+            spread=np.full(24, 0.001),
+            closed=np.full(24, np.exp(size)),
+        )
+
+    seen = [made(f"p{k}", float(size), k) for k, size in enumerate((0, 2, 5, 7))]
+    joined = Rows(
+        seen[0].names,
+        *(
+            np.concatenate([getattr(one, field.name) for one in seen])
+            for field in fields(Rows)
+            if field.name != "names"
+        ),
+    )
+    new = made("other", 3.5, 9)
+    found = learned(joined, 0, QUICK).corrected(new.features, new.closed, new.centre)
+    assert pairwise_accuracy(new.seconds, found.seconds, new.spread) > 0.9
+
+
 def test_the_same_rows_and_seed_teach_the_same() -> None:
     new, again = rows(seed=1), pair()
     one, other = (learned(rows(), seed, QUICK) for seed in (0, 1))
 
     np.testing.assert_array_equal(
-        one.corrected(new.features, new.closed).seconds,
-        again.corrected(new.features, new.closed).seconds,
+        one.corrected(new.features, new.closed, new.centre).seconds,
+        again.corrected(new.features, new.closed, new.centre).seconds,
     )
     assert (
-        one.corrected(new.features, new.closed).seconds
-        != other.corrected(new.features, new.closed).seconds
+        one.corrected(new.features, new.closed, new.centre).seconds
+        != other.corrected(new.features, new.closed, new.centre).seconds
     ).any()
 
 

@@ -138,7 +138,8 @@ def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
     assert Pair.load(model).names == made.names
     again = learn([file.path], tmp_path / "again.json", tmp_path / "again.npz")
     one, other = (
-        pair.corrected(made.features, made.closed) for pair in (again.model, Pair.load(model))
+        pair.corrected(made.features, made.closed, made.centre)
+        for pair in (again.model, Pair.load(model))
     )
     np.testing.assert_array_equal(one.seconds, other.seconds)
 

@@ -14,7 +14,7 @@ import numpy as np
 from offcut.costmodel.learned.ensemble import Ensemble, Settings, fitted
 from offcut.costmodel.learned.familiar import Familiar, familiar
 from offcut.costmodel.learned.metrics import pairs
-from offcut.costmodel.learned.rows import Rows
+from offcut.costmodel.learned.rows import Rows, beside
 from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 
@@ -24,7 +24,7 @@ COVERED = 0.9
 LEAST = 8
 """Rows that a correction is learned from, at least."""
 
-_FORMAT = "offcut model 1"
+_FORMAT = "offcut model 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Pair:
     """A learned correction of the closed form.
 
     names     of the features, in order
-    ensemble  gives the correction
+    ensemble  gives the correction, from them and from how far they are from the middle of what they are compared with
     familiar  what it was learned from
     doubt     what is added to the members' own spread, so that it covers what they had not seen
     closed    likewise of the closed form alone
@@ -73,13 +73,16 @@ class Pair:
         because = [self.useless] * len(closed) if self.useless else self.familiar.because(features)
         unlike = [one for one in because if one]
         if 2 * len(unlike) <= len(closed):
-            return self.corrected(features, closed)
+            return self.corrected(features, closed, np.median(features, axis=0))
         because = [one or unlike[0] for one in because]
         return Foreseen(closed, np.full(len(closed), self.closed), tuple(because))
 
-    def corrected(self, features: Values, closed: Values) -> Foreseen:
-        """Seconds of rows, whatever they are like."""
-        found = self.ensemble(features)
+    def corrected(self, features: Values, closed: Values, centre: Values) -> Foreseen:
+        """Seconds of rows, whatever they are like.
+
+        centre  the features in the middle of what each row is compared with
+        """
+        found = self.ensemble(beside(features, centre))
         seconds = closed * np.exp(found.mean(axis=0))
         return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
@@ -87,7 +90,7 @@ class Pair:
         """Ask it once: parts that do not fit each other raise."""
         nothing = np.zeros((1, len(self.names)))
         self.familiar.because(nothing)
-        found = self.corrected(nothing, np.ones(1))
+        found = self.corrected(nothing, np.ones(1), nothing)
         numbers = np.array([*found.seconds, *found.spread, self.closed], float)
         if len(numbers) != 3 or not np.isfinite(numbers).all():
             raise ValueError("it gives no number")
@@ -181,11 +184,12 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
             help=("offcut tune … --records FILE measures more",),
         )
     chosen = settings or Settings()
+    wide = rows.centred()
     many = len(np.unique(rows.program)) >= chosen.members
-    made = fitted(rows, rows.program if many else rows.schedule, seed, chosen)
-    judged = fitted(rows, rows.schedule, seed, chosen) if many else made
+    made = fitted(wide, rows.program if many else rows.schedule, seed, chosen)
+    judged = fitted(wide, rows.schedule, seed, chosen) if many else made
     off = np.abs(rows.log_ratio - made.unseen)
-    own = made.ensemble(rows.features).std(axis=0)
+    own = made.ensemble(wide.features).std(axis=0)
     doubt = float(np.quantile(np.maximum(off - own, 0), COVERED))
     corrected = rows.closed * np.exp(judged.unseen)
     before, after = ordered(rows, rows.closed), ordered(rows, corrected)

@@ -52,6 +52,24 @@ class Rows:
         return [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
 
     @property
+    def centre(self) -> Values:
+        """Of each row the features in the middle of its group: the median of each."""
+        found = np.array(self.features, float)
+        for group in self.groups:
+            found[group] = np.median(found[group], axis=0)
+        return found
+
+    def centred(self) -> Rows:
+        """The same rows with twice the features: how far each is from the middle of its group stands beside it."""
+        return Rows(
+            **{
+                **{one.name: getattr(self, one.name) for one in fields(self)},
+                "names": (*self.names, *(f"{name}.apart" for name in self.names)),
+                "features": beside(self.features, self.centre),
+            }
+        )
+
+    @property
     def log_ratio(self) -> Values:
         """``log(measured / closed)``: what is learned."""
         found: Values = np.log(self.seconds / self.closed)
@@ -94,3 +112,11 @@ class Rows:
                 "learn", f"cannot read {file.name}", at=str(file), because=because
             ) from None
         return Rows(**{**parts, "names": tuple(map(str, parts["names"]))})
+
+
+def beside(features: Values, centre: Values) -> Values:
+    """Features, and how far each is from `centre`: what makes a schedule faster than another one of the same program at
+    the same sizes is how they differ, whatever the program and the sizes are.
+    """
+    found: Values = np.hstack([features, features - centre])
+    return found

@@ -28,7 +28,7 @@ from offcut.search import Sizes, Times
 from offcut.tuning.learning.cases import Cases, has_nests
 from offcut.tuning.predicting import key_of
 
-ONLINE = Settings(members=3, rounds=40, depth=3)
+ONLINE = Settings(rounds=40, depth=3)
 """Of a few hundred rows, several times in a campaign."""
 
 SCHEDULES = 6
@@ -55,6 +55,7 @@ class Corrected:
     _known: dict[Schedule, tuple[Values, Values]] = field(default_factory=dict, init=False)
     _names: tuple[str, ...] = field(default=(), init=False)
     _fit: Pair | None = field(default=None, init=False)
+    _centre: Values = field(default_factory=lambda: np.empty(0), init=False)
     _learned: int = field(default=0, init=False)
 
     @cached_property
@@ -65,12 +66,14 @@ class Corrected:
     def begin(self, first: Schedule) -> None:
         """Decide by a first schedule whether the model knows what it is asked here.
 
-        It is decided once: prices of which some are corrected and others not would not compare.
+        It is decided once: prices of which some are corrected and others not would not compare. Before there are trials,
+        the first schedule is the middle of what is compared.
         """
         if self.model is None:
             return
         try:
             features, closed = self._row(first)
+            self._centre = features
             wanted = columns(self._names, self.model.names, self.named)
             because = self.model.predict(features[:, wanted], closed).because[0]
         except OffcutError as refused:
@@ -87,12 +90,15 @@ class Corrected:
             return dict(self.cases.closed(schedule))
         features, seconds = self._before(schedule)
         if self._fit is not None:
-            seconds = self._fit.corrected(features, seconds).seconds
+            seconds = self._fit.corrected(features, seconds, self._centre).seconds
         return {key: float(one) for key, one in zip(self.keys, seconds, strict=True)}
 
     def refit(self, times: Times) -> None:
         """Learn from trials; too few, or what orders trials that were left out no better, change nothing."""
         self._fit, self._learned = None, 0
+        tried = [self._row(schedule)[0] for schedule in times if has_nests(schedule)]
+        if tried:
+            self._centre = np.median(tried, axis=0)
         rows = self._rows(times)
         if rows is None:
             return
@@ -124,7 +130,8 @@ class Corrected:
         if self.model is None:
             return features, closed
         wanted = columns(self._names, self.model.names, self.named)
-        return features, self.model.corrected(features[:, wanted], closed).seconds
+        centre = self._centre[:, wanted]
+        return features, self.model.corrected(features[:, wanted], closed, centre).seconds
 
     def _rows(self, times: Times) -> Rows | None:
         found = [

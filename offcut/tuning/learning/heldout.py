@@ -133,7 +133,8 @@ def _alone(seen: Rows, new: Rows, seed: int, settings: Settings | None) -> Predi
         seen.only(names), closed=np.full(len(seen), float(np.exp(np.log(seen.seconds).mean())))
     )
     model = learned(flat, seed, settings)
-    found = model.corrected(new.only(names).features, np.full(len(new), flat.closed[0]))
+    left = new.only(names)
+    found = model.corrected(left.features, np.full(len(new), flat.closed[0]), left.centre)
     return found.seconds, found.spread, 0.0
 
 
