@@ -66,6 +66,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "divide: cannot divide int32\n"
         "  at       Z: int32[n, 24]\n"
         "  because  the quotient of integers is a float\n"
+        "  help     floor_divide(x, y)\n"
         '  help     cast(Z, "float32")',
     ),
     "a remainder by the integer 0": (

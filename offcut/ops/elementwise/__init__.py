@@ -3,6 +3,7 @@
 from offcut.ops.elementwise.arithmetic import (
     add,
     divide,
+    floor_divide,
     maximum,
     minimum,
     multiply,
@@ -56,6 +57,7 @@ __all__ = [
     "erf",
     "exp",
     "floor",
+    "floor_divide",
     "greater",
     "greater_equal",
     "less",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcut.core.dtypes import FLOATS, NUMBERS, numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, numpy_dtype
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor
-from offcut.describe.value import Value
+from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.elementwise.joining import Operand, pointwise
 
@@ -45,9 +45,39 @@ def divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
                 f"cannot divide {one.dtype}",
                 at=repr(one),
                 because="the quotient of integers is a float",
-                help=(f'cast({one.name}, "float32")',),
+                help=("floor_divide(x, y)", f'cast({one.name}, "float32")'),
             )
     return pointwise("divide", name, {"x": x, "y": y}, lambda a, b: a / b, FLOATS)
+
+
+def floor_divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``floor(x / y)`` by element of integers, as Python's ``//``; operands as in `add`. A quotient by 0 is 0.
+
+    Raises DescribeError for floats, too.
+    """
+    return pointwise("floor_divide", name, {"x": x, "y": y}, _quotient, INTEGERS)
+
+
+def _quotient(x: Value, y: Value) -> Value:
+    divisor, rest = _divided(x, y)
+    down = x // divisor
+    if x.dtype != "uint8":
+        least = _least(x)
+        beyond = functions.where(x > 0, -1, functions.where(x == least, cast(1, x.dtype), 0))
+        up = -functions.where(rest != 0, down + 1, down)
+        down = functions.where(y == least, beyond, functions.where(y < 0, up, down))
+    return functions.where(y == 0, 0, down)
+
+
+def _divided(x: Value, y: Value) -> tuple[Value, Value]:
+    """The size of `y`, at least 1, and what is left of `x`, at least 0, where it is taken away."""
+    divisor = functions.maximum(y if x.dtype == "uint8" else functions.absolute(y), 1)
+    return divisor, x % divisor
+
+
+def _least(x: Value) -> int:
+    """The integer whose negative the type of `x` does not hold."""
+    return int(np.iinfo(numpy_dtype(x.dtype)).min)
 
 
 def maximum(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -77,11 +107,10 @@ def remainder(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 def _remainder(x: Value, y: Value) -> Value:
     if x.dtype in FLOATS:
         return x % y
-    divisor = y if x.dtype == "uint8" else functions.absolute(y)
-    rest = x % functions.maximum(divisor, 1)
+    _, rest = _divided(x, y)
     if x.dtype == "uint8":
         return rest
-    least = int(np.iinfo(numpy_dtype(x.dtype)).min)  # the one whose negative the type does not hold
+    least = _least(x)
     beyond = functions.where(x > 0, x + y, functions.where(x == least, 0, x))
     signed = functions.where((y < 0) & (rest != 0), rest + y, rest)
     return functions.where(y == least, beyond, signed)
