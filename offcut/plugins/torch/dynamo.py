@@ -1,8 +1,7 @@
 """The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
 
-Dynamo specialises sizes of 0 and 1, so a model compiled for a batch of 5 would be compiled once more for a batch of 1. The backend asks
-for one more trace of the same frame with ``backed_size_oblivious``: sizes start at 0 then, and what truly depends on a size of 1 becomes a
-guard. For the same reason torch must not consider NNPACK, which it takes for batches below 16.
+Dynamo takes sizes of 0 and 1 for numbers, so a model compiled for a batch of 5 would be compiled once more for a batch of 1. The backend
+asks for one more trace of the same frame, with the settings of `offcut.plugins.torch.tracing`.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
-from torch.fx.experimental import _config as symbolic
 
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import noted
 from offcut.plugins.torch.sizes import Bounds, bounds_in
 from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.tracing import Oblivious
 
 CHANGES = 3
 """So often the constants of a program may be changed; then they become inputs."""
@@ -33,8 +32,8 @@ SETS = 64
 
 def backend(module: Any, examples: Sequence[Any], **_: Any) -> Callable[..., Any]:
     """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends."""
-    if not symbolic.backed_size_oblivious and _specialised(examples):
-        _Oblivious.enter()
+    if not Oblivious.now() and _specialised(examples):
+        Oblivious.enter()
         raise TensorifyScalarRestartAnalysis(
             restart_reason="sizes of 0 and 1 are sizes like others"
         )
@@ -43,46 +42,11 @@ def backend(module: Any, examples: Sequence[Any], **_: Any) -> Callable[..., Any
     except TensorifyScalarRestartAnalysis:
         raise
     except BaseException:
-        _Oblivious.leave()
+        Oblivious.leave()
         raise
 
 
-class _Oblivious:
-    """Settings of torch while it traces a frame for us; put back when the compilation ends."""
-
-    before: tuple[bool, ...] = ()
-
-    @classmethod
-    def enter(cls) -> None:
-        """Trace sizes of 0 and 1 as sizes, and equal ones apart; choose no library for a convolution by its batch."""
-        if not cls.before:
-            cls.before = cls._now()
-            cls._set(True, False, False, False)
-
-    @classmethod
-    def leave(cls, *_: Any) -> None:
-        """As it was."""
-        if cls.before:
-            cls._set(*cls.before)
-            cls.before = ()
-
-    @staticmethod
-    def _now() -> tuple[bool, ...]:
-        return (
-            symbolic.backed_size_oblivious,
-            symbolic.use_duck_shape,
-            torch._C._get_nnpack_enabled(),
-            torch._C._get_mkldnn_enabled(),
-        )
-
-    @staticmethod
-    def _set(oblivious: bool, duck: bool, nnpack: bool, mkldnn: bool) -> None:
-        symbolic.backed_size_oblivious, symbolic.use_duck_shape = oblivious, duck
-        torch._C._set_nnpack_enabled(nnpack)
-        torch._C._set_mkldnn_enabled(mkldnn)
-
-
-dynamo_callbacks.callback_handler.register_end_callback(_Oblivious.leave)
+dynamo_callbacks.callback_handler.register_end_callback(Oblivious.leave)
 
 
 def _specialised(examples: Sequence[Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,8 +12,9 @@ from torch.utils import _pytree as pytree
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.sizes import Bounds
+from offcut.plugins.torch.sizes import Bounds, sympy_of
 from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.tracing import oblivious
 
 
 class TorchModel:
@@ -49,7 +52,7 @@ class TorchModel:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
             ) from None
-        self.given = [node for node in nodes if node.name not in names]
+        self.given = [_Given.of(node) for node in nodes if node.name not in names]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives.
@@ -63,8 +66,8 @@ class TorchModel:
                 f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
                 because=f"the program was exported with {self.exported.call_spec.in_spec}",
             )
-        for node, one in zip(self.given, flat, strict=True):
-            _check(node, one)
+        for wanted, one in zip(self.given, flat, strict=True):
+            wanted.check(one)
         rest = iter(flat)
         results = self.program([next(rest) if one is None else one for one in self.known])
         return pytree.tree_unflatten(results, self.exported.call_spec.out_spec)
@@ -100,12 +103,10 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
 
 def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
     if dynamic_shapes is None:
-        auto = torch.export.Dim.AUTO
-        dynamic_shapes = pytree.tree_map(
-            lambda one: [auto] * one.dim() if isinstance(one, torch.Tensor) else None, args
-        )
+        given = inspect.signature(model.forward).bind(*args).arguments
+        dynamic_shapes = {name: pytree.tree_map(_free, one) for name, one in given.items()}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), oblivious():
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes)
     except Exception as failed:
         first = str(failed).strip().splitlines()
@@ -116,6 +117,11 @@ def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
         ) from failed
 
 
+def _free(given: Any) -> Any:
+    """That every size of a tensor may vary, where the module allows it."""
+    return [torch.export.Dim.AUTO] * given.dim() if isinstance(given, torch.Tensor) else None
+
+
 def _bounds(constraints: Any) -> Bounds:
     def known(symbol: Any) -> tuple[Any, Any]:
         found = constraints.get(symbol)
@@ -124,31 +130,43 @@ def _bounds(constraints: Any) -> Bounds:
     return known
 
 
-def _check(node: Any, given: Any) -> None:
-    fake = node.meta["val"]
-    if isinstance(fake, torch.Tensor):
-        if not isinstance(given, torch.Tensor):
-            raise CallError(
-                "call",
-                f"cannot take {node.name} = {given!r}",
-                because="the program was exported with a tensor there",
-            )
-        if given.dtype != fake.dtype or given.dim() != fake.dim():
-            raise CallError(
-                "call",
-                f"cannot take {node.name} of {given.dtype} and shape {tuple(given.shape)}",
-                because=f"the program was exported with {fake.dtype} and {fake.dim()} axes",
-            )
-        for axis, (own, said) in enumerate(zip(given.shape, fake.shape, strict=True)):
-            if isinstance(said, int) and own != said:
-                raise CallError(
-                    "call",
-                    f"cannot take {node.name} of shape {tuple(given.shape)}",
-                    because=f"axis {axis} is {said} in every call",
+@dataclass(frozen=True)
+class _Given:
+    """What an argument is like in every call: a tensor, or a number that does not change.
+
+    fixed  extents that do not change, by axis
+    """
+
+    name: str
+    value: Any
+    fixed: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, node: Any) -> _Given:
+        """As a program was exported with."""
+        value = node.meta["val"]
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        sizes = ((axis, sympy_of(one)) for axis, one in enumerate(shape))
+        fixed = tuple((axis, int(one)) for axis, one in sizes if one.is_Integer)
+        return cls(node.name, value, fixed)
+
+    def check(self, given: Any) -> None:
+        """Raises CallError where an argument is not such a one."""
+        if isinstance(self.value, torch.Tensor):
+            if not isinstance(given, torch.Tensor):
+                raise self._refused(f"= {given!r}", "the program was exported with a tensor there")
+            if given.dtype != self.value.dtype or given.dim() != self.value.dim():
+                raise self._refused(
+                    f"of {given.dtype} and shape {tuple(given.shape)}",
+                    f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
                 )
-    elif not isinstance(fake, torch.SymInt) and given != fake:
-        raise CallError(
-            "call",
-            f"cannot take {node.name} = {given!r}",
-            because=f"the program was exported with {fake!r}",
-        )
+            for axis, extent in self.fixed:
+                if given.shape[axis] != extent:
+                    raise self._refused(
+                        f"of shape {tuple(given.shape)}", f"axis {axis} is {extent} in every call"
+                    )
+        elif not isinstance(self.value, torch.SymInt) and given != self.value:
+            raise self._refused(f"= {given!r}", f"the program was exported with {self.value!r}")
+
+    def _refused(self, what: str, because: str) -> CallError:
+        return CallError("call", f"cannot take {self.name} {what}", because=because)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from offcut import ops
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, variables
@@ -150,6 +151,8 @@ class Translation:
 
     def node(self, op: str, *arguments: Argument | Sequence[Argument], **options: Any) -> Any:
         """The result of one of our operators."""
+        if op not in ops.__all__ and op not in VIEWS:
+            raise Left(f"offcut has no {op}")
         given = {name: value for name, value in options.items() if value is not None}
         found = self.builder.node(op, *arguments, **given)  # type: ignore[arg-type]
         last = self.builder.nodes[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,9 @@ from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Operand, Translation
+
+_MOST = 64
+"""Whole powers up to this are products."""
 
 _TORCH = {name: dtype for dtype, name in NAMES.items()}
 
@@ -102,31 +106,22 @@ def div(t: Translation, x: Operand, y: Operand) -> Any:
 def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return div(t, x, y)
-    if rounding_mode != "floor":
-        raise Left(f"it rounds by {rounding_mode}")
-    return floor_divide(t, x, y)
-
-
-@takes("floor_divide", "floor_divide.Scalar")
-def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
-    if not t.result.startswith("int"):
-        raise Left("it rounds a quotient of floats")
-    rest = binary(t, "remainder", x, y)
-    return t.node("divide", binary(t, "subtract", x, rest), operand(t, y, t.result))
+    raise Left(f"it rounds by {rounding_mode}")
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(t: Translation, x: Operand, y: Operand) -> Any:
-    if isinstance(x, Ref) and y == 2:
-        return t.node("square", t.as_result(x))
-    if isinstance(x, Ref) and y == 3:
-        of = t.as_result(x)
-        return t.node("multiply", t.node("square", of), of)
-    if isinstance(x, Ref) and y == 1:
-        return t.as_result(x)
-    if isinstance(x, Ref) and y == 0.5:
-        return t.node("sqrt", t.as_result(x))
-    return binary(t, "power", x, y)
+    if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
+        return _multiplied(t, t.as_result(x), int(y))
+    if y in (0, 0.5, -1, -2, -3, -4):
+        return binary(t, "power", x, y)
+    if t.result not in ("float32", "float64"):
+        raise Left(f"it is a power of {t.result}")
+    if isinstance(x, Ref):
+        return t.node("exp", binary(t, "multiply", t.node("log", t.as_result(x)), y))
+    if not isinstance(x, int | float) or x <= 0:
+        raise Left(f"it is a power of {x}")
+    return t.node("exp", binary(t, "multiply", y, math.log(x)))
 
 
 @takes("addcmul")
@@ -167,6 +162,14 @@ def logical_or(t: Translation, x: Ref, y: Ref) -> Any:
 @takes("logical_xor", "bitwise_xor.Tensor")
 def logical_xor(t: Translation, x: Ref, y: Ref) -> Any:
     return _logical(t, "logical_xor", x, y)
+
+
+def _multiplied(t: Translation, x: Any, times: int) -> Any:
+    """A power by squares and products."""
+    if times == 1:
+        return x
+    half = t.node("square", _multiplied(t, x, times // 2))
+    return t.node("multiply", half, x) if times % 2 else half
 
 
 def _logical(t: Translation, op: str, x: Ref, y: Ref) -> Any:

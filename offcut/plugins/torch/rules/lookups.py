@@ -8,7 +8,7 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation
+from offcut.plugins.torch.translation import Translation, plain
 
 
 @takes("embedding")
@@ -35,10 +35,9 @@ def index(t: Translation, x: Ref, places: Sequence[Any]) -> Any:
 @takes("gather")
 def gather(t: Translation, x: Ref, axis: int, ids: Ref, *, sparse_grad: bool = False) -> Any:
     place = t.axis(x, axis)
-    if any(
-        a != b for n, (a, b) in enumerate(zip(t.shape(x), t.shape(ids), strict=True)) if n != place
-    ):
-        raise Left("it gathers from a part of the other axes")
+    for other, extent in enumerate(t.shape(ids)):  # at most that of x
+        if other != place and extent != t.shape(x)[other]:
+            x = t.slice(x, other, 0, plain(extent))
     return t.node("take_along_axis", x, ids, axis=place)
 
 

@@ -1,0 +1,117 @@
+"""Programs of ``torch.export`` as models: what they give, what they refuse."""
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+from torch import nn
+
+import offcut as oc
+from offcut.errors import CallError, DescribeError
+from tests.plugins.torch_models import Gpt, ResNet, Sorted, held, mlp
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 50, shape)
+
+
+def test_a_module_is_taken_with_every_size_free() -> None:
+    module = mlp()
+    model = oc.from_torch(module, (torch.randn(3, 40),))
+    held(model, module, [(torch.randn(b, 40),) for b in (1, 2, 0, 37)])
+    assert model.report == "1 regions of 4 operators by offcut, 0 operators by torch"
+
+
+def test_an_exported_program_is_taken_within_its_bounds() -> None:
+    module = mlp()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = torch.export.export(module, (torch.randn(3, 40),), dynamic_shapes=({0: batch},))
+    model = oc.from_torch(program)
+    held(model, module, [(torch.randn(b, 40),) for b in (2, 64)])
+    (region,) = model.program.regions
+    ((size,),) = (region.bound.graph.sizes,)
+    assert (size.min, size.max) == (2, 64)
+
+
+def test_images_and_sentences_are_taken() -> None:
+    net, gpt = ResNet().eval(), Gpt().eval()
+    model = oc.from_torch(net, (torch.randn(2, 3, 32, 40),))
+    held(model, net, [(torch.randn(s),) for s in [(1, 3, 33, 17), (17, 3, 20, 21)]])
+    model = oc.from_torch(gpt, (tokens(3, 5),))
+    held(model, gpt, [(tokens(*s),) for s in [(1, 7), (2, 1), (1, 1)]])
+
+
+def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:
+    module = Sorted()
+    model = oc.from_torch(module, (torch.randn(3, 8),))
+    held(model, module, [(torch.randn(b, 8),) for b in (3, 1, 5)])
+    assert "1 × aten.sort.default: there is no rule for it" in model.report
+
+
+def test_arguments_and_results_may_be_nested() -> None:
+    class Nested(nn.Module):
+        def forward(self, pair: dict[str, torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+            return {"sums": [pair["x"] + pair["y"], pair["x"]]}
+
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    model = oc.from_torch(Nested(), ({"x": x, "y": y},))
+    found = model({"x": x, "y": y})
+    torch.testing.assert_close(found, {"sums": [x + y, x]})
+
+
+def test_what_a_call_gives_is_checked() -> None:
+    model = oc.from_torch(mlp(), (torch.randn(3, 40),))
+    with pytest.raises(CallError) as refused:
+        model(torch.randn(3, 40, dtype=torch.float64))
+    assert (
+        str(refused.value)
+        == """\
+call: cannot take input of torch.float64 and shape (3, 40)
+  because  the program was exported with torch.float32 and 2 axes"""
+    )
+    with pytest.raises(CallError, match="axis 1 is 40 in every call"):
+        model(torch.randn(3, 41))
+    with pytest.raises(CallError, match="cannot take 2 arguments and no named ones"):
+        model(torch.randn(3, 40), 1)
+    with pytest.raises(CallError, match="cannot take input = None"):
+        model(None)
+
+
+def test_what_is_no_model_of_torch_is_refused() -> None:
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(3)
+    assert (
+        str(refused.value)
+        == """\
+from_torch: cannot take int
+  because  it is neither a module nor an exported program
+  help     from_torch(torch.export.export(model, args))"""
+    )
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(mlp())
+    assert (
+        str(refused.value)
+        == """\
+from_torch: cannot export Sequential
+  because  it is not known what it is called with
+  help     from_torch(model, (torch.randn(2, 3, 224, 224),))"""
+    )
+
+
+def test_a_module_that_cannot_be_exported_is_refused() -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(DescribeError, match="cannot export Branching"):
+        oc.from_torch(Branching(), (torch.randn(3),))
+    with pytest.raises(DescribeError, match="cannot export Sequential"):
+        oc.from_torch(mlp(), (torch.randn(3, 41),))
+
+
+def test_a_module_that_writes_to_its_buffers_is_refused() -> None:
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(nn.BatchNorm1d(4), (torch.randn(3, 4),))
+    assert "cannot take a module that writes to its buffers or arguments" in str(refused.value)
+    assert "help     model.eval()" in str(refused.value)

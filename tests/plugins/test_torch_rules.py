@@ -1,0 +1,236 @@
+"""Operators of torch as ours, in groups: each at several sizes of one program, against float64 and against the interpreter."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import offcut as oc
+from offcut.graph import interpreted
+from tests.plugins.torch_models import wide
+
+Results = tuple[torch.Tensor, ...]
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, run: Callable[..., Results]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, *given: torch.Tensor) -> Results:
+        return self.run(*given)
+
+
+def functions(x: torch.Tensor) -> Results:
+    positive = x.abs() + 0.5
+    return (
+        *(F.relu(x), F.relu6(x * 4), F.silu(x), torch.sigmoid(x), torch.tanh(x), x.exp()),
+        *(positive.log(), positive.sqrt(), positive.rsqrt(), positive.reciprocal(), x.erf()),
+        *(x.sin(), x.cos(), (x * 3).floor(), (x * 3).ceil(), (x * 3).round(), x.sign(), -x),
+        *(F.gelu(x), F.gelu(x, approximate="tanh"), F.elu(x), F.leaky_relu(x, 0.2)),
+        *(F.softplus(x), F.hardtanh(x), x.clamp(-0.5, 0.5), x.clamp(min=0.1), x.clamp(max=0.1)),
+        *(F.hardswish(x * 4), F.hardsigmoid(x * 4), F.mish(x), positive.log2(), x**2, x**3),
+        *(
+            positive**0.5,
+            positive**1.7,
+            x**7,
+            positive**-2,
+            2.0**x,
+            x.square(),
+            x.isnan(),
+            x.isinf(),
+            ~(x > 0),
+        ),
+    )
+
+
+def arithmetic(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> Results:
+    return (
+        *(x + y, x - y, x * y, x / (y.abs() + 1), torch.maximum(x, y), torch.minimum(x, y)),
+        *(1 - x, 2 / (x.abs() + 1), torch.add(x, y, alpha=3), x + i, i + 1, i * 2.5),
+        *(i % 3, (i - 20) % 7, x > y, x <= 0, i == 3, i != i[:1], x.ge(y), x.lt(1)),
+        *((x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0), torch.where(x > y, x, y)),
+        *(
+            torch.where(x > 0, x, 0.0),
+            x.masked_fill(y > 0, -math.inf),
+            i / 2,
+            torch.lerp(x, y, 0.3),
+        ),
+        *(torch.addcmul(x, y, y, value=0.5), i.to(torch.int32), i.float(), i.bool(), (x > 0).int()),
+        *(x + x[:1], x * y[..., :1], x.to(torch.float64), (x * 9).to(torch.int64)),
+    )
+
+
+def reductions(x: torch.Tensor, i: torch.Tensor) -> Results:
+    return (
+        *(x.sum(-1), x.sum((0, 2)), x.sum(), x.mean(1, keepdim=True), x.mean((-1, -2)), i.sum(0)),
+        *(x.amax(-1), x.amin(1, keepdim=True), x.amax(), i.amax(-1), (x > 0).sum(-1), i.sum()),
+        *((x > 0).any(-1), (x > -9).all(-1), x.var(-1), x.var(-1, correction=0), x.std(-1)),
+        *(x.norm(dim=-1), x.logsumexp(-1), x.softmax(-1), x.softmax(1), x.log_softmax(-1)),
+        *(*torch.var_mean(x, -1), *x.max(-1), *x.min(1), x.argmax(-1), x.argmin(0)),
+        *(x.cumsum(1), *x.topk(2, -1), F.layer_norm(x, (6,)), F.rms_norm(x, (6,))),
+    )
+
+
+def shapes(x: torch.Tensor) -> Results:
+    b, n, _ = x.shape
+    return (
+        *(x.view(b * n, 6), x.view(b, n, 2, 3), x.flatten(), x.unsqueeze(1), x.permute(2, 0, 1)),
+        *(x.transpose(0, 1), x[:, 1:], x[..., ::2], x[:, -1], x[1:3], x[..., 2], x[:, : n - 1]),
+        *(*x.split(2, -1), *x.chunk(3, -1), *x.unbind(-1)[:2], torch.cat([x, x[:, :1]], 1)),
+        *(
+            torch.stack([x, x * 2], 1),
+            x.flip(1),
+            x.roll(1, -1),
+            x.repeat(1, 2, 1),
+            F.pad(x, (1, 2)),
+        ),
+        *(F.pad(x, (1, 1, 0, 2), value=3.0), x.expand(2, b, n, 6), x.movedim(0, 2)),
+    )
+
+
+def lookups(x: torch.Tensor, ids: torch.Tensor) -> Results:
+    b, n = ids.shape
+    places = torch.arange(n)
+    table = torch.arange(60.0, dtype=x.dtype).view(10, 6)
+    return (
+        *(F.embedding(ids, table), table[ids], x.index_select(1, ids[0] % 3), places, places * 2),
+        *(
+            torch.arange(1, 9, 2),
+            torch.full((b, n), 2.5, dtype=x.dtype),
+            torch.zeros(n, dtype=x.dtype),
+        ),
+        *(x.gather(2, ids[..., None].expand(b, n, 6) % 6), torch.ones_like(x), x.tril(), x.triu(1)),
+        *((places[:, None] >= places).int(), F.one_hot(ids, 10)),
+    )
+
+
+def products(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Results:
+    return (
+        *(x @ w, x @ y.transpose(-1, -2), torch.einsum("bnk,bmk->bnm", x, y), F.linear(x, w.t())),
+        *(x @ w[:, 0], F.scaled_dot_product_attention(x, y, y), torch.bmm(x, y.mT)),
+        F.scaled_dot_product_attention(x, x, x, is_causal=True),
+        F.scaled_dot_product_attention(x, y, y, attn_mask=x[..., :1] > 0, scale=0.3),
+    )
+
+
+def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -> Results:
+    return (
+        *(F.conv2d(x, w, padding=1), F.conv2d(x, w, stride=2), F.conv2d(x, d, padding=1, groups=4)),
+        *(
+            F.conv2d(x, w, padding="same", dilation=2),
+            F.conv_transpose2d(x, t, stride=2, padding=1),
+        ),
+        *(
+            F.max_pool2d(x, 2),
+            F.max_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 2),
+        ),
+        *(F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), F.adaptive_avg_pool2d(x, 1)),
+        *(F.conv1d(x[:, :, 0], w[:, :, 0]), F.group_norm(x, 2), F.max_pool1d(x[:, :, 0], 2)),
+        *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),
+        F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+    )
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+def ints(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 10, shape)
+
+
+MISSING = {
+    f"aten.{name}.default"
+    for name in ("sin", "cos", "floor", "ceil", "round", "sign", "softplus", "mish")
+}
+
+CASES: dict[
+    str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.Tensor, ...]], set[str]]
+] = {
+    "functions": (functions, lambda b, n: (floats(b, n),), MISSING),
+    "arithmetic": (arithmetic, lambda b, n: (floats(b, n), floats(b, n), ints(b, n)), set()),
+    "reductions": (reductions, lambda b, n: (floats(b, n, 6), ints(b, n)), set()),
+    "shapes": (shapes, lambda b, n: (floats(b, n, 6),), set()),
+    "lookups": (lookups, lambda b, n: (floats(b, n, 6), ints(b, n)), set()),
+    "products": (
+        products,
+        lambda b, n: (floats(b, n, 5), floats(b, n + 2, 5), floats(5, 7)),
+        set(),
+    ),
+    "images": (
+        images,
+        lambda b, n: (
+            floats(b, 4, n + 8, n + 6),
+            floats(8, 4, 3, 3),
+            floats(4, 1, 3, 3),
+            floats(4, 5, 4, 4),
+        ),
+        set(),
+    ),
+}
+
+
+def taken(name: str) -> Any:
+    """The program of a case, for all its sizes; what does not depend on them stays as it is."""
+    run, given, _ = CASES[name]
+    auto = torch.export.Dim.AUTO
+    shapes = [
+        tuple(None if a == b else auto for a, b in zip(one.shape, other.shape, strict=True))
+        for one, other in zip(given(3, 5), given(4, 6), strict=True)
+    ]
+    return oc.from_torch(Function(run), given(3, 5), dynamic_shapes=(tuple(shapes),))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
+    torch.manual_seed(0)
+    run, given, left = CASES[name]
+    module = Function(run)
+    model = taken(name)
+    assert {str(node.target) for node, _ in model.program.left} == left, model.report
+    empty = (
+        [] if name in ("reductions", "lookups") else [(0, 6)]
+    )  # torch refuses what is of nothing
+    for b, n in [(3, 5), (1, 9), (2, 4), (7, 33), *empty]:
+        call = given(b, n)
+        found, wanted = model(*call), module(*map(wide, call))
+        for number, (one, exact, own) in enumerate(zip(found, wanted, module(*call), strict=True)):
+            assert one.shape == own.shape, number
+            assert one.dtype == own.dtype, number
+            torch.testing.assert_close(
+                one.double(),
+                exact.double(),
+                rtol=1e-4,
+                atol=1e-4,
+                msg=lambda m, n=number: f"{n}: {m}",
+            )
+
+
+def test_the_interpreter_gives_what_the_kernels_give() -> None:
+    torch.manual_seed(0)
+    _, given, _ = CASES["products"]
+    model = taken("products")
+    (region,) = model.program.regions
+    arrays: dict[str, Any] = {}
+    call = given(2, 3)
+    names = [one.name for one in model.given]
+    for name, node in region.inputs.items():
+        arrays[name] = call[names.index(node.name)].numpy()
+    expected = interpreted(region.bound, arrays)
+    found = dict(zip((str(one) for one in model.program.results), model(*call), strict=True))
+    for node, name, _ in region.outputs:
+        if str(node) in found:
+            np.testing.assert_allclose(found[str(node)], expected[name], rtol=1e-5, atol=1e-5)
