@@ -134,7 +134,9 @@ class Builder:
     def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
         if self.fresh(name) != name:
             raise DescribeError(
-                "graph", f"cannot name a value {name!r}", because="it is no identifier, a word of the syntax, or taken"
+                "graph",
+                f"cannot name a value {name!r}",
+                because="it is no identifier, a word of the syntax, or taken",
             )
         made = Value(name, dtype, shape)
         self.values[name] = made

@@ -179,6 +179,25 @@ def test_a_program_branches_on_elements_that_are_conditions() -> None:
             np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
 
 
+def test_what_is_converted_to_a_condition_is_whether_it_is_not_0() -> None:
+    program = oc.parse("""
+        program p
+        size n in 0:100
+        input A: int32[n]
+        output B: bool[n]
+        output D: float32[n]
+        for i in 0:n
+          B[i] = bool(where(i >= 0, 2, 0)) and bool(i) and bool(A[i])
+          D[i] = float32(bool(2.5)) + float32(bool(index(0))) + float32(bool(A[i] * 2))
+    """)
+    kernel = oc.compile(program)
+    for size in EDGES[:-1]:
+        a = integers("a", "int8", size).astype("int32") % 2
+        both, total = kernel(a)
+        np.testing.assert_array_equal(both, (a != 0) & (np.arange(size) > 0))
+        np.testing.assert_array_equal(total, 1.0 + (a != 0))
+
+
 def test_torch_gives_and_takes_conditions() -> None:
     torch = pytest.importorskip("torch", reason="an extra: pip install offcut[torch]")
     x, c = oc.placeholder((n,), name="X"), oc.placeholder((n,), "bool", "C")

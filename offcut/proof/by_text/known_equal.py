@@ -107,6 +107,8 @@ def settled(expr: Expr, at: Facts) -> Expr:
             return Select(asked, then, other)
         case Cast(arg, dtype):
             arg = settled(arg, at)
+            if isinstance(arg, Const) and dtype == "bool":
+                return Const(int(arg.value != 0), dtype)
             if isinstance(arg, Const) and 0 <= arg.value <= _SMALL and arg.value % 1 == 0:
                 return Const(float(arg.value) if dtype in FLOATS else int(arg.value), dtype)
             return Cast(arg, dtype)
