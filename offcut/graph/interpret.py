@@ -13,7 +13,7 @@ from offcut.core.program import Buffer, Kind, Program
 from offcut.describe.computation import computation
 from offcut.describe.request import Array
 from offcut.describe.source import source
-from offcut.graph.describing import Description
+from offcut.graph.describing import Description, alike
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.views import VIEWS
 
@@ -48,24 +48,20 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
         first, *rest = (concrete(one, held, sizes) for one in node.arguments)
         options = {name: concrete(one, held, sizes) for name, one in node.options}
         return (VIEWS[node.op].apply(first, *rest, **options),)
+    values = {
+        name: Value(name, held[name].dtype.name, tuple(map(ix.const, held[name].shape)))
+        for name in node.operands
+    }
+    options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
+    fixed = Node((), node.op, tuple(_fixed(one, sizes) for one in node.arguments), options)
+    same, operands = alike(fixed, values)
     description = Description(())
-    for name in node.operands:
-        array = held[name]
-        shape = tuple(ix.const(extent) for extent in array.shape)
-        description.given(Value(name, str(array.dtype), shape))
-    fixed = Node(
-        node.results,
-        node.op,
-        tuple(_fixed(one, sizes) for one in node.arguments),
-        tuple((name, _fixed(one, sizes)) for name, one in node.options),
-    )
-    results = description.node(node.op, fixed, tuple(value.name for value in node.results))
-    given = tuple(description.tensors[name] for name in node.operands)
-    program = source(computation(results, given))
-    # A value called as a word of the loop syntax has another name there.
-    names = (buffer.name for buffer in program.buffers if buffer.kind is Kind.INPUT)
-    arrays = zip(names, (held[name] for name in node.operands), strict=True)
-    made = program.run(dict(arrays))
+    given = tuple(map(description.given, operands))
+    results = description.node(same.op, same, ("y",))
+    if any(result.definition is None for result in results):
+        return tuple(held[node.operands[given.index(result)]] for result in results)
+    arrays = {value.name: held[name] for value, name in zip(operands, node.operands, strict=True)}
+    made = source(computation(results, given)).run(arrays)
     return made if isinstance(made, tuple) else (made,)
 
 

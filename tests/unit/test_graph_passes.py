@@ -1,0 +1,84 @@
+"""Passes over graphs: each computes what the graph did, at sizes drawn at random, and gives back its own where it does nothing."""
+
+import numpy as np
+import pytest
+
+from offcut.core.expr import Binary
+from offcut.graph import Bound, Builder, interpreted
+from offcut.graph.passes import DEFAULT, drop_dead, fold_constants, share_equal, sink_reshapes
+from tests.graphs import arrays, drawn
+from tests.operators import near
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_pass_computes_what_the_graph_did(seed: int) -> None:
+    bound = drawn(seed)
+    generator = np.random.default_rng(seed)
+    sizes = {"b": int(generator.integers(1, 4)), "n": int(generator.integers(1, 5))}
+    given = arrays(bound, seed, **sizes)
+    expected = interpreted(bound, given)
+    for one in DEFAULT:
+        made = one(bound)
+        found = interpreted(made, given)
+        assert list(found) == list(expected)
+        for name in found:
+            near(found[name], expected[name])
+        assert one(made) is made or one is sink_reshapes
+
+
+def mlp() -> Bound:
+    made = Builder("mlp")
+    b, n = made.size("b", 1, 9), made.size("n", 1, 9)
+    x = made.input("x", "float32", (b, n, 6))
+    w = made.constant("w", np.ones((4, 6), "float32"))
+    r = made.node("reshape", x, [Binary("*", b, n), -1])
+    d = made.node("dense", r, made.node("transpose", w))
+    y = made.node("reshape", d, [b, n, -1])
+    made.node("relu", y, results=["dead"])
+    one, other = made.node("gelu", y), made.node("gelu", y)
+    made.output(made.node("add", one, other))
+    return made.bound
+
+
+def test_what_no_output_needs_is_left_out() -> None:
+    assert "dead" not in drop_dead(mlp()).graph.values
+
+
+def test_what_depends_on_constants_alone_is_a_constant() -> None:
+    made = fold_constants(mlp())
+    assert [node.op for node in made.graph.nodes].count("transpose") == 0
+    np.testing.assert_array_equal(made.arrays["transpose"], np.ones((6, 4)))
+
+
+def test_equal_operators_on_equal_operands_are_one() -> None:
+    made = share_equal(mlp())
+    assert [node.op for node in made.graph.nodes].count("gelu") == 1
+
+
+def test_reshapes_sink_below_operators_on_rows_until_they_cancel() -> None:
+    made = drop_dead(sink_reshapes(share_equal(drop_dead(fold_constants(mlp())))))
+    assert [node.op for node in made.graph.nodes] == ["dense", "gelu", "add"]
+
+
+def test_an_option_that_counts_axes_from_the_first_keeps_its_axis() -> None:
+    made = Builder("axes")
+    b, n = made.size("b", 1, 9), made.size("n", 1, 9)
+    x = made.input("x", "float32", (Binary("*", b, n), 3, 4))
+    y = made.node("softmax", made.node("reshape", x, [b, n, 3, 4]), axis=2)
+    made.output(y)
+    after = sink_reshapes(made.bound)
+    assert [node.op for node in after.graph.nodes][-1] == "softmax"
+    given = {"x": np.random.default_rng(0).random((6, 3, 4), "float32")}
+    near(
+        interpreted(after, given, b=2, n=3)[y.name],
+        interpreted(made.bound, given, b=2, n=3)[y.name],
+    )
+
+
+@pytest.mark.parametrize("one", DEFAULT)
+def test_a_pass_that_changes_nothing_gives_the_same_object(one: object) -> None:
+    made = Builder("plain")
+    x = made.input("x", "float32", (made.size("n"),))
+    made.output(made.node("relu", x))
+    bound = made.bound
+    assert one(bound) is bound  # type: ignore[operator]
