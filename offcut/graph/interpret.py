@@ -52,8 +52,8 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
         name: Value(name, held[name].dtype.name, tuple(map(ix.const, held[name].shape)))
         for name in node.operands
     }
-    options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
-    fixed = Node((), node.op, tuple(_fixed(one, sizes) for one in node.arguments), options)
+    given_options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
+    fixed = Node((), node.op, tuple(_fixed(one, sizes) for one in node.arguments), given_options)
     same, operands = alike(fixed, values)
     description = Description(())
     given = tuple(map(description.given, operands))
