@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
 from offcut.backends.base import Entry
@@ -20,7 +19,14 @@ from offcut.graph import extents
 from offcut.graph.describing import Description
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.places import ONE, Place, Placed, own_place
-from offcut.graph.rearrange import Pair, joined_rows, ordered, with_own_sizes, written_in
+from offcut.graph.rearrange import (
+    Pair,
+    joined_rows,
+    ordered,
+    with_own_sizes,
+    without_single_terms,
+    written_in,
+)
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 
@@ -91,13 +97,19 @@ class Kernels:
         self._known: dict[object, _Made] = {}
         self._compiled: dict[str, Kernel] = {}
 
-    def step(self, placed: Placed) -> Step:
+    def step(self, placed: Placed, unpacked: Collection[str] = ()) -> Step:
         """The call that runs a region.
+
+        unpacked  constants that are read as any other operand is
 
         Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
         """
         region, places = placed.region, placed.places
-        known = {n for n in region.operands if n in self.arrays and self.whole(places[n])}
+        known = {
+            name
+            for name in region.operands
+            if name in self.arrays and self.whole(places[name]) and name not in unpacked
+        }
         names = {name: f"x{place}" for place, name in enumerate(region.operands)}
         for value in (value for node in region.nodes for value in node.results):
             names[value.name] = f"v{len(names)}"
@@ -112,8 +124,7 @@ class Kernels:
             (names[name], at)
             for name, place in places.items()
             if name not in known
-            for at, (a, b) in enumerate(pairwise(orders[names[name]]))
-            if not place.lies_together(a, b)
+            for at in place.apart(orders[names[name]])
         )
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
@@ -167,7 +178,7 @@ class Kernels:
             results = description.node(node.op, node, [value.name for value in node.results])
         last = [value.name for value in nodes[-1].results]
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
-        results = written_in(results, before)
+        results = without_single_terms(written_in(results, before))
         moved = {old: orders[new] for old, new in renames.items()}
         moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
         by_name = ordered(results, moved)

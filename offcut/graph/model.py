@@ -20,12 +20,14 @@ from offcut.graph.extents import Numbers
 from offcut.graph.graph import Bound, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.kernels import Kernels, Step
+from offcut.graph.layouts import beside, orders_of
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.places import ONE, ZERO, Laid, Place, laid
 from offcut.graph.plan import ModelPlan, planned
 from offcut.graph.reading import Readings
 from offcut.graph.regions import Region, region_of, regions_of
 from offcut.graph.running import ARENA, Frame
+from offcut.graph.views import VIEWS
 
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
@@ -244,14 +246,15 @@ def compiled(
     graph, readings = made.graph, Readings(made.graph)
     parts: Sequence[Region | Node] = regions_of(graph, readings)
     notes = list[str]()
+    orders = orders_of(graph, readings)
     kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
     while True:
-        placed = laid(graph, parts, readings)
+        placed = laid(graph, parts, readings, orders)
         try:
             steps = []
             for one in placed.steps:
                 region = one.region
-                steps.append(kernels.step(one))
+                steps.append(kernels.step(one, _unpacked(region, readings, made, orders)))
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 raise
@@ -259,6 +262,16 @@ def compiled(
             parts = [piece for part in parts for piece in _pieces(part, region)]
             continue
         return Model(made, steps, placed, notes)
+
+
+def _unpacked(
+    region: Region, readings: Readings, made: Bound, orders: Mapping[str, tuple[int, ...]]
+) -> frozenset[str]:
+    """The constants of a region that are read as any other operand is."""
+    known = frozenset(made.arrays)
+    return frozenset().union(
+        *(beside(n, readings.of(n), known, orders) for n in region.nodes if n.op not in VIEWS)
+    )
 
 
 def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:

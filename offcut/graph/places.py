@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
@@ -51,10 +50,21 @@ class Place:
             axis for axis in axes if axis == self.unit
         )
 
-    def lies_together(self, outer: int, inner: int) -> bool:
-        """Whether a step of one axis is a whole run of the other."""
-        step = extents.product((self.strides[inner], self.shape[inner]))
-        return self.shape[outer] == ONE or step == self.strides[outer]
+    def apart(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Where neighbours in a list of axes do not lie together: a step of the outer is no whole run of the inner.
+
+        An axis of one element lies with any.
+        """
+        found = list[int]()
+        run: Expr = ONE
+        for at in reversed(range(len(axes))):
+            axis = axes[at]
+            if self.shape[axis] == ONE:
+                continue
+            if self.strides[axis] != run and at < len(axes) - 1:
+                found.append(at)
+            run = extents.product((self.strides[axis], self.shape[axis]))
+        return tuple(reversed(found))
 
     @property
     def compact(self) -> bool:
@@ -126,7 +136,7 @@ def reshaped(place: Place, shape: tuple[Expr, ...]) -> Place | None:
         if cut is None:
             return None
         own, made = old[left : left + cut[0]], new[right : right + cut[1]]
-        if not all(place.lies_together(a, b) for a, b in pairwise(own)):
+        if place.apart(own):
             return None
         for axis, step in zip(made, steps_of([shape[a] for a in made]), strict=True):
             strides[axis] = _times(step, place.strides[own[-1]])
@@ -177,9 +187,17 @@ class Laid:
     outputs: Mapping[str, Place]
 
 
-def laid(graph: Graph, parts: Sequence[Region | Node], readings: Readings) -> Laid:
-    """The graph in memory: as few copies as are found to do."""
-    orders: dict[str, tuple[int, ...]] = {}
+def laid(
+    graph: Graph,
+    parts: Sequence[Region | Node],
+    readings: Readings,
+    stored: Mapping[str, tuple[int, ...]] | None = None,
+) -> Laid:
+    """The graph in memory: as few copies as are found to do.
+
+    stored  the orders of the axes of computed values in memory, where they are not as they are
+    """
+    orders = dict(stored or {})
     while True:
         laying = _Laying(graph, readings, orders)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +15,7 @@ from offcut.graph import extents
 from offcut.graph.describing import Description, alike
 from offcut.graph.graph import Graph, Node, Value
 from offcut.graph.operators import Kind, kind_of
+from offcut.graph.rearrange import without_single_terms
 from offcut.graph.views import VIEWS
 
 
@@ -49,6 +50,10 @@ class Reading:
     pointwise whether it computes in no other order: each stage reads the one before at its own place
     reads     how often each operand is read, in the text of the description
     inside    the operands that a sum of products, or another reduction, reads
+    axes      for each axis of an operand, the axes of the result that say where it is read; None where stages of other
+              ranks read it too
+    sums      the axes of an operand that are indexed by an axis of a reduction alone
+    plain     the axes of an operand that are indexed by an axis of the result alone
     """
 
     kind: Kind
@@ -57,6 +62,9 @@ class Reading:
     pointwise: bool
     reads: dict[str, int]
     inside: frozenset[str]
+    axes: Mapping[str, tuple[frozenset[int], ...] | None]
+    sums: Mapping[str, frozenset[int]]
+    plain: Mapping[str, frozenset[int]]
 
 
 class Readings:
@@ -80,6 +88,9 @@ class Readings:
             known.pointwise,
             {names[name]: count for name, count in known.reads.items()},
             frozenset(names[name] for name in known.inside),
+            {names[name]: axes for name, axes in known.axes.items()},
+            {names[name]: axes for name, axes in known.sums.items()},
+            {names[name]: axes for name, axes in known.plain.items()},
         )
 
     def is_view(self, node: Node) -> bool:
@@ -90,7 +101,8 @@ class Readings:
         description = Description(self.graph.sizes)
         given = {value.name: description.given(value) for value in operands}
         results = description.node(node.op, node, ("y",))
-        stages = [tensor for tensor in tensors_of(results) if tensor.definition is not None]
+        simple = without_single_terms(results)
+        stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
         read: dict[str, int] = dict.fromkeys(given, 0)
         apart, inside, pointwise = set[str](), set[str](), True
         for stage in stages:
@@ -116,7 +128,19 @@ class Readings:
             strided = Strided((ix.const(0),) * rank, steps)
         elif len(stages) == 1:
             strided = _strided(stages[0], given, description)
-        return Reading(kind, strided, own, pointwise, read, frozenset(inside))
+        axes = {name: _axes(name, stages, results[-1]) for name in given}
+        alone = {name: _alone(name, stages) for name in given}
+        return Reading(
+            kind,
+            strided,
+            own,
+            pointwise,
+            read,
+            frozenset(inside),
+            axes,
+            {name: sums for name, (sums, _) in alone.items()},
+            {name: plain for name, (_, plain) in alone.items()},
+        )
 
 
 def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:
@@ -124,6 +148,36 @@ def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:
     assert stage.definition is not None
     for load, _ in loads(stage.definition.body):
         yield load, bool(stage.definition.reduce_axes)
+
+
+def _axes(name: str, stages: Sequence[Tensor], result: Tensor) -> tuple[frozenset[int], ...] | None:
+    """The axes of the result in each index of an operand."""
+    found: list[set[int]] | None = None
+    for stage in stages:
+        assert stage.definition is not None
+        place = {axis.name: number for number, axis in enumerate(stage.definition.axes)}
+        for load, _ in _loads(stage):
+            if load.buffer != name:
+                continue
+            if len(stage.shape) != len(result.shape):
+                return None
+            found = found or [set() for _ in load.index]
+            for own, part in zip(found, load.index, strict=True):
+                own |= {place[one] for one in variables(part) if one in place}
+    return None if found is None else tuple(map(frozenset, found))
+
+
+def _alone(name: str, stages: Sequence[Tensor]) -> tuple[frozenset[int], frozenset[int]]:
+    """The axes of an operand that are indexed by an axis of a reduction alone, and by one of the result alone."""
+    sums, plain, other = set[int](), set[int](), set[int]()
+    for stage in stages:
+        assert stage.definition is not None
+        terms = {Var(axis.name) for axis in stage.definition.reduce_axes}
+        own = {Var(axis.name) for axis in stage.definition.axes}
+        for load, _ in _loads(stage):
+            for axis, part in enumerate(load.index if load.buffer == name else ()):
+                (sums if part in terms else plain if part in own else other).add(axis)
+    return frozenset(sums - plain - other), frozenset(plain - sums - other)
 
 
 def _at_own_place(stage: Tensor, load: Load) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from sympy import sympify
 
+from offcut.core import index as ix
 from offcut.core.expr import (
     Expr,
     Load,
@@ -85,6 +86,39 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
 
     made = rebuilt(results, change)
     return tuple(made[tensor.name] for tensor in results)
+
+
+def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results, where no sum of several axes runs along one of a single term: a window of one by one is no window.
+
+    Before: ``sum over c, r of x[y + r, c]`` with one ``r``. After: ``sum over c of x[y, c]``.
+    """
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None:
+            return tensor
+        reads = tuple(made[one.name] for one in definition.reads)
+        single = [axis for axis in definition.reduce_axes if axis.extent == 1]
+        if len(single) == len(definition.reduce_axes):
+            single = single[1:]
+        body, left = definition.body, definition.reduce_axes
+        if single and isinstance(body, Reduce):
+            names = dict.fromkeys((axis.name for axis in single), cast("Expr", ix.const(0)))
+            left = tuple(axis for axis in left if axis not in single)
+            value = rewrite(substitute(body.value, names), _simpler)
+            body = Reduce(body.op, value, tuple(axis.name for axis in left))
+        found = replace(definition, reads=reads, reduce_axes=left, body=body)
+        return replace(tensor, definition=found)
+
+    made = rebuilt(results, change)
+    return tuple(made[tensor.name] for tensor in results)
+
+
+def _simpler(expr: Expr) -> Expr | None:
+    if not isinstance(expr, Load):
+        return None
+    return replace(expr, index=tuple(map(ix.simplify, expr.index)))
 
 
 def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

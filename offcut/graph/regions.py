@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind
 from offcut.graph.reading import Readings
+from offcut.graph.views import VIEWS
 
 LONGEST = 24
 """Nodes of a region: one text of code."""
@@ -56,10 +57,25 @@ def regions_of(graph: Graph, readings: Readings | None = None) -> tuple[Region |
     return tuple(_Growing(graph, readings or Readings(graph)).parts())
 
 
-def single(graph: Graph, readings: Readings | None = None) -> tuple[Region | Node, ...]:
-    """The graph with a region for each node that is no view."""
-    known = readings or Readings(graph)
-    return tuple(n if known.is_view(n) else region_of((n,)) for n in graph.nodes)
+def stored_anew(graph: Graph, readings: Readings) -> Iterator[int]:
+    """The numbers of transpositions that only their inverses read: they say in which order elements are to be stored."""
+    users = graph.users
+    for number, node in enumerate(graph.nodes):
+        if node.op in VIEWS or len(node.results) != 1:
+            continue
+        order = _order(node, readings)
+        readers = users[node.results[0].name]
+        if order is None or not readers or node.results[0].name in graph.outputs:
+            continue
+        inverse = tuple(order.index(axis) for axis in range(len(order)))
+        if all(r.op not in VIEWS and _order(r, readings) == inverse for r in readers):
+            yield number
+
+
+def _order(node: Node, readings: Readings) -> tuple[int, ...] | None:
+    found = readings.of(node).strided
+    order = None if found is None else found.order
+    return None if order is None or order == tuple(range(len(order))) else order
 
 
 class _Growing:
@@ -71,6 +87,8 @@ class _Growing:
     def __init__(self, graph: Graph, readings: Readings) -> None:
         self.graph, self.readings, self.nodes = graph, readings, graph.nodes
         self.views = [readings.is_view(node) for node in graph.nodes]
+        for number in stored_anew(graph, readings):
+            self.views[number] = False
         self.homes: list[tuple[int, ...]] = [(n,) for n in range(len(graph.nodes))]
         self.maker = {v.name: n for n, node in enumerate(graph.nodes) for v in node.results}
         self.readers: dict[str, list[int]] = {name: [] for name in graph.values}

@@ -10,10 +10,19 @@ from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.dead import drop_dead
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import share_equal
+from offcut.graph.passes.storing import store_for_products
 
 Pass: TypeAlias = Callable[[Bound], Bound]
 
-DEFAULT: tuple[Pass, ...] = (drop_dead, fold_constants, share_equal, sink_reshapes, drop_dead)
+DEFAULT: tuple[Pass, ...] = (
+    drop_dead,
+    fold_constants,
+    share_equal,
+    sink_reshapes,
+    drop_dead,
+    share_equal,
+    store_for_products,
+)
 """In the order in which they run."""
 
 
@@ -32,4 +41,5 @@ __all__ = [
     "improved",
     "share_equal",
     "sink_reshapes",
+    "store_for_products",
 ]

@@ -1,0 +1,57 @@
+"""What a product reads in another order is stored in that order first.
+
+Before: ``y = conv2d(x, w)``. After: ``t = transpose(x, axes=[0, 2, 3, 1])``, ``u = transpose(t, axes=[0, 3, 1, 2])``,
+``y = conv2d(u, w)``: the same values; a transposition that only its inverse reads says how they are to lie in memory.
+"""
+
+from __future__ import annotations
+
+from offcut.graph.build import rebuilt
+from offcut.graph.graph import Bound, Ref
+from offcut.graph.layouts import orders_of, wanted
+from offcut.graph.passes.shared import with_operands
+from offcut.graph.reading import Readings
+from offcut.graph.views import VIEWS
+
+
+def store_for_products(bound: Bound) -> Bound:
+    """The graph in which convolutions read their operands with the axis that they sum along innermost."""
+    graph, readings = bound.graph, Readings(bound.graph)
+    known = frozenset(bound.arrays)
+    orders, made = orders_of(graph, readings), rebuilt(graph, bound.arrays)
+    stored: dict[tuple[str, tuple[int, ...]], str] = {}
+    laid = _laid(bound, readings)
+    for node in graph.nodes:
+        now = node
+        asked = None
+        if node.op not in VIEWS and len(node.results) == 1:
+            asked = wanted(node, readings.of(node), known, orders)
+        for name, order in asked[0].items() if asked is not None else ():
+            if orders.get(name) == order or laid.get(name) == order:
+                continue
+            key = name, order
+            if key not in stored:
+                inverse = tuple(order.index(axis) for axis in range(len(order)))
+                moved = made.node("transpose", Ref(name), axes=order, results=(f"{name}_stored",))
+                back = made.node("transpose", moved, axes=inverse, results=(f"{name}_seen",))
+                stored[key] = back.name
+            now = with_operands(now, {name: stored[key]})
+        made.nodes.append(now)
+        made.values.update((value.name, value) for value in now.results)
+    if not stored:
+        return bound
+    made.output(*map(Ref, graph.outputs))
+    return made.bound
+
+
+def _laid(bound: Bound, readings: Readings) -> dict[str, tuple[int, ...]]:
+    """The orders in which transpositions of values that are stored as they are lie in memory."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in bound.graph.nodes:
+        if node.op in VIEWS or len(node.results) != 1:
+            continue
+        strided = readings.of(node).strided
+        order = None if strided is None else strided.order
+        if order is not None:
+            found[node.results[0].name] = tuple(order.index(axis) for axis in range(len(order)))
+    return found
