@@ -28,7 +28,7 @@ class Dims:
 
     def __init__(self, sizes: Sequence[Size]) -> None:
         self.sizes = {size.name: size for size in sizes}
-        self.known: dict[Expr, Dim] = {}
+        self.known: dict[Expr, Any] = {}
         self.extents: dict[str, Expr] = {}
 
     def of(self, extent: Expr) -> Any:
@@ -36,9 +36,16 @@ class Dims:
         if isinstance(extent, Const):
             return int(extent.value)
         if extent not in self.known:
-            self.known[extent] = self._made(extent)
-            self.extents[self.known[extent].name] = extent
+            made = self.known[extent] = self._made(extent)
+            self.extents[made.name] = extent
         return self.known[extent]
+
+    def learn(self, shape: Sequence[Any]) -> None:
+        """Let extents that are described by others be described so from here on: ``h//2`` is no size beside ``h``."""
+        for one in shape:
+            extent = self.extent(one)
+            if not isinstance(extent, Const):
+                self.known.setdefault(extent, one)
 
     def _made(self, extent: Expr) -> Dim:
         if isinstance(extent, Var):
@@ -97,6 +104,8 @@ class Description:
             name=names[0],
         )
         results = made if isinstance(made, tuple) else (made,)
+        for result in results:
+            self.dims.learn(result.shape)
         self.tensors.update(zip(names, results, strict=False))
         return results
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -11,6 +11,7 @@ from offcut.backends.target import Target
 from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.computation import computation
+from offcut.describe.reads import tensors_of
 from offcut.describe.request import Array
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
@@ -23,6 +24,7 @@ from offcut.graph.rearrange import (
     Pair,
     joined_rows,
     ordered,
+    with_known,
     with_own_sizes,
     without_single_terms,
     written_in,
@@ -69,10 +71,17 @@ class Step:
 
 @dataclass(frozen=True)
 class _Made:
-    """A kernel with what is known of its arrays: how many axes of a value each of its axes is."""
+    """A kernel with what is known of its arrays.
+
+    runs       how many axes of a value each of its axes is
+    constants  the names of those that it reads
+    derived    the tensors that are computed from the region's constants alone
+    """
 
     kernel: Kernel
     code: int
+    constants: tuple[str, ...]
+    derived: tuple[Tensor, ...]
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
 
@@ -137,7 +146,9 @@ class Kernels:
         else:
             kernel = made.kernel
             if constants:
-                kernel = kernel.with_constants(_shaped(constants, made.runs))
+                every = constants | _run(made.derived, constants)
+                asked = {name: every[name] for name in made.constants}
+                kernel = kernel.with_constants(_shaped(asked, made.runs)) if asked else kernel
 
         def operand(name: str) -> Operand:
             place, order = places[name], orders[names[name]]
@@ -172,13 +183,25 @@ class Kernels:
     ) -> _Made:
         """The kernel of some nodes."""
         description = Description(self.sizes)
-        given = [description.given(value) for value in types]
         results: tuple[Tensor, ...] = ()
-        for node in nodes:
+        outside = {value.name: value for value in types}
+        for node in _in_order(nodes, before):
+            for name in node.operands:
+                if name not in description.tensors:
+                    description.given(outside[name])
             results = description.node(node.op, node, [value.name for value in node.results])
+        given = [description.tensors[name] for name in outside]
         last = [value.name for value in nodes[-1].results]
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
         results = without_single_terms(written_in(results, before))
+        known = {*constants}
+        results, derived = with_known(results, constants)
+        known |= {tensor.name for tensor in derived}
+        constants = {**constants, **_run(derived, constants)}
+        given += [replace(tensor, definition=None) for tensor in derived]
+        read = {tensor.name for tensor in tensors_of(results)}
+        constants = {name: array for name, array in constants.items() if name in read}
+        given = [one for one in given if one.name in constants or one.name not in known]
         moved = {old: orders[new] for old, new in renames.items()}
         moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
         by_name = ordered(results, moved)
@@ -206,9 +229,41 @@ class Kernels:
         return _Made(
             kernel,
             [*self._compiled].index(key),
+            tuple(constants),
+            derived,
             every,
             {new: extents_of[old] for new, old in sizes.items()},
         )
+
+
+def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:
+    """The nodes, each after what it reads; those that are written into others as late as can be.
+
+    A product's extents are described first, so that what follows it is described by the same.
+    """
+    maker = {value.name: node for node in nodes for value in node.results}
+    done = set[str]()
+
+    def with_operands(node: Node) -> Iterator[Node]:
+        for name in node.operands:
+            if name in maker and name not in done:
+                yield from with_operands(maker[name])
+        done.update(value.name for value in node.results)
+        yield node
+
+    for node in nodes:
+        if node.results[0].name not in before and node.results[0].name not in done:
+            yield from with_operands(node)
+
+
+def _run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
+    """What is computed from constants alone."""
+    if not derived:
+        return {}
+    read = [tensor for tensor in tensors_of(derived) if tensor.definition is None]
+    made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
+    arrays = made if isinstance(made, tuple) else (made,)
+    return {tensor.name: array for tensor, array in zip(derived, arrays, strict=True)}
 
 
 def _entry(kernel: Kernel) -> Entry | None:

@@ -47,7 +47,7 @@ class Reading:
     kind      its class
     strided   where its elements are those of its one operand; None: it computes
     own       its operands that are read at the place of the result's element alone
-    pointwise whether it computes in no other order: each stage reads the one before at its own place
+    pointwise whether it computes in no other order: what depends on `own` operands is read at its own place alone
     reads     how often each operand is read, in the text of the description
     inside    the operands that a sum of products, or another reduction, reads
     axes      for each axis of an operand, the axes of the result that say where it is read; None where stages of other
@@ -104,8 +104,12 @@ class Readings:
         simple = without_single_terms(results)
         stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
         read: dict[str, int] = dict.fromkeys(given, 0)
-        apart, inside, pointwise = set[str](), set[str](), True
+        apart, inside, beside = set[str](), set[str](), set[str]()
+        reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
         for stage in stages:
+            assert stage.definition is not None
+            parts = (reach[one.name] for one in stage.definition.reads)
+            reach[stage.name] = frozenset[str]().union(*parts)
             for load, reduces in _loads(stage):
                 whole = not reduces and _at_own_place(stage, load)
                 if load.buffer in given:
@@ -117,10 +121,10 @@ class Readings:
                     if reduces:
                         inside.add(load.buffer)
                 elif not whole:
-                    pointwise = False
+                    beside |= reach[load.buffer]
         kind = kind_of(results)
         own = frozenset(name for name in given if name not in apart and read[name])
-        pointwise = pointwise and kind is Kind.INJECTIVE and len(results) == 1
+        pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
         strided = None
         if results[-1].definition is None and len(given) == 1:
             rank = len(results[-1].shape)

@@ -88,6 +88,39 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
     return tuple(made[tensor.name] for tensor in results)
 
 
+def with_known(
+    results: Sequence[Tensor], constants: Collection[str]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The results, where what depends on constants alone is a placeholder; and the tensors that these stand for.
+
+    Before: ``s[c] = 1 / sqrt(v[c] + e)``, ``y[n, c] = x[n, c] * s[c]`` with a constant v. After: ``y`` with an operand s.
+    """
+    order = tensors_of(results)
+    fixed = {tensor.name for tensor in order if tensor.name in constants}
+    for tensor in order:
+        definition = tensor.definition
+        if definition is not None and tensor not in results:
+            reads = {one.name for one in definition.reads}
+            if reads and reads <= fixed and all(extent.is_Integer for extent in tensor.shape):
+                fixed.add(tensor.name)
+    stand_for: dict[str, Tensor] = {}
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None:
+            return tensor
+        if tensor.name in fixed:
+            return replace(tensor, definition=None)
+        for one in definition.reads:
+            if one.name in fixed and one.definition is not None:
+                stand_for[one.name] = one
+        reads = tuple(made[one.name] for one in definition.reads)
+        return replace(tensor, definition=replace(definition, reads=reads))
+
+    made = rebuilt(results, change)
+    return tuple(made[tensor.name] for tensor in results), tuple(stand_for.values())
+
+
 def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The results, where no sum of several axes runs along one of a single term: a window of one by one is no window.
 
