@@ -8,7 +8,7 @@ transpose that would be copied is stored transposed instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
@@ -197,14 +197,15 @@ def laid(
 
     stored  the orders of the axes of computed values in memory, where they are not as they are
     """
-    orders = dict(stored or {})
+    orders, settled = dict(stored or {}), set[str]()
     while True:
-        laying = _Laying(graph, readings, orders)
+        laying = _Laying(graph, readings, orders, settled)
         try:
             for part in parts:
                 laying.part(part)
         except _Transposed as found:
             orders[found.name] = found.order
+            settled.add(found.name)
             continue
         outputs = {name: laying.places[name] for name in graph.outputs}
         return Laid(tuple(laying.steps), outputs)
@@ -221,12 +222,18 @@ class _Transposed(Exception):
 class _Laying:
     """Places of values, part by part.
 
-    orders  of the axes of computed values in memory, where they are not as they are
+    orders   of the axes of computed values in memory, where they are not as they are
+    settled  the values whose order a reader has asked for
     """
 
     def __init__(
-        self, graph: Graph, readings: Readings, orders: Mapping[str, tuple[int, ...]]
+        self,
+        graph: Graph,
+        readings: Readings,
+        orders: Mapping[str, tuple[int, ...]],
+        settled: Collection[str],
     ) -> None:
+        self.settled = settled
         self.graph, self.readings, self.orders = graph, readings, orders
         self.maker = {value.name: node for node in graph.nodes for value in node.results}
         self.shapes = {name: value.shape for name, value in graph.values.items()}
@@ -281,6 +288,8 @@ class _Laying:
     def copy(self, name: str) -> None:
         """Give a view memory of its own; or its root, where it is all of that in another order."""
         place = self.places[name]
+        if place.root == name:
+            raise _Transposed(name, tuple(range(len(place.shape))))
         order = self.transposed(place)
         if order is not None:
             raise _Transposed(place.root, order)
@@ -295,9 +304,9 @@ class _Laying:
     def transposed(self, place: Place) -> tuple[int, ...] | None:
         """The order of axes in which the root would be `place`, compact; None where it has been tried, or it is no such."""
         root = place.root
-        if root not in self.computed or root in self.orders:
+        if root not in self.computed or root in self.settled:
             return None
-        own = own_place(root, self.shapes[root])
+        own = own_place(root, self.shapes[root], self.orders.get(root))
         axes = [*zip(own.shape, own.strides, strict=True)]
         mine = [*zip(place.shape, place.strides, strict=True)]
         if place.offset != ZERO or len(axes) != len(mine) or len(set(axes)) < len(axes):
