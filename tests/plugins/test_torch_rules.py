@@ -57,7 +57,16 @@ def functions(x: torch.Tensor) -> Results:
 def arithmetic(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> Results:
     return (
         *(x + y, x - y, x * y, x / (y.abs() + 1), torch.maximum(x, y), torch.minimum(x, y)),
-        *(1 - x, 2 / (x.abs() + 1), torch.add(x, y, alpha=3), x + i, i + 1, i * 2.5),
+        *(
+            1 - x,
+            2 / (x.abs() + 1),
+            torch.add(x, y, alpha=3),
+            x + i,
+            i + 1,
+            i * 2.5,
+            i // 3,
+            (i - 20) // 7,
+        ),
         *(i % 3, (i - 20) % 7, x > y, x <= 0, i == 3, i != i[:1], x.ge(y), x.lt(1)),
         *((x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0), torch.where(x > y, x, y)),
         *(

@@ -106,7 +106,16 @@ def div(t: Translation, x: Operand, y: Operand) -> Any:
 def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return div(t, x, y)
-    raise Left(f"it rounds by {rounding_mode}")
+    if rounding_mode != "floor":
+        raise Left(f"it rounds by {rounding_mode}")
+    return floor_divide(t, x, y)
+
+
+@takes("floor_divide", "floor_divide.Scalar")
+def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
+    if not t.result.startswith("int"):
+        raise Left(f"it rounds a quotient of {t.result}")
+    return binary(t, "floor_divide", x, y)
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
