@@ -90,6 +90,7 @@ def test_a_decoder_runs_at_every_batch_and_length() -> None:
     model = Gpt().eval()
     held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1), (1, 1), (4, 33)]])
     assert graphs() == 1
+    assert left() == set()
 
 
 def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
