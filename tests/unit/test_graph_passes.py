@@ -75,6 +75,19 @@ def test_an_option_that_counts_axes_from_the_first_keeps_its_axis() -> None:
     )
 
 
+def test_a_reshape_that_is_new_takes_no_name_of_a_later_value() -> None:
+    made = Builder("names")
+    x, w = made.input("x", "float32", (3, 4)), made.input("w", "float32", (3, 4))
+    flat = made.node("reshape", x, [1, 12])
+    apart = made.node("subtract", flat, made.node("mean", flat, axis=[1], keepdims=True))
+    made.output(made.node("multiply", apart, made.node("reshape", w, [1, 12])))
+    generator = np.random.default_rng(0)
+    given = {name: generator.random((3, 4), "float32") for name in ("x", "w")}
+    (found,) = interpreted(sink_reshapes(made.bound), given).values()
+    (expected,) = interpreted(made.bound, given).values()
+    near(found, expected)
+
+
 @pytest.mark.parametrize("one", DEFAULT)
 def test_a_pass_that_changes_nothing_gives_the_same_object(one: object) -> None:
     made = Builder("plain")
