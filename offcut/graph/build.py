@@ -46,6 +46,7 @@ class Builder:
         self.arrays: dict[str, Array] = {}
         self.nodes: list[Node] = []
         self.outputs: list[str] = []
+        self.later: set[str] = set()  # names that are kept for nodes to come
 
     def size(self, name: str, low: int = 0, high: int = 2**31 - 1, multiple_of: int = 1) -> Expr:
         """A size, as an extent."""
@@ -86,12 +87,13 @@ class Builder:
         arguments = tuple(map(plain, arguments))
         named = tuple(sorted((name, plain(value)) for name, value in options.items()))
         found = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
-        names = (*results, *[op] * len(found))[: len(found)]
-        made = tuple(
-            self._value(self.fresh(name), dtype, shape)
-            for name, (dtype, shape) in zip(names, found, strict=True)
-        )
-        self.nodes.append(Node(made, op, arguments, named))
+        wished, made = list(results), list[Value]()
+        for place, (dtype, shape) in enumerate(found):
+            name = wished[place] if place < len(wished) else op
+            kept = place < len(wished) and name in self.later
+            made.append(self._value(name if kept else self.fresh(name), dtype, shape))
+        self.later.difference_update(value.name for value in made)
+        self.nodes.append(Node(tuple(made), op, arguments, named))
         refs = tuple(Ref(value.name) for value in made)
         return refs[0] if len(refs) == 1 else refs
 
@@ -108,7 +110,8 @@ class Builder:
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
         base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
         found, number = base, 1
-        while found in self.values or found in self.sizes or found in RESERVED:
+        taken = (self.values, self.sizes, self.later, RESERVED)
+        while any(found in names for names in taken):
             number += 1
             found = f"{base}_{number}"
         return found
@@ -132,7 +135,7 @@ class Builder:
         return Bound(self.graph, dict(self.arrays))
 
     def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
-        if self.fresh(name) != name:
+        if name not in self.later and self.fresh(name) != name:
             raise DescribeError(
                 "graph",
                 f"cannot name a value {name!r}",
@@ -158,7 +161,7 @@ def plain(argument: Argument) -> Argument:
 
 
 def rebuilt(graph: Graph, arrays: Mapping[str, Array]) -> Builder:
-    """A builder that has the sizes, inputs and constants of a graph, and no node yet."""
+    """A builder that has the sizes, inputs and constants of a graph, and no node yet; the names of its values are kept for them."""
     made = Builder(graph.name)
     made.sizes = {size.name: size for size in graph.sizes}
     made.assumptions = list(graph.assumptions)
@@ -166,4 +169,5 @@ def rebuilt(graph: Graph, arrays: Mapping[str, Array]) -> Builder:
     made.constants = {value.name: value for value in graph.constants}
     made.arrays = dict(arrays)
     made.values = {value.name: value for value in (*graph.inputs, *graph.constants)}
+    made.later = {value.name for node in graph.nodes for value in node.results}
     return made

@@ -1,13 +1,16 @@
 """Models: few kernels, no copies but where they are needed, memory used again; every call as the interpreter computes it."""
 
+import threading
+
 import numpy as np
 import pytest
 
-from offcut.graph import compiled, interpreted
+from offcut.core import index as ix
+from offcut.core.expr import Binary
+from offcut.errors import CallError
+from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.graphs import arrays, drawn
 from tests.operators import near
-
-Array = np.ndarray
 
 
 @pytest.mark.parametrize("seed", range(100, 106))
@@ -20,3 +23,188 @@ def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
         assert list(found) == list(expected)
         for name in found:
             near(found[name], expected[name])
+
+
+def block() -> Bound:
+    """A layer of a transformer, at any batch and length, as front ends write it: rows are merged for products."""
+    made = Builder("block")
+    b, n = made.size("b", 1, 16), made.size("n", 1, 64)
+    generator = np.random.default_rng(0)
+
+    def weights(*shape: int) -> object:
+        values = generator.uniform(-0.3, 0.3, shape).astype("float32")
+        return made.constant(made.fresh("w"), values)
+
+    def linear(x: object, rows: int, columns: int) -> object:
+        flat = made.node("reshape", x, [Binary("*", b, n), rows])
+        made_ = made.node("dense", flat, weights(rows, columns), weights(columns))
+        return made.node("reshape", made_, [b, n, columns])
+
+    x = made.input("x", "float32", (b, n, 16))
+    heads = linear(made.node("layernorm", x), 16, 48)
+    q, k, v = (
+        made.node(
+            "transpose",
+            made.node("reshape", made.node("slice", heads, 2, at, at + 16), [b, n, 2, 8]),
+            axes=[0, 2, 1, 3],
+        )
+        for at in (0, 16, 32)
+    )
+    scores = made.node("matmul", q, k, transpose_b=True)
+    mixed = made.node("matmul", made.node("softmax", made.node("multiply", scores, 0.35)), v)
+    joined = made.node("reshape", made.node("transpose", mixed, axes=[0, 2, 1, 3]), [b, n, 16])
+    x = made.node("add", x, linear(joined, 16, 16))
+    hidden = made.node("gelu", linear(made.node("layernorm", x), 16, 24))
+    made.output(made.node("add", x, linear(hidden, 24, 16)))
+    return made.bound
+
+
+def test_a_layer_is_few_kernels_on_joined_rows_and_nothing_is_copied() -> None:
+    assert (
+        str(compiled(block(), threads=1).plan())
+        == """\
+block(): 9 kernels, 8 distinct
+value             operators        shape           memory
+layernorm         layernorm        [b * n, 16]     slot 0
+dense_rows        dense            [b * n, 48]     slot 1
+multiply          matmul multiply  [b, 2, n, n]    slot 0
+softmax           softmax          [2*(b * n), n]  slot 2
+matmul_2          matmul           [b, n, 2, 8]    slot 0
+add_rows          dense add        [b * n, 16]     slot 1
+layernorm_2_rows  layernorm        [b * n, 16]     slot 0
+gelu_rows         dense gelu       [b * n, 24]     slot 2
+add_2_rows        dense add        [b * n, 16]     result
+arena: max(64*(b * n), 8*(b * n * n)) + max(192*(b * n), 64*(b * n)) + max(8*(b * n * n), 96*(b * n)) bytes"""
+    )
+
+
+def test_sizes_give_the_bytes_of_a_plan() -> None:
+    plan = compiled(block(), threads=1).plan(b=2, n=3)
+    assert plan.sizes == {"b": 2, "n": 3}
+    with pytest.raises(CallError, match="its sizes are b, n"):
+        compiled(block(), threads=1).plan(b=2)
+
+
+@pytest.mark.parametrize(("b", "n"), [(1, 1), (3, 5), (2, 13)])
+def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -> None:
+    given = arrays(model.bound, 7, b=b, n=n)
+    expected = interpreted(block(), given)["add_2"]
+    near(model(given)["add_2"], expected)
+    near(model(given["x"]), expected)
+    strided = np.zeros((b, n, 32), "float32")
+    strided[..., ::2] = given["x"]
+    near(model(strided[..., ::2]), expected)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return compiled(block(), threads=1)
+
+
+def test_results_are_fresh_arrays(model: Model) -> None:
+    x = arrays(model.bound, 1, b=2, n=4)["x"]
+    first = model(x)
+    kept = first.copy()
+    model(-x)
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_calls_run_in_several_threads(model: Model) -> None:
+    every = [arrays(model.bound, seed, b=seed % 3 + 1, n=seed % 5 + 1)["x"] for seed in range(12)]
+    expected = [model(x) for x in every]
+    found: dict[int, np.ndarray] = {}
+
+    def run(number: int) -> None:
+        for _ in range(20):
+            found[number] = model(every[number])
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(every))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    for number, array in enumerate(expected):
+        np.testing.assert_array_equal(found[number], array)
+
+
+def test_tensors_of_torch_give_tensors(model: Model) -> None:
+    torch = pytest.importorskip("torch", reason="torch's own arrays")
+    x = arrays(model.bound, 3, b=2, n=3)["x"]
+    found = model(torch.from_numpy(x))
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_array_equal(found.numpy(), model(x))
+
+
+def test_what_a_call_lacks_is_said(model: Model) -> None:
+    with pytest.raises(CallError, match="takes 1 arrays, got 2"):
+        model(np.zeros((1, 1, 16), "float32"), np.zeros(1, "float32"))
+    with pytest.raises(CallError, match="cannot run without x"):
+        model({})
+    with pytest.raises(CallError, match="cannot run at n = 65"):
+        model(np.zeros((1, 65, 16), "float32"))
+
+
+def test_a_slice_that_leaves_its_array_is_refused_at_the_call() -> None:
+    made = Builder("late")
+    n = made.size("n", 1, 9)
+    x = made.input("x", "float32", (9, 4))
+    made.output(made.node("relu", made.node("slice", x, 0, n, Binary("+", n, ix.const(4)))))
+    model = compiled(made.bound, threads=1)
+    assert model(np.ones((9, 4), "float32"), n=5).shape == (4, 4)
+    with pytest.raises(CallError, match="reaches outside of x"):
+        model(np.ones((9, 4), "float32"), n=6)
+
+
+def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
+    made = Builder("many")
+    n = made.size("n", 0, 9)
+    x = made.input("x", "float32", (n, 4))
+    y = made.node("relu", x)
+    turned, first = made.node("transpose", y), made.node("slice", y, 1, 0, 1)
+    repeated = made.node("broadcast_to", made.constant("k", np.arange(4.0, dtype="f4")), [n, 4])
+    made.output(x, y, turned, first, repeated, Ref("k"))
+    model = compiled(made.bound, threads=1)
+    for rows in (0, 1, 5):
+        given = {"x": np.random.default_rng(rows).uniform(-1, 1, (rows, 4)).astype("f4")}
+        found, expected = model(given), interpreted(made.bound, given)
+        assert list(found) == list(expected)
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, expected[name])
+            assert not np.shares_memory(array, given["x"])
+
+
+def test_a_convolution_stores_its_result_with_channels_innermost() -> None:
+    made = Builder("image")
+    n, h = made.size("n", 1, 8), made.size("h", 4, 32)
+    generator = np.random.default_rng(0)
+    x = made.input("x", "float32", (n, 3, h, h))
+    w = [generator.uniform(-1, 1, s).astype("f4") for s in ((8, 3, 3, 3), (8, 8, 1, 1), (8,))]
+    first = made.node("conv2d", x, made.constant("w0", w[0]), padding=1)
+    y = made.node(
+        "relu", made.node("batchnorm", first, *(made.constant(c, abs(w[2])) for c in "mv"))
+    )
+    pooled = made.node("max_pool2d", y, 2)
+    z = made.node("add", made.node("conv2d", pooled, made.constant("w1", w[1])), pooled)
+    flat = made.node("reshape", z, [n, -1])
+    made.output(z, made.node("relu", flat))
+    model = compiled(made.bound, threads=1)
+    assert [step.nodes for step in model.steps] == [
+        ("transpose",),
+        ("conv2d", "batchnorm", "relu"),
+        ("max_pool2d",),
+        ("conv2d", "add"),
+        ("relu",),
+    ]
+    for sizes in ({"n": 1, "h": 4}, {"n": 2, "h": 7}):
+        given = arrays(made.bound, 5, **sizes)
+        found, expected = model(given), interpreted(made.bound, given)
+        for name, array in found.items():
+            near(array, expected[name])
+
+
+def test_a_target_without_machine_code_runs_models_too() -> None:
+    bound = drawn(102, 5)
+    given = arrays(bound, 1, b=2, n=3)
+    found, expected = compiled(bound, target="interpret")(given), interpreted(bound, given)
+    for name, array in found.items():
+        near(array, expected[name])

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
-from offcut.backends.cpu.constants import Packed, pack
+from offcut.backends.cpu.constants import Packed, packed
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
@@ -71,7 +71,7 @@ class Code:
 
     def packed(self, constants: Mapping[str, Array]) -> list[Packed]:
         """The constants, as the code reads them."""
-        return [pack(constants[name], layout, dtype) for name, layout, dtype in self.layouts]
+        return [packed(constants[name], layout, dtype) for name, layout, dtype in self.layouts]
 
 
 def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -21,6 +22,26 @@ class Packed:
 
     address: int
     owner: Any
+
+
+class _Shared:
+    """A copy that several may hold, and the array that it was made of."""
+
+    def __init__(self, address: int, owner: Any, source: ref[np.ndarray[Any, Any]]) -> None:
+        self.address, self.owner, self.source = address, owner, source
+
+
+_shared: WeakValueDictionary[tuple[int, Panels | None, str], _Shared] = WeakValueDictionary()
+
+
+def packed(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Packed:
+    """`pack`, done once for one array as long as somebody holds what it gave: a call and the C entry read the same copy."""
+    key = id(array), layout, dtype
+    found = _shared.get(key)
+    if found is None or found.source() is not array:
+        made = pack(array, layout, dtype)
+        found = _shared[key] = _Shared(made.address, made.owner, ref(array))
+    return Packed(found.address, found)
 
 
 def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Packed:
