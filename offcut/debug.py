@@ -31,6 +31,7 @@ PASSES = {
     "prove": "compares what is lowered with what was described, for all sizes",
     "bounds": "shows that a loop program stays inside of its arrays, or asks where it may not",
     "separate": "divides loops where their conditions change",
+    "products": "cuts the nests of a loop program that are computations of their own",
     "covers": "asks of each tile whether its microkernel computes it",
     "rows": "marks sums along rows of memory that run as lanes",
     "lanes": "turns loops into tiles of lanes",

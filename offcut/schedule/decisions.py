@@ -175,7 +175,8 @@ class Separate:
 class Mark:
     """Loops run as a unit of the target runs them, wherever it proves that they may.
 
-    unit  ``rows``: lanes along sums over rows of memory; ``lanes``: vectors; ``threads``
+    unit  ``products``: nests that are computations of their own, by microkernels; ``rows``: lanes along sums over rows of
+          memory; ``lanes``: vectors; ``threads``
 
     Halide, TVM: `vectorize`, `parallel`.
     """

@@ -181,7 +181,7 @@ partition: cannot take tail="exact"
 schedule: cannot run loops by warps
   at       line 7: mark warps
   because  the target has no such unit
-  help     rows, lanes, threads""",
+  help     products, rows, lanes, threads""",
     ),
     "scratch of what is not computed": (
         ("nest matmul_A_B\n", "scratch matmul_A_B\nnest matmul_A_B\n"),

@@ -1,10 +1,10 @@
 """A program as the CPU runs it: its computation cut, where it is one; else its own loops as vectors.
 
     bind -> raise -> cut -> cover -> lanes of rows -> threads -> prove        a computation
-    bind -> keep inside -> separate -> cover -> vectorize -> threads -> prove    any other program
+    bind -> keep inside -> separate -> cut nests -> cover -> vectorize -> threads -> prove    any other program
 
 A computation is a sequence of whole arrays, each from those before. It runs in its own loops where
-that separates conditions that no microkernel leaves behind. Primitives of a schedule by hand come before
+that separates conditions that no microkernel leaves behind. A nest of any other program may be one. Primitives of a schedule by hand come before
 all of this: what is planned is the program that they make.
 """
 
@@ -19,6 +19,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
+from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.policy import policy, pricing
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
@@ -194,7 +195,8 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
 
 def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
     """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
-    steps = (*_separations(program, host.machine), Mark("rows"), Mark("lanes"))
+    marks = (Mark("products"), Mark("rows"), Mark("lanes"))
+    steps = (*_separations(program, host.machine), *marks)
     return _in_loops(program, host, asked, _with_threads(Schedule(program.name, steps), host), why)
 
 
@@ -344,11 +346,14 @@ def _marked(
     for step in schedule.steps:
         before = program
         match step:
+            case Mark("products"):
+                continue
             case Mark("rows"):
                 program = marked(program, reassociate)
             case Mark("lanes"):
                 with debug.timed("lanes"):
-                    made = vectorized(program, host.isa)
+                    beside = Mark("products") in schedule.steps
+                    made = vectorized(program, host.isa, beside)
                 program, notes = made.program, (*notes, *made.notes)
             case Mark("threads"):
                 threaded, program = True, shared(program, host).program
@@ -360,7 +365,7 @@ def _marked(
                         "schedule",
                         f"cannot run loops by {unit}",
                         because="the target has no such unit",
-                        help=("rows, lanes, threads",),
+                        help=("products, rows, lanes, threads",),
                     )
             case _:
                 continue
@@ -437,7 +442,7 @@ def _in_loops(
         with debug.timed("bounds"):
             run = inside = kept_inside(program)
         debug.passed("bounds", inside, program)
-        notes = _reason(program, why)
+        notes: tuple[str, ...] = ()
         with debug.timed("separate"):
             for step in schedule.steps:
                 if isinstance(step, Separate) and not _is_cut(program):
@@ -445,6 +450,15 @@ def _in_loops(
                     run = apart.program
                     notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
         debug.passed("separate", run, inside)
+        uncut = run
+        if Mark("products") in schedule.steps:
+            run = _with_products(run, host, asked)
+            if run is uncut:
+                left = tuple(step for step in schedule.steps if step != Mark("products"))
+                schedule = replace(schedule, steps=left)
+            else:
+                debug.passed("products", run, uncut)
+        notes = (*_reason(run, why), *notes)
         with debug.timed("covers"):
             covers = covers_of(run, host, asked.reassociate)
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
@@ -457,8 +471,42 @@ def _in_loops(
             notes=(*notes, *said, *settled.notes, *plain),
             seconds=seconds_of_program(shares.program, host.machine),
             shares=shares,
-            through=(program, inside, *divided),
+            through=(program, inside, *((uncut,) if run is not uncut else ()), *divided),
         )
+
+
+def _with_products(program: Program, host: Host, asked: Options) -> Program:
+    """`program` with the nests cut that are computations of their own, where that is proved."""
+    if _is_cut(program) or _reads_bounds(program) or not has_product(program.body):
+        return program
+
+    def cut(nest: Program) -> Program | None:
+        users = Users(
+            tuple((size.name, size.name) for size in nest.sizes),
+            tuple((buffer.name, buffer.name) for buffer in nest.buffers),
+        )
+        computation, _ = computation_of(nest, users, asked.reassociate)
+        if computation is None:
+            return None
+        one = replace(host, threads=1)
+        free = replace(asked, strategy="auto", schedule=None)
+        try:
+            made = _cut(computation, one, free, _decided(computation, one, free))
+        except PartitionError:
+            return None
+        assert made.applied is not None
+        pieces = made.applied.partition.pieces
+        return made.program if any(piece.microkernel is not None for piece in pieces) else None
+
+    with debug.timed("products"):
+        made = with_nests(program, cut)
+        if made is program:
+            return program
+        try:
+            check_step(program, made, asked.reassociate)
+        except PartitionError:
+            return program
+    return made
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ lane, so what it seems to carry does not count.
 A loop that is marked to run as lanes of its own reductions (`row_reductions`) does so, and the loops around it
 are left alone.
 
-What stays as it is: a loop that carries a dependence, and every nest that holds tiles already.
+What stays as it is: a loop that carries a dependence, and every nest that holds tiles already; where nests of products
+were cut, those beside them are taken alone.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import assert_never
 from offcut.backends.cpu.lowering.extents import at_most
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.cpu.planning.nests import alone
 from offcut.core import index as ix
 from offcut.core.accesses import accessed, touched
 from offcut.core.expr import (
@@ -78,13 +80,21 @@ class Vectorized:
     notes: tuple[str, ...]
 
 
-def vectorized(program: Program, isa: Isa) -> Vectorized:
-    """`program` with loops turned into tiles of lanes; equal to it, sums in the same order."""
+def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
+    """`program` with loops turned into tiles of lanes; equal to it, sums in the same order.
+
+    beside  whether a loop around tiles is entered, for the nests beside these
+    """
     program, scopes = privatized(program)
     notes: list[str] = []
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
+        if beside and not inner and isinstance(stmt, For) and _is_around_tiles(stmt):
+            within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside)
+            body.append(replace(stmt, body=within.program.body))
+            notes += within.notes
+            continue
         nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
         made = answered(nest.vectorized, None)
         body.append(stmt if made is None else made)
@@ -92,6 +102,14 @@ def vectorized(program: Program, isa: Isa) -> Vectorized:
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
     return Vectorized(program, tuple(notes))
+
+
+def _is_around_tiles(loop: For) -> bool:
+    """Whether tiles stand in a loop whose iterations run in turn, beside loops."""
+    if loop.execution is not Execution.SERIAL:
+        return False
+    tiled = [any(isinstance(inner, Tile) for inner in statements((s,))) for s in loop.body]
+    return any(tiled) and not all(tiled)
 
 
 def privatized(program: Program) -> tuple[Program, dict[str, Path]]:

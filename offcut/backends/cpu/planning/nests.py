@@ -1,0 +1,166 @@
+"""Nests of a program that are computations of their own, cut as these are, where the program is none.
+
+A recurrence is no sequence of whole arrays, but what it does in one step may consist of some::
+
+    for t in 0:steps                                     for t in 0:steps
+      for i in 0:b                                         <tiles of G, by microkernels>
+        for j in 0:n                                       for i in 0:b
+          G[i, j] = P[t, i, j]                    ->         for j in 0:n
+          for k in 0:m                                         H[i, j] = tanh(G[i, j])
+            G[i, j] += H[i, k] * U[k, j]
+      for i in 0:b
+        for j in 0:n
+          H[i, j] = tanh(G[i, j])
+
+A nest is taken as a program: the iterators of the loops around it are sizes within the bounds of these, and what it
+stores and others read are its results, each of them whole. The outermost nests that can be taken are. Under a loop none is
+that copies operands first, at each turn of it; how constants lie costs nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import stored, touched
+from offcut.core.expr import Binary, Compare, Var, loads, variables
+from offcut.core.program import (
+    Buffer,
+    Execution,
+    For,
+    Kind,
+    Program,
+    Size,
+    Stmt,
+    Store,
+    walk,
+)
+
+_OWN = (Kind.LOCAL, Kind.PRIVATE)
+
+
+def with_nests(program: Program, cut: Callable[[Program], Program | None]) -> Program:
+    """`program` with its nests of products of sums cut; `program` itself where there is none.
+
+    cut   a program of one nest, cut so that microkernels run it; None where they do not
+    """
+    return _Nests(program, cut).made()
+
+
+def alone(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
+    """`body`, which stands in loops of `program`, as a program of any iteration of these: their iterators are sizes."""
+    most = {size.name: size.max for size in program.sizes}
+
+    def size(loop: For) -> Size:
+        end = ix.literal(loop.hi)
+        if end is None and isinstance(loop.hi, Var):
+            end = most.get(loop.hi.name)
+        return Size(loop.iter, _first(loop) or 0, Size("").max if end is None else max(end - 1, 0))
+
+    bounds = [
+        fact
+        for loop in around
+        for fact in (Compare("<=", loop.lo, Var(loop.iter)), Compare("<", Var(loop.iter), loop.hi))
+    ]
+    return replace(
+        program,
+        sizes=(*program.sizes, *map(size, around)),
+        assumptions=(*program.assumptions, *bounds),
+        body=body,
+    )
+
+
+class _Nests:
+    """The buffers so far, by name."""
+
+    def __init__(self, program: Program, cut: Callable[[Program], Program | None]) -> None:
+        self.program, self.cut = program, cut
+        self.buffers = {buffer.name: buffer for buffer in program.buffers}
+
+    def made(self) -> Program:
+        body = self.block(self.program.body, (), set())
+        if body == self.program.body:
+            return self.program
+        used = touched(body)
+        left = (b for b in self.buffers.values() if b.kind not in _OWN or b.name in used)
+        return replace(self.program, buffers=tuple(left), body=body)
+
+    def block(
+        self, body: tuple[Stmt, ...], around: tuple[For, ...], others: set[str]
+    ) -> tuple[Stmt, ...]:
+        """`body` with its nests cut.
+
+        around   the loops that it stands in, outermost first
+        others   arrays that statements outside of it touch
+        """
+        found: list[Stmt] = []
+        for place, stmt in enumerate(body):
+            if not isinstance(stmt, For) or not has_product((stmt,)):
+                found.append(stmt)
+                continue
+            rest = others | touched((*body[:place], *body[place + 1 :]))
+            made = self.nest(stmt, around, rest)
+            if made is not None:
+                found += made
+            elif stmt.execution is Execution.SERIAL and _first(stmt) is not None:
+                found.append(replace(stmt, body=self.block(stmt.body, (*around, stmt), rest)))
+            else:
+                found.append(stmt)
+        return tuple(found)
+
+    def nest(self, loop: For, around: tuple[For, ...], others: set[str]) -> tuple[Stmt, ...] | None:
+        """What runs instead of a nest; None where it stays."""
+        inside, written = touched((loop,)), stored((loop,))
+        nest = replace(
+            alone(self.program, (loop,), around),
+            buffers=tuple(
+                replace(buffer, kind=_role(buffer, written, others))
+                for buffer in self.buffers.values()
+                if buffer.name in inside
+            ),
+        )
+        made = self.cut(nest)
+        if made is None or not self.fits(made, bool(around), others):
+            return None
+        for buffer in made.buffers:
+            known = self.buffers.get(buffer.name, buffer)
+            self.buffers[buffer.name] = replace(buffer, kind=known.kind)
+        return made.body
+
+    def fits(self, made: Program, inner: bool, others: set[str]) -> bool:
+        """Whether the arrays of a nest that was cut may be those of the program."""
+        sizes = {size.name for size in self.program.sizes}
+        for buffer in made.buffers:
+            known = self.buffers.get(buffer.name)
+            if known is None:
+                if inner or any(variables(extent) - sizes for extent in buffer.shape):
+                    return False
+            elif replace(buffer, kind=known.kind) != known and buffer.name in others:
+                return False
+        return True
+
+
+def _first(loop: For) -> int | None:
+    """Where a loop starts, if that is a number that a size may be."""
+    start = ix.literal(loop.lo)
+    return start if start is not None and start >= 0 else None
+
+
+def _role(buffer: Buffer, written: set[str], others: set[str]) -> Kind:
+    """What an array of the program is to one nest."""
+    if buffer.name not in written:
+        return Kind.CONSTANT if buffer.kind is Kind.CONSTANT else Kind.INPUT
+    own = buffer.kind in _OWN and buffer.name not in others
+    return buffer.kind if own else Kind.OUTPUT
+
+
+def has_product(body: tuple[Stmt, ...]) -> bool:
+    """Whether a sum may be one of products of two arrays."""
+    return any(
+        isinstance(stmt, Store)
+        and stmt.reduce == "sum"
+        and isinstance(stmt.value, Binary)
+        and len({load.buffer for load, _ in loads(stmt.value)}) > 1
+        for stmt in walk(body)
+    )
