@@ -59,14 +59,12 @@ class Case:
     @cached_property
     def model(self) -> torch.nn.Module:
         """With the same weights each time."""
-        torch.manual_seed(0)
-        return self.make().eval()
+        return networks.drawn(self.make)
 
     @cached_property
     def exact(self) -> torch.nn.Module:
         """The same in float64."""
-        torch.manual_seed(0)
-        return self.make().eval().double()
+        return networks.drawn(self.make).double()
 
     @cached_property
     def example(self) -> Inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,9 @@ class TorchModel:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
             ) from None
+        self._in, self._out = exported.call_spec  # a property that is slow
+        self._flat = self._in == pytree.tree_structure(((0,) * self._in.num_leaves, {}))
+        self._single = self._out == pytree.tree_structure(0)
         self.given = [_Given.of(node) for node in nodes if node.name not in names]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -59,18 +63,28 @@ class TorchModel:
 
         Raises CallError where arguments are not like those that it was exported with.
         """
-        flat, spec = pytree.tree_flatten((args, kwargs))
-        if len(flat) != len(self.given) or spec != self.exported.call_spec.in_spec:
-            raise CallError(
-                "call",
-                f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
-                because=f"the program was exported with {self.exported.call_spec.in_spec}",
-            )
+        flat = args if self._flat and not kwargs else self._leaves(args, kwargs)
+        if len(flat) != len(self.given):
+            raise self._unlike(args, kwargs)
         for wanted, one in zip(self.given, flat, strict=True):
             wanted.check(one)
         rest = iter(flat)
         results = self.program([next(rest) if one is None else one for one in self.known])
-        return pytree.tree_unflatten(results, self.exported.call_spec.out_spec)
+        return results[0] if self._single else pytree.tree_unflatten(results, self._out)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        flat: list[Any]
+        flat, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._in:
+            raise self._unlike(args, kwargs)
+        return flat
+
+    def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
+        return CallError(
+            "call",
+            f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
+            because=f"the program was exported with {self._in}",
+        )
 
     @property
     def report(self) -> str:
