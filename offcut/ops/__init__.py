@@ -83,6 +83,7 @@ from offcut.ops.ranking import argmax, argmin, topk
 from offcut.ops.reduction import max, mean, min, sum
 from offcut.ops.resizing import interpolate
 from offcut.ops.scan import cumsum
+from offcut.ops.scattering import scatter_elements, scatter_nd
 from offcut.ops.selection import take, take_along_axis
 from offcut.ops.softmax import log_softmax, softmax
 from offcut.ops.transposed import conv_transpose2d
@@ -163,6 +164,8 @@ __all__ = [
     "rmsnorm",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "sigmoid",
     "sign",
     "silu",

@@ -34,7 +34,7 @@ def take(x: Tensor, indices: Tensor, axis: int = 0, *, name: str | None = None) 
 
     def taken(*at: Value) -> Value:
         here = indices[at[position : position + count]]
-        place = _wrapped(here, x.shape[position])
+        place = index(wrapped(here, x.shape[position]))
         return x[(*at[:position], place, *at[position + count :])]
 
     return compute(shape, taken, name, axis_letters(rank + count - 1))
@@ -71,7 +71,7 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int, *, name: str | None =
             [0 if is_one(extent) else i for extent, i in zip(tensor.shape, at, strict=True)]
             for tensor in (x, indices)
         )
-        place = _wrapped(indices[tuple(other)], x.shape[position])
+        place = index(wrapped(indices[tuple(other)], x.shape[position]))
         return x[(*own[:position], place, *own[position + 1 :])]
 
     return compute(shape, taken, name, axis_letters(rank))
@@ -85,9 +85,9 @@ def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
     return axis_number(op, x, axis)
 
 
-def _wrapped(number: Value, extent: object) -> Value:
-    """`number` as an index of an axis; one below 0 counts from the end."""
-    if number.dtype == "uint8":
-        return index(number)
+def wrapped(number: Value, extent: object) -> Value:
+    """`number`, from the end of an axis of `extent` where it is below 0; of int32 at least."""
     wide = number if number.dtype == "int64" else cast(number, "int32")
-    return index(where(wide < 0, wide + cast(extent, wide.dtype), wide))
+    if number.dtype == "uint8":
+        return wide
+    return where(wide < 0, wide + cast(extent, wide.dtype), wide)

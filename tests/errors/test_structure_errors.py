@@ -192,6 +192,24 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  because  a size is an int or an expression in sizes made by dim\n"
         '  help     n = dim("n"); (n, 768)',
     ),
+    "an unknown way to put several": (
+        lambda: ops.scatter_elements(
+            A, given("J", m, 24, dtype="int32"), given("U", m, 24), reduction="mul"
+        ),
+        "scatter_elements: cannot take reduction='mul'\n  because  reductions are add, max, min, or None",
+    ),
+    "updates of another shape": (
+        lambda: ops.scatter_elements(A, given("J", m, 24, dtype="int32"), given("U", n, 24)),
+        "scatter_elements: cannot take updates of shape (n, 24)\n"
+        "  at       U: float32[n, 24]\n"
+        "  because  updates has the shape (m, 24)",
+    ),
+    "places of more axes than there are": (
+        lambda: ops.scatter_nd(A, given("J", m, 3, dtype="int32"), given("U", m)),
+        "scatter_nd: cannot take indices of 3 columns\n"
+        "  at       J: int32[m, 3]\n"
+        "  because  they are an int from 1 to the 2 axes of A",
+    ),
 }
 
 

@@ -1,0 +1,76 @@
+"""Elements put where integers say, against loops in numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats
+from operators import Operator, integers
+
+import offcut as oc
+from offcut import ops
+from offcut.core.dtypes import numpy_dtype
+
+b, m, n = (oc.dim(name, max=512) for name in "bmn")
+SIZES = [(1, 0), (1, 1), (15, 3), (17, 17), (16, 53)]
+COMBINED: dict[str | None, Any] = {
+    None: lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "max": max,
+    "min": min,
+}
+
+
+def numbers(count: int, dtype: str, *shape: int) -> Array:
+    """Numbers from -count to count - 1."""
+    return (integers("i", "int32", *shape) % (2 * count) - count).astype(dtype)
+
+
+@pytest.mark.parametrize("reduction", COMBINED, ids=str)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_updates_go_to_their_places_along_an_axis(axis: int, reduction: str | None) -> None:
+    x = oc.placeholder((n, 4) if axis == 0 else (4, n), name="X")
+    shape = (m, 3) if axis == 0 else (3, m)
+    ids, updates = oc.placeholder(shape, "int64", "I"), oc.placeholder(shape, name="U")
+    op = Operator(ops.scatter_elements(x, ids, updates, axis, reduction), [x, ids, updates])
+    for length, count in SIZES:
+        a = floats("a", *((length, 4) if axis == 0 else (4, length)))
+        own = (count, 3) if axis == 0 else (3, count)
+        i, u = numbers(length, "int64", *own), floats("u", *own)
+        exact = a.astype("f8")
+        for at in np.ndindex(*own):
+            to = (i[at], at[1]) if axis == 0 else (at[0], i[at])
+            exact[to] = COMBINED[reduction](exact[to], np.float64(u[at]))
+        op.check([a, i, u], exact, interpreted=(length, count) == (15, 3))
+
+
+@pytest.mark.parametrize("reduction", COMBINED, ids=str)
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_go_to_places_of_several_axes(columns: int, reduction: str | None) -> None:
+    x = oc.placeholder((n, 5, b), name="X")
+    ids = oc.placeholder((m, columns), "int32", "I")
+    updates = oc.placeholder((m, *x.shape[columns:]), name="U")
+    op = Operator(ops.scatter_nd(x, ids, updates, reduction), [x, ids, updates])
+    for length, count in SIZES:
+        a = floats("a", length, 5, 3)
+        i = np.stack([numbers(c, "int32", count) for c in (length, 5)[:columns]], axis=1)
+        u = floats("u", count, *a.shape[columns:])
+        exact = a.astype("f8")
+        for k in range(count):
+            for rest in np.ndindex(*u.shape[1:]):
+                to = (*i[k], *rest)
+                exact[to] = COMBINED[reduction](exact[to], np.float64(u[(k, *rest)]))
+        op.check([a, i, u], exact, interpreted=(length, count) == (15, 3))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int8", "int32"])
+def test_elements_of_any_type_are_put(dtype: str) -> None:
+    x, ids = oc.placeholder((n,), dtype, "X"), oc.placeholder((m,), "uint8", "I")
+    updates = oc.placeholder((m,), dtype, "U")
+    op = Operator(ops.scatter_elements(x, ids, updates), [x, ids, updates])
+    a, u = (integers(s, "int8", c).astype(numpy_dtype(dtype)) for s, c in (("a", 17), ("u", 5)))
+    exact = a.copy()
+    exact[[3, 0, 16, 3]] = u[[0, 1, 2, 4]]
+    op.check([a, np.array([3, 0, 16, 200, 3], "uint8"), u], exact, interpreted=True)
