@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Signature
 from offcut.backends.host import cache
@@ -18,7 +16,7 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
-from offcut.describe.request import Array, array_of, checked_constants
+from offcut.describe.request import Array, array_of, checked_constants, kept
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import Partition
 from offcut.schedule import Schedule
@@ -220,7 +218,7 @@ def _called(
 
 
 def _alike(name: str, value: Any, held: Array) -> Array:
-    """Another value of the constant `held`, copied; refused where type or shape differ."""
+    """Another value of the constant `held`, as `kept`; refused where type or shape differ."""
     array = array_of(name, value, "with_constants")
     if (array.dtype, array.shape) != (held.dtype, held.shape):
         raise DescribeError(
@@ -229,7 +227,7 @@ def _alike(name: str, value: Any, held: Array) -> Array:
             at=name,
             because=f"the kernel was compiled for {held.dtype}, shape {held.shape}",
         )
-    return np.array(array, order="C")
+    return kept(array)
 
 
 __all__ = ["Kernel", "kernel_of"]

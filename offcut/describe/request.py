@@ -93,7 +93,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
 
 
 def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
-    """The constants as arrays of their placeholders' types and ranks, copied."""
+    """The constants as arrays of their placeholders' types and ranks, as `kept`."""
     named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
     arrays: dict[str, Array] = {}
     for name, value in checked_constants(constants, op).items():
@@ -111,8 +111,15 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 at=name,
                 because=f"it is described as {tensor!r}",
             )
-        arrays[name] = np.array(array, order="C")
+        arrays[name] = kept(array)
     return arrays
+
+
+def kept(array: Array) -> Array:
+    """A constant as a kernel keeps it: a copy, but of an array that nobody may write to, and whose elements lie side by side."""
+    if array.flags.c_contiguous and not array.flags.writeable:
+        return array
+    return np.array(array, order="C")
 
 
 def array_of(name: str, value: Any, op: str) -> Array:

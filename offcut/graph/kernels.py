@@ -306,4 +306,5 @@ def _shaped(
             shape.append(prod(array.shape[at : at + count]))
             at += count
         made[name] = array.reshape(shape)
+        made[name].flags.writeable = False
     return made

@@ -95,17 +95,3 @@ def test_a_pass_that_changes_nothing_gives_the_same_object(one: object) -> None:
     made.output(made.node("relu", x))
     bound = made.bound
     assert one(bound) is bound  # type: ignore[operator]
-
-
-def test_a_pass_takes_no_name_that_a_node_to_come_has() -> None:
-    made = Builder("names")
-    x = made.input("x", "float32", (2, 3, 4))
-    flat = made.node("reshape", x, [6, 4])
-    ratio = made.node("mean", flat, axis=[1], keepdims=True)
-    apart = made.node("subtract", flat, ratio)
-    weights = made.node("reshape", made.input("w", "float32", (4,)), [1, 4])
-    made.output(made.node("multiply", apart, weights), made.node("reshape", ratio, [2, 3, 1]))
-    given = {"x": np.arange(24, dtype="f4").reshape(2, 3, 4), "w": np.ones(4, "f4")}
-    expected = interpreted(made.bound, given)
-    for name, array in interpreted(sink_reshapes(made.bound), given).items():
-        near(array, expected[name])

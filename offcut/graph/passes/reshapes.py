@@ -49,7 +49,6 @@ class _Sinking:
     def __init__(self, bound: Bound) -> None:
         self.given, self.readings = bound.graph, Readings(bound.graph)
         self.made: Builder = rebuilt(bound.graph, bound.arrays)
-        self.taken = frozenset(bound.graph.values)
         self.source: dict[str, str] = {}
         self.products: set[str] = set()
         self.alias: dict[str, str] = {}
@@ -141,16 +140,8 @@ class _Sinking:
 
     def as_shape(self, name: str, shape: Shape) -> str:
         """A reshape of a value."""
-        made: Ref = self.made.node("reshape", Ref(name), shape, results=(self.unused("reshape"),))
+        made: Ref = self.made.node("reshape", Ref(name), shape)
         return made.name
-
-    def unused(self, name: str) -> str:
-        """A name like this one, that no value has, nor will have when it is kept."""
-        found, number = self.made.fresh(name), 1
-        while found in self.taken:
-            number += 1
-            found = self.made.fresh(f"{name}_{number}")
-        return found
 
     def again(self, node: Node, names: Mapping[str, str | None], name: str) -> Value | None:
         """A node of other operands; None where its operator does not take them."""
@@ -159,7 +150,7 @@ class _Sinking:
             made = self.made.node(
                 now.op,
                 *now.arguments,
-                results=(self.unused(f"{name}_rows"),),
+                results=(f"{name}_rows",),
                 **dict(now.options),
             )
         except (DescribeError, TypeError):
