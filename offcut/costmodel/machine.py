@@ -228,6 +228,8 @@ class Policy:
     copies         of a statement, at most, to move conditions out of loops
     trips          of a loop of which nothing says how often it runs
     terms          of a sum of which nothing says how long it is
+    block          iterations of a shared loop that each of its nests runs in turn, where one of them sums over memory
+    block_share    of the nearest cache that what lives in them takes, at most
     gain           of a call's seconds that a way is to save somewhere, or it is left out
     """
 
@@ -242,6 +244,8 @@ class Policy:
     copies: int
     trips: int
     terms: int
+    block: int
+    block_share: float
     gain: float
     source: str
 

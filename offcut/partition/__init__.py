@@ -23,6 +23,7 @@ from offcut.partition.separate import separate
 from offcut.partition.settle import settled, without_covers
 from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.stages.fusion import (
+    Block,
     Shared,
     check_shared,
     fused,
@@ -65,6 +66,7 @@ __all__ = [
     "RESIDUE",
     "STRATEGIES",
     "AxisCut",
+    "Block",
     "GroupCut",
     "LoopCut",
     "Made",

@@ -210,8 +210,9 @@ class _Reader:
             )
             inside = Logic("and", (low, high))
         for part in bounds_of(inside):
-            opposite = next(bounds_of(Logic("not", (part,))))
-            kept = self.flows.restricted(left, opposite, coordinates)
+            kept: isl.Set | None = left
+            for opposite in bounds_of(Logic("not", (part,))):
+                kept = None if kept is None else self.flows.restricted(kept, opposite, coordinates)
             if kept is None:
                 raise NotReadable(
                     "prove",

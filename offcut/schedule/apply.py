@@ -255,7 +255,7 @@ class _Applying:
                 raise not_applied(f"cannot share {length} loops", because)
             own = lead.axes[around:length]
             axes = tuple(replace(a, name=n) for a, n in zip(own, nest.axes, strict=True))
-            made = Shared(axes, parts)
+            made = Shared(axes, parts, nest.block)
             check_shared(self.given, made, around)
             return made
 
@@ -470,8 +470,8 @@ class _Applying:
         def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
             if isinstance(part, Shared):
                 inside = (*around, *part.axes)
-                inner = tuple(s for one in part.parts for s in statements(one, inside))
-                return windowed(self.given, part, around, inner)
+                inner = [statements(one, inside) for one in part.parts]
+                return windowed(self.given, part, around, inner, names)
             ways = tuple(self.made(planned, way, around, names) for way in self.ways[part])
             made.append(ways)
             alone = len(ways) == 1
@@ -509,8 +509,9 @@ class _Applying:
                 body += inner
                 theorems |= found.theorems
                 tiles = found.made
+            points = [(Var(axis.name), ix.const(1)) for axis in around]
             for one in way.before if around else ():
-                body = (window(planned.buffer(one.group[0].buffer), around, body),)
+                body = (window(planned.buffer(one.group[0].buffer), points, body),)
         return _Made(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from offcut.core.expr import Expr
 from offcut.core.program import Execution, Panels
-from offcut.partition import AxisCut, LoopCut, Strategy
+from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +141,12 @@ class Together:
 
     axes   of the shared loops, outermost first
     parts  what runs inside, in order
+    block  iterations of the innermost of the loops that each part runs in turn; None: one
     """
 
     axes: tuple[str, ...]
     parts: tuple[Nest | Together, ...]
+    block: Block | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from offcut.core.program import Execution, Panels
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
 from offcut.errors import OffcutError, ParseError
-from offcut.partition import AxisCut, Strategy, strategy_named
+from offcut.partition import AxisCut, Block, Strategy, strategy_named
 from offcut.schedule.decisions import (
     Bind,
     CacheRead,
@@ -93,8 +93,9 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
             yield f"{indent}separate {copies}", step
         case Mark(unit):
             yield f"{indent}mark {unit}", step
-        case Together(axes, parts):
-            yield f"{indent}together {' '.join(axes)}", step
+        case Together(axes, parts, block):
+            by = "" if block is None else f" by {block.iterations} in {block.room}"
+            yield f"{indent}together {' '.join(axes)}{by}", step
             for part in parts:
                 yield from _step(part, deeper)
         case Nest(stage, ways):
@@ -322,14 +323,20 @@ def _read_mark(block: _Block) -> Mark:
 
 
 def _read_together(block: _Block) -> Together:
-    found = block.line.match(rf"together ({_NAMES})", "together b h")
+    pattern = rf"together ({_NAMES}?)(?: by (\d+) in (\d+))?"
+    found = block.line.match(pattern, "together b h", "together i by 4 in 16384")
     parts = []
     for inner in block.inside:
         part = _read_step(inner)
         if not isinstance(part, Nest | Together):
             inner.line.refuse("loops are shared by nests", "nest C", "together b h")
         parts.append(part)
-    return Together(tuple(found[1].split()), tuple(parts))
+    size = None if found[2] is None else Block(int(found[2]), int(found[3]))
+    if size is not None and not (size.iterations > 1 and size.room > 0):
+        block.line.refuse(
+            "a block is of several iterations, in some bytes", "together i by 4 in 16384"
+        )
+    return Together(tuple(found[1].split()), tuple(parts), size)
 
 
 def _read_nest(block: _Block) -> Nest:

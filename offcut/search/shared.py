@@ -57,7 +57,8 @@ class Tree:
                     continue
                 axes = (*outer, *part.axes)
                 if leaves(part) in kept:
-                    yield Together(axes[shared:], tuple(parts(part.parts, axes, len(axes))))
+                    inside = tuple(parts(part.parts, axes, len(axes)))
+                    yield replace(part, axes=axes[shared:], parts=inside)
                 else:
                     yield from parts(part.parts, axes, shared)
 

@@ -344,11 +344,19 @@ class _Counter:
         del self.traffic.middle[name]
 
     def bounded(self, let: Let, scope: _Scope) -> _Seen:
-        """Inside a bounded value: its value, where that is a literal or moves with a loop, else a name for it."""
+        """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
+        else a name for it.
+        """
         value, range_ = folded(let.value), (ix.const(let.lo), ix.const(let.hi - 1))
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
             return self.block(substituted(let.body, {let.name: value}), scope)
+        if let.hi - let.lo == 2:
+            ways = (
+                self.block(substituted(let.body, {let.name: ix.const(one)}), scope)
+                for one in range(let.lo, let.hi)
+            )
+            return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
             name = self.names.fresh(let.name)

@@ -16,12 +16,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
-from offcut.core.program import Alloc, Buffer, For, Kind, Stmt
-from offcut.describe.computation import Computation, Stage, StageAxis
+from offcut.core.program import Alloc, Buffer, For, Kind, Let, Stmt
+from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.errors import PartitionError
+
+Point: TypeAlias = tuple[Expr, Expr]
+"""Along an axis of an array, where a window of it begins, and how far it reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Iterations of a shared loop that each part runs before the next part does: what one waits for, others of them hide.
+
+    iterations  2 at least
+    room        bytes that what lives in them may take; where it is more, iterations run one by one
+    """
+
+    iterations: int
+    room: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +46,12 @@ class Shared:
     """Loops that several groups share, outermost first, and what runs inside, in order.
 
     parts   the position of a group, or further loops that some of them share
+    block   of the innermost loop; None: each iteration by itself
     """
 
     axes: tuple[StageAxis, ...]
     parts: tuple[int | Shared, ...]
+    block: Block | None = None
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -64,7 +83,8 @@ def fused(computation: Computation, limits: Sequence[int]) -> Shared:
             }
             free = axis.name not in others and axis.name not in {a.name for a in (*known, *axes)}
             axes += (axis if free else replace(axis, name=taken.fresh(axis.label)),)
-        return Shared(axes, tuple(named(inner, (*known, *axes)) for inner in part.parts))
+        inside = tuple(named(inner, (*known, *axes)) for inner in part.parts)
+        return replace(part, axes=axes, parts=inside)
 
     parts = _runs(groups, range(len(groups)), 0, limits)
     return Shared((), tuple(named(part, ()) for part in parts))
@@ -111,27 +131,79 @@ def check_shared(computation: Computation, shared: Shared, around: int = 0) -> N
 
 
 def windowed(
-    computation: Computation, shared: Shared, around: Sequence[StageAxis], body: tuple[Stmt, ...]
+    computation: Computation,
+    shared: Shared,
+    around: Sequence[StageAxis],
+    parts: Sequence[tuple[Stmt, ...]],
+    names: Names,
 ) -> tuple[Stmt, ...]:
-    """The loops of `shared` around `body`; what only lives in an iteration, in a window of it.
+    """The loops of `shared` around its parts; what only lives in an iteration, or in a block of them, in a window of it.
 
     around   the axes of the loops that lie around these
     """
-    inside = set(shared.groups)
-    axes = (*around, *shared.axes)
-    for name in _lives_in(computation, inside):
-        deeper = (p for p in shared.parts if isinstance(p, Shared))
-        if not any(name in _lives_in(computation, set(part.groups)) for part in deeper):
-            body = (window(computation.buffer(name), axes, body),)
-    for axis in reversed(shared.axes):
+    inside, deeper = set(shared.groups), [p for p in shared.parts if isinstance(p, Shared)]
+    held = [
+        computation.buffer(name)
+        for name in _lives_in(computation, inside)
+        if not any(name in _lives_in(computation, set(part.groups)) for part in deeper)
+    ]
+    points: list[Point] = [(Var(a.name), ix.const(1)) for a in (*around, *shared.axes)]
+    if shared.block is None:
+        body = tuple(stmt for part in parts for stmt in part)
+        for buffer in held:
+            body = (window(buffer, points, body),)
+        for axis in reversed(shared.axes):
+            body = (For(axis.name, ix.const(0), axis.extent, body),)
+        return body
+    *outer, axis = shared.axes
+    body = _in_blocks(shared.block, axis, points, held, parts, names)
+    for axis in reversed(outer):
         body = (For(axis.name, ix.const(0), axis.extent, body),)
     return body
 
 
-def window(buffer: Buffer, axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> Alloc:
-    """`body` with the part of `buffer` that one iteration of loops over its first axes uses."""
-    points: list[tuple[Expr, Expr]] = [(Var(axis.name), ix.const(1)) for axis in axes]
-    rest = [(ix.const(0), extent) for extent in buffer.shape[len(axes) :]]
+def _in_blocks(
+    block: Block,
+    axis: StageAxis,
+    points: Sequence[Point],
+    held: Sequence[Buffer],
+    parts: Sequence[tuple[Stmt, ...]],
+    names: Names,
+) -> tuple[Stmt, ...]:
+    """A loop over blocks of the iterations of `axis`; where what they hold takes more than the room, of single ones::
+
+    let fits in 0:2 = max(min(room + 1 - bytes, 1), 0)
+      for i_block in 0:n + fits * ((n + 3)//4 - n)                               blocks of 4
+        for i in (1 + 3*fits) * i_block:min((1 + 3*fits) * (i_block + 1), n)     by part
+    """
+    many, extent = block.iterations, axis.extent
+    size: Expr = ix.const(0)
+    for buffer in held:
+        each: Expr = ix.const(ITEM_BYTES[buffer.dtype] * many)
+        for length in buffer.shape[len(points) :]:
+            each = ix.mul(each, length)
+        size = ix.add(size, each)
+    known = ix.literal(size)
+    name = names.fresh("fits") if known is None else ""
+    fits = ix.const(int(known <= block.room)) if known is not None else Var(name)
+    width = ix.add(1, ix.mul(many - 1, fits))
+    count = ix.add(extent, ix.mul(fits, ix.sub(ix.ceildiv(extent, many), extent)))
+    number = names.fresh(f"{axis.label}_block")
+    start = ix.mul(width, Var(number))
+    stop = ix.minimum(ix.add(start, width), extent)
+    body: tuple[Stmt, ...] = tuple(For(axis.name, start, stop, part) for part in parts)
+    for buffer in held:
+        body = (window(buffer, [*points[:-1], (start, width)], body),)
+    body = (For(number, ix.const(0), count, body),)
+    if known is not None:
+        return body
+    room = ix.minimum(ix.sub(block.room + 1, size), 1)
+    return (Let(name, 0, 2, ix.maximum(room, 0), body),)
+
+
+def window(buffer: Buffer, points: Sequence[Point], body: tuple[Stmt, ...]) -> Alloc:
+    """`body` with the part of `buffer` that it uses: along its first axes from a start as far as an extent, all of the others."""
+    rest = [(ix.const(0), extent) for extent in buffer.shape[len(points) :]]
     return Alloc(buffer.name, (*points, *rest), body)
 
 

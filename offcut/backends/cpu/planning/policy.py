@@ -30,6 +30,7 @@ from offcut.partition import (
     MASK,
     RESIDUE,
     AxisCut,
+    Block,
     Match,
     Shared,
     Strategy,
@@ -202,7 +203,22 @@ class _Planner:
             return Nest(self.given.groups[part][0].buffer, tuple(ways))
         inside = (*around, *part.axes)
         names = tuple(axis.name for axis in part.axes)
-        return Together(names, tuple(self.nest(inner, inside) for inner in part.parts))
+        nests = tuple(self.nest(inner, inside) for inner in part.parts)
+        return Together(names, nests, None if around else self.block(part, nests))
+
+    def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
+        """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
+        those of other iterations hide. None where microkernels or further loops are inside. Inside of other shared loops
+        the proof would take isl too long: a block's windows are of two lengths.
+        """
+        sizes = self.machine.policy
+        plain = all(
+            isinstance(nest, Nest) and all(way.cover is None for way in nest.ways) for nest in nests
+        )
+        sums = any(along_rows(self.given.groups[position][0]) for position in part.groups)
+        if not plain or not sums or sizes.block < 2:
+            return None
+        return Block(sizes.block, int(sizes.block_share * self.machine.memory[0].bytes))
 
     def limit(self, position: int, lead: Stage) -> int:
         """How many of a group's first axes may be loops that it shares with other groups.
