@@ -85,6 +85,13 @@ def policy(
     return planner.schedule()
 
 
+def without_blocks(step: Nest | Together) -> Nest | Together:
+    """Nests whose shared loops run one iteration after the other."""
+    if isinstance(step, Nest):
+        return step
+    return replace(step, parts=tuple(map(without_blocks, step.parts)), block=None)
+
+
 def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> Price:
     """The price of a way, by the cost model of these cores.
 
@@ -180,6 +187,8 @@ class _Planner:
         shared = fused(self.given, limits)
         self.hold(with_shared(self.given, shared))
         nests = [self.nest(part, ()) for part in shared.parts]
+        if sum(isinstance(nest, Together) and nest.block is not None for nest in nests) > 1:
+            nests = [without_blocks(nest) for nest in nests]
         return Schedule(self.given.name, (*self.steps, *self.laid, *nests))
 
     def to_scratch(self, stage: str) -> None:
@@ -208,8 +217,8 @@ class _Planner:
 
     def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
-        those of other iterations hide. None where microkernels or further loops are inside. Inside of other shared loops
-        the proof would take isl too long: a block's windows are of two lengths.
+        those of other iterations hide. None where microkernels or further loops are inside. A block's windows are of two
+        lengths, so that inside of other shared loops, and of several in a program, the proof would take isl too long.
         """
         sizes = self.machine.policy
         plain = all(

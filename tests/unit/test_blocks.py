@@ -1,0 +1,132 @@
+"""Shared loops whose nests take turns by blocks of iterations: what runs, its bits, its text, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core.program import Let, walk
+from offcut.kernel import Kernel
+from tests.compiled import floats, same_bits
+
+ROWS = [0, 1, 3, 4, 5, 12, 17]
+
+
+def softmax(columns: int | None = None, threads: int = 1, schedule: str = "") -> Kernel:
+    m = oc.dim("m", max=4096)
+    n = oc.dim("n", min=1, max=4096) if columns is None else columns
+    X = oc.placeholder((m, n), name="X")
+    chosen = oc.Schedule.parse(schedule) if schedule else None
+    made = oc.ops.softmax(X, name="result")
+    return oc.compile(made, inputs=[X], threads=threads, schedule=chosen, records=False)
+
+
+def schedule_of(block: str) -> str:
+    text = str(softmax().schedule)
+    assert "together i by 4 in " in text
+    lines = (
+        line if not line.startswith("together") else f"together i{block}"
+        for line in text.splitlines()
+    )
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def by_row() -> Kernel:
+    return softmax(schedule=schedule_of(""))
+
+
+@pytest.mark.parametrize("room", [1, 400, 10**6])
+@pytest.mark.parametrize("block", [2, 3, 4])
+def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, room: int) -> None:
+    kernel = softmax(schedule=schedule_of(f" by {block} in {room}"))
+    for rows in ROWS:
+        for columns in (1, 5, 40):
+            x = floats("blocks", rows, columns)
+            assert same_bits(kernel(x), by_row(x))
+
+
+def test_a_softmax_in_blocks_is_one_at_any_rows_and_threads() -> None:
+    one, two = softmax(), softmax(threads=2)
+    for rows in ROWS:
+        for columns in (1, 43, 1500):
+            x = floats("softmax", rows, columns)
+            wide = np.exp(x.astype("float64") - x.max(1, keepdims=True))
+            np.testing.assert_allclose(one(x), wide / wide.sum(1, keepdims=True), rtol=1e-5)
+            assert same_bits(one(x), two(x))
+
+
+def test_one_copy_of_the_loops_serves_blocks_and_single_iterations() -> None:
+    loops = softmax().loops
+    (let,) = (stmt for stmt in walk(loops.body) if isinstance(stmt, Let))
+    assert (let.lo, let.hi) == (0, 2)
+    assert str(loops).count("exp(") == str(softmax(64).loops).count("exp(") + 1  # the tail's
+    assert not any(isinstance(stmt, Let) for stmt in walk(softmax(64).loops.body))
+
+
+def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
+    kernel = softmax()
+    formula = kernel.cost()
+    assert formula.exact
+    names = {symbol.name: symbol for symbol in formula.cycles.free_symbols}
+    for rows, columns in ((5, 43), (16, 1500)):
+        at = kernel.cost(m=rows, n=columns)
+        found = formula.cycles.subs({names["m"]: rows, names["n"]: columns})
+        assert float(found) == pytest.approx(at.cycles, rel=0.02)
+
+
+def test_a_block_prints_as_it_parses() -> None:
+    text = schedule_of(" by 8 in 4096")
+    assert str(oc.Schedule.parse(text)) == text
+
+
+def test_a_block_of_one_iteration_is_refused() -> None:
+    with pytest.raises(oc.ParseError) as refused:
+        oc.Schedule.parse(schedule_of(" by 1 in 4096"))
+    assert (
+        str(refused.value)
+        == """\
+parse: cannot read a schedule
+  at       line 2: together i by 1 in 4096
+  because  a block is of several iterations, in some bytes
+  help     together i by 4 in 16384"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [
+        ("max(min(9 - 2*n, 1), 0)", True),
+        ("min(max(9 - 2*n, 0), 1)", True),
+        ("max(min(9 - 2*n, 2), 0)", False),
+        ("max(min(9 - 2*n, 1), -1)", False),
+        ("min(9 - 2*n, 1)", False),
+    ],
+)
+def test_a_bounded_value_of_least_and_greatest_is_held_to_its_range(
+    value: str, holds: bool
+) -> None:
+    source = oc.parse("""\
+program copy
+size n in 1:65
+input A: float32[n]
+output B: float32[n]
+for i in 0:n
+  B[i] = A[i]
+""")
+    emitted = oc.parse(f"""\
+program copy
+size n in 1:65
+input A: float32[n]
+output B: float32[n]
+let wide in 0:2 = {value}
+  for b in 0:n + wide * ((n + 3)//4 - n)
+    for i in (3*wide + 1) * b:min((3*wide + 1) * b + 3*wide + 1, n)
+      B[i] = A[i]
+""")
+    if holds:
+        assert oc.prove_equal(source, emitted)
+        return
+    with pytest.raises(oc.PartitionError, match="the value of wide is not in 0:2"):
+        oc.prove_equal(source, emitted)
