@@ -36,7 +36,7 @@ def flip(x: Tensor, axes: int | Sequence[int] | None = None, *, name: str | None
 
 
 def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -> Tensor:
-    """All of `x`, `counts` times along each axis: ``result[i] = x[i mod n]``, numpy's `tile`.
+    """All of `x`, `counts` times along each axis: ``result[i] = x[i mod n]``, as numpy's `tile` does for a tuple.
 
     x        of any shape and element type
     counts   one int of at least 0 for each axis, or one for all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from offcut.core.dtypes import FLOATS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import min as min_over
 from offcut.describe.functions import reduce_axis, where
@@ -14,7 +14,7 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag, whole
 from offcut.ops.naming import named
-from offcut.ops.operands import axis_letters, axis_number, check_tensor
+from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
 
 
 def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
@@ -47,7 +47,7 @@ def topk(
 ) -> tuple[Tensor, Tensor]:
     """The `k` greatest elements along `axis` in descending order, and their places, of int64.
 
-    x         of any element type, with at least one axis
+    x         of numbers, with at least one axis
     k         an int of at least 0; sizes at which the axis is shorter give, beyond its elements, the
               least value of the type and the place 2**31 - 1
     largest   False: the `k` least, ascending; beyond them the greatest value of the type
@@ -59,6 +59,7 @@ def topk(
     The places are called ``{name}_places``. Raises DescribeError where there is no such axis or k.
     """
     check_tensor("topk", "x", x, least=1)
+    check_dtype("topk", "x", x, NUMBERS)
     position, largest = axis_number("topk", x, axis), flag("topk", "largest", largest)
     count, rank = whole(k), len(x.shape)
     if count is None or count < 0:
@@ -114,7 +115,8 @@ def _extreme_place(
     k = reduce_axis(x.shape[position], "k")
 
     def along(at: tuple[Value, ...]) -> Value:
-        return x[(*at[:position], k, *at[position:])]
+        value = x[(*at[:position], k, *at[position:])]
+        return cast(value, "uint8") if x.dtype == "bool" else value
 
     extremes = compute(shape, lambda *at: over(along(at), axis=k), f"{name}_extreme", letters)
 

@@ -26,13 +26,14 @@ def cumsum(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
     x      of any element type, with at least one axis
     axis   negative ones count from the last
 
-    bfloat16 and float16 are accumulated in float32 and rounded once; int8 and uint8 give int32. The
+    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32. The
     order of the additions depends on i alone.
 
     Raises DescribeError where there is no such axis.
     """
     check_tensor("cumsum", "x", x, least=1)
-    position, total = axis_number("cumsum", x, axis), wider(x.dtype)
+    position = axis_number("cumsum", x, axis)
+    total = "int32" if x.dtype == "bool" else wider(x.dtype)
     name, letters = named("cumsum", name, [x], ("axis", position, None)), axis_letters(len(x.shape))
     wide = x
     if x.dtype != total:

@@ -59,3 +59,10 @@ def test_an_infinity_is_seen_by_those_after_it_alone() -> None:
     a = np.ones(200, "float32")
     a[70], a[150] = np.inf, np.nan
     op.check([a], np.cumsum(a.astype("f8")))
+
+
+def test_conditions_that_hold_are_counted() -> None:
+    x = oc.placeholder((n,), "bool", "X")
+    op = Operator(ops.cumsum(x, 0), [x])
+    a = integers("a", "uint8", 199) < 99
+    op.check([a], np.cumsum(a, dtype="int32"), interpreted=True)

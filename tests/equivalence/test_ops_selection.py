@@ -111,3 +111,10 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
         named = kernel.loops.run({"X": a}) if (length, other) == (17, 1) else None
         if isinstance(named, dict):
             np.testing.assert_array_equal(named[made[1].name], places)
+
+
+def test_the_first_that_holds_is_found() -> None:
+    x = oc.placeholder((m, n), "bool", "X")
+    op = Operator(ops.argmax(x), [x])
+    a = integers("a", "uint8", 7, 53) < 20
+    op.check([a], np.argmax(a, -1), interpreted=True)
