@@ -9,6 +9,8 @@ that are not at their defaults, so that two calls in one program have two names 
 same call of the same operands (or names of operands read alike once they are joined: ``A_B, C`` and
 ``A, B_C``); make such a tensor once, or name one of the two. Tensors inside an operator are called
 ``{name}_…``. Integers, numbers and booleans may be numpy's.
+
+`lstm` and `gru` are no functions of tensors to tensors: they give a loop program, so that `__all__` does not name them.
 """
 
 from offcut.ops.activation import (
@@ -80,6 +82,8 @@ from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize
 from offcut.ops.ranking import argmax, argmin, topk
+from offcut.ops.recurrent import gru as gru
+from offcut.ops.recurrent import lstm as lstm
 from offcut.ops.reduction import max, mean, min, sum
 from offcut.ops.resizing import interpolate
 from offcut.ops.scan import cumsum

@@ -133,7 +133,10 @@ class _Nests:
         sizes = {size.name for size in self.program.sizes}
         for buffer in made.buffers:
             known = self.buffers.get(buffer.name)
-            if known is None:
+            if known is None and buffer.kind is Kind.PRIVATE:
+                if buffer.name in sizes:
+                    return False
+            elif known is None:
                 if inner or any(variables(extent) - sizes for extent in buffer.shape):
                     return False
             elif replace(buffer, kind=known.kind) != known and buffer.name in others:

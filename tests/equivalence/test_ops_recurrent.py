@@ -1,0 +1,148 @@
+"""Recurrent layers over sequences of any length, against the formulas in float64 and against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Array, floats
+
+import offcut as oc
+from offcut import ops
+from offcut.core.program import Tile, walk
+
+WIDTH = 20
+b, steps = oc.dim("b", max=64), oc.dim("t", max=512)
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def operands(layer: str, dtype: str = "float32") -> dict[str, Any]:
+    parts = {"lstm": 4, "gru": 3}[layer]
+    shapes: dict[str, tuple[Any, ...]] = {
+        "x": (steps, b, parts * WIDTH),
+        "r": (parts * WIDTH, WIDTH),
+        "h": (b, WIDTH),
+        **({"c": (b, WIDTH)} if layer == "lstm" else {"bias": (WIDTH,)}),
+    }
+    return {label: oc.placeholder(shape, dtype, label) for label, shape in shapes.items()}
+
+
+def values(layer: str, length: int, batch: int, dtype: str = "float32") -> dict[str, Array]:
+    sizes = {steps: length, b: batch}
+    return {
+        label: floats(label, *(int(sizes.get(n, n)) for n in tensor.shape), dtype=dtype)
+        / (4 if label == "r" else 1)
+        for label, tensor in operands(layer, dtype).items()
+    }
+
+
+def lstm(given: dict[str, Array], order: str, reverse: bool) -> list[Array]:
+    x, r, h, c = (given[label].astype("f8") for label in ("x", "r", "h", "c"))
+    y = np.zeros((*x.shape[:2], WIDTH))
+    for t in range(len(x))[:: -1 if reverse else 1]:
+        g = dict(zip(order, np.split(x[t] + h @ r.T, 4, axis=1), strict=True))
+        c = sigmoid(g["f"]) * c + sigmoid(g["i"]) * np.tanh(g["g"])
+        y[t] = h = sigmoid(g["o"]) * np.tanh(c)
+    return [y, h, c]
+
+
+def gru(given: dict[str, Array], order: str, reverse: bool) -> list[Array]:
+    x, r, h, bias = (given[label].astype("f8") for label in ("x", "r", "h", "bias"))
+    y = np.zeros((*x.shape[:2], WIDTH))
+    for t in range(len(x))[:: -1 if reverse else 1]:
+        g = dict(zip(order, np.split(x[t], 3, axis=1), strict=True))
+        q = dict(zip(order, np.split(h @ r.T, 3, axis=1), strict=True))
+        n = np.tanh(g["n"] + sigmoid(g["r"] + q["r"]) * (q["n"] + bias))
+        z = sigmoid(g["z"] + q["z"])
+        y[t] = h = (1 - z) * n + z * h
+    return [y, h]
+
+
+LAYERS: dict[str, Any] = {"lstm": (ops.lstm, lstm, "iofg"), "gru": (ops.gru, gru, "zrn")}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> None:
+    describe, exact, order = LAYERS[layer]
+    program = describe(**operands(layer), gates=order, reverse=reverse)
+    r = values(layer, 1, 1)["r"]
+    kernel = oc.compile(program, constants={"r": r})
+    for length, batch in [(0, 3), (1, 1), (5, 0), (7, 13), (3, 15), (2, 47)]:
+        given = values(layer, length, batch)
+        found = kernel(*(given[one.name] for one in kernel.signature.inputs))
+        for one, wanted in zip(found, exact(given, order, reverse), strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_products_of_the_state_run_by_microkernels_and_as_interpreted(layer: str) -> None:
+    describe, exact, _ = LAYERS[layer]
+    program = describe(**operands(layer, "float64"))
+    given = values(layer, 2, 1, "float64")
+    kernel = oc.compile(program, constants={"r": given["r"]})
+    tiles = [stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Tile)]
+    assert any(tile.microkernel is not None for tile in tiles)
+    order = {"lstm": "ifgo", "gru": "rzn"}[layer]
+    for one, wanted in zip(program.run(given), exact(given, order, False), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-12, atol=1e-13)
+    for one, wanted in zip(
+        kernel(*(given[one.name] for one in kernel.signature.inputs)),
+        exact(given, order, False),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, wanted, rtol=1e-11, atol=1e-12)
+
+
+def test_a_layer_is_the_one_of_torch() -> None:
+    torch = pytest.importorskip("torch", reason="an extra")
+    torch.manual_seed(0)
+    for layer, made in (("lstm", torch.nn.LSTM(9, WIDTH)), ("gru", torch.nn.GRU(9, WIDTH))):
+        x = torch.randn(6, 3, 9)
+        w, r, one, other = (p.detach() for p in made.parameters())
+        biases = one + other
+        given = {"r": r, "h": torch.zeros(3, WIDTH)}
+        if layer == "gru":
+            biases[2 * WIDTH :] -= other[2 * WIDTH :]
+            given["bias"] = other[2 * WIDTH :]
+        else:
+            given["c"] = torch.zeros(3, WIDTH)
+        given["x"] = x @ w.T + biases
+        kernel = oc.compile(LAYERS[layer][0](**operands(layer)), constants={"r": r.numpy()})
+        y, *_ = kernel(*(given[a.name].contiguous().numpy() for a in kernel.signature.inputs))
+        np.testing.assert_allclose(y, made(x)[0].detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    given = operands("lstm")
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(**given, gates="ifg")
+    assert str(refused.value) == (
+        "lstm: cannot take gates='ifg'\n"
+        "  because  gates are the letters of 'ifgo' in the order of the weights"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.gru(given["x"], given["r"], given["h"], given["c"])
+    assert str(refused.value) == (
+        "gru: cannot take r of shape (80, 20)\n"
+        "  at       r: float32[80, 20]\n"
+        "  because  r has the shape (60, 20)"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(given["x"], given["r"], given["h"], given["h"])
+    assert str(refused.value) == (
+        "lstm: cannot tell its operands apart\n"
+        "  because  they are called x, r, h, h\n"
+        "  help     a name of its own for each"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(**{**given, "r": ops.relu(given["r"], name="s")})
+    assert str(refused.value) == (
+        "lstm: cannot take r = s\n"
+        "  because  it is computed, and a program reads placeholders\n"
+        '  help     placeholder(…, name="s")'
+    )
