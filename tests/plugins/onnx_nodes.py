@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import logging
 import sys
@@ -72,12 +73,31 @@ def _operator(name: str, every: Mapping[str, Any]) -> str:
     return str(nodes[-1].op_type) if nodes else "none"
 
 
-def outcome(case: Any, kernels: bool = False) -> Outcome:
+def symbolic(model: Any) -> Any:
+    """The same model whose extents are sizes, equal ones one size; those of 0 and 1 stay."""
+    made = type(model)()
+    made.CopyFrom(model)
+    for value in made.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value > 1:
+                dim.dim_param = f"n{dim.dim_value}"
+    del made.graph.value_info[:]
+    for value in made.graph.output:
+        if value.type.tensor_type.HasField("shape"):
+            for dim in value.type.tensor_type.shape.dim:
+                dim.ClearField("dim_value")
+    return made
+
+
+def outcome(case: Any, kernels: bool = False, sizes: bool = False) -> Outcome:
     """What becomes of a test.
 
     kernels  whether it is run by compiled kernels too, beside the interpreter
+    sizes    whether the extents of its inputs are made sizes
     """
     logging.disable(logging.CRITICAL)
+    if sizes:
+        case = dataclasses.replace(case, model=symbolic(case.model))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = _outcome(case, (), kernels)
@@ -202,13 +222,14 @@ def main() -> int:
     """Run the tests, and write the page where all were run."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--only", default="", help="tests whose names contain this")
+    asked.add_argument("--symbolic", action="store_true", help="with sizes for extents")
     asked.add_argument("--kernels", action="store_true", help="by compiled kernels too")
     options = asked.parse_args()
     results = {}
     named = operators()
     for case in cases():
         if options.only in case.name:
-            found = outcome(case, options.kernels)
+            found = outcome(case, options.kernels, options.symbolic)
             results[case.name] = named[case.name], found
             if options.only or found.status == FAILED:
                 say(f"{found.status:8} {case.name} {_cell(found)}")
@@ -217,7 +238,7 @@ def main() -> int:
         for status in (PASSED, REFUSED, FAILED)
     }
     say(str(counts))
-    if not options.only:
+    if not (options.only or options.symbolic or options.kernels):
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(table(results), encoding="utf-8")
     return 1 if counts[FAILED] else 0

@@ -249,6 +249,61 @@ def test_a_size_grows_to_what_the_model_needs() -> None:
     assert {size.name: size.min for size in model.sizes} == {"n": 1, "h": 4}
 
 
+WINDOWS = """g (float[b, h, 6] x) => (float[b, h, 6] y)
+{
+  s = Shape (x)  b1, h1, c1 = Split <num_outputs = 3> (s)
+  n = Div (h1, four)
+  apart = Concat <axis = 0> (b1, n, four, c1)
+  v = Reshape (x, apart)
+  z = Softmax <axis = 2> (v)
+  y = Reshape (z, s)
+}"""
+
+
+def test_an_axis_that_is_split_is_a_multiple_of_its_parts() -> None:
+    proto = parsed(WINDOWS, four=np.array([4]))
+    model = each(proto, [{"x": drawn(0, b, h, 6)} for b, h in ((1, 4), (2, 12))])
+    assert "x: float32[b, 4*h_4, 6]" in str(model.graph)
+    with pytest.raises(oc.CallError):
+        model({"x": drawn(0, 1, 6, 6)})
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto, sizes={"h": (5, 7)})
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot bound h by (5, 7)
+  because  the model wants a multiple of 4, and none is between them"""
+    )
+
+
+def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
+    text = """g (float[n, 2, h, 5] x) => (float[n, 4, h, 5] y)
+    {
+      half = AveragePool <kernel_shape = [2, 1], strides = [2, 1], pads = [0, 0, 1, 0]> (x)
+      twice = Resize <mode = "nearest"> (half, , scales)
+      s = Shape (x)
+      rows = Slice (s, two, three)
+      cut = Slice (twice, zero, rows, two)
+      y = Concat <axis = 1> (cut, x)
+    }"""
+    proto = parsed(
+        text,
+        scales=np.array([1, 1, 2, 1], np.float32),
+        zero=np.array([0]),
+        two=np.array([2]),
+        three=np.array([3]),
+    )
+    each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 6), (1, 9))])
+
+
+def test_a_scan_of_known_length_is_its_steps() -> None:
+    text = """g (float[b] start, float[4, b] x) => (float[b] last, float[4, b] all)
+    { last, all = Scan <num_scan_inputs = 1, body =
+        step (float[b] state, float[b] one) => (float[b] next, float[b] out)
+        { next = Add (state, one)  out = Mul (next, next) }> (start, x) }"""
+    each(parsed(text), [{"start": drawn(1, b), "x": drawn(2, 4, b)} for b in (1, 5)])
+
+
 def test_an_input_that_no_call_changes_is_given_at_import() -> None:
     text = "g (float[n, 6] x, int64[2] to) => (float[a, b] y) { y = Reshape (x, to) }"
     feeds = {"x": drawn(0, 4, 6)}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from offcut import ops
 from offcut.core.dtypes import DTYPES, numpy_dtype
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.views import VIEWS
-from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
+from offcut.plugins.onnx.bounds import bounds
+from offcut.plugins.onnx.operands import Element, Known, Operand, Refused, said
 
 INT_MAX = 2**31 - 1
 
@@ -24,6 +25,17 @@ class Raised(Exception):
     def __init__(self, size: str, low: int) -> None:
         super().__init__(size, low)
         self.size, self.low = size, low
+
+
+class Scaled(Exception):
+    """Sizes have to be multiples: the import is done again with that.
+
+    factors  by the name of a size
+    """
+
+    def __init__(self, factors: Mapping[str, int]) -> None:
+        super().__init__(factors)
+        self.factors = factors
 
 
 class Context:
@@ -96,7 +108,7 @@ class Context:
                 low, _ = self.bounds(one)
                 size = one if low >= 0 else plain(Binary("-", Const(0, "index"), one))
                 if self.bounds(size)[0] < 0:
-                    raise Refused(f"{one} as an element of an array: its sign is not seen")
+                    raise Refused(f"{said(one)} as an element of an array: its sign is not seen")
                 counted = self.op("iota", extent(size, 1), operand.dtype)
                 last = self.slice(counted, 0, size, extent(size, 1))
                 parts.append(last if low >= 0 else self.op("negative", last))
@@ -125,7 +137,7 @@ class Context:
         """The same where all are numbers."""
         found = self.elements(operand, what)
         if any(isinstance(one, Expr) for one in found):
-            raise Refused(f"its {what} depends on a size: {', '.join(map(str, found))}")
+            raise Refused(f"its {what} depends on a size: {said(*found)}")
         return found
 
     def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
@@ -139,7 +151,7 @@ class Context:
         Raises Refused where it is symbolic.
         """
         if isinstance(value, Expr):
-            raise Refused(f"{what} is {value}, which is no number")
+            raise Refused(f"{what} is {said(value)}, which is no number")
         return int(value)
 
     def bounds(self, value: Element) -> tuple[int, int]:
@@ -149,7 +161,10 @@ class Context:
         sizes = tuple(self.builder.sizes.values())
         low, high = extents.bounds(value, sizes)
         minus = extents.bounds(Binary("-", Const(0, "index"), value), sizes)
-        return low or -minus[1], high or -minus[0]
+        low, high = low or -minus[1], high or -minus[0]
+        known = {size.name: (size.min, size.max) for size in sizes}
+        closer = bounds(extents.normal(value), known) or (low, high)
+        return max(low, closer[0]), min(high, closer[1])
 
     def same(self, a: Element, b: Element) -> bool:
         """Whether two extents are seen to be equal at every size."""
@@ -226,7 +241,31 @@ class Context:
         numbers = [one for one in shape if isinstance(one, int)]
         if isinstance(operand, Known) and len(numbers) == len(shape):
             return Known(operand.array.reshape(numbers), operand.dtype)
-        return self.op("reshape", operand, tuple(shape))
+        try:
+            return self.op("reshape", operand, tuple(shape))
+        except Refused:
+            self._whole_parts(self.shape(operand), shape)
+            raise
+
+    def _whole_parts(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
+        """See to it that a reshape into ``h//4`` parts of 4 has no rest: h is a multiple of 4."""
+        parts = [node for one in shape if isinstance(one, Expr) for node in walk(one)]
+        factors = {
+            node.a.name: int(node.b.value)
+            for node in parts
+            if isinstance(node, Binary) and node.op == "//"
+            if isinstance(node.a, Var) and isinstance(node.b, Const)
+        }
+        if not factors:
+            return
+        made: dict[str, Expr] = {
+            name: Binary("*", Const(factor, "index"), Var(name)) for name, factor in factors.items()
+        }
+        total = extents.at(extents.product(map(extents.normal, own)), made)
+        wanted = extents.product(extents.normal(one) for one in shape if one != -1)
+        left = extents.quotient(total, extents.at(wanted, made))
+        if left is not None and (-1 in shape or left == Const(1, "index")):
+            raise Scaled(factors)
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""

@@ -271,6 +271,45 @@ def _area_tangent(g: Context, x: Operand) -> Operand:
     return scalar(g, "multiply", g.op("log", g.binary("divide", above, below)), 0.5)
 
 
+def _angle(g: Context, x: Operand) -> Operand:
+    """The arctangent: of x, ``(x - 1) / (x + 1)`` or ``-1 / x``, whichever is small, by its series."""
+    size: Operand = g.op("absolute", x)
+    far = scalar(g, "greater", size, 1 + math.sqrt(2))
+    middle = scalar(g, "greater", size, math.sqrt(2) - 1)
+    quotient = g.binary("divide", scalar(g, "subtract", size, 1.0), scalar(g, "add", size, 1.0))
+    beyond = g.op("negative", g.op("reciprocal", size))
+    near = g.op("where", far, beyond, g.op("where", middle, quotient, size))
+    start = g.op("where", far, math.pi / 2, g.op("where", middle, number(g, x, math.pi / 4), 0.0))
+    square: Operand = g.op("square", near)
+    series: Operand = number(g, x, 0.0)
+    for place in range(21, 0, -2):
+        term = number(g, x, (1 if place % 4 == 1 else -1) / place)
+        series = (
+            term if place == 21 else g.binary("add", g.binary("multiply", series, square), term)
+        )
+    angle = g.binary("add", g.binary("multiply", near, series), start)
+    return g.op("where", scalar(g, "less", x, 0.0), g.op("negative", angle), angle)
+
+
+def _arc_sine(g: Context, x: Operand) -> Operand:
+    """``atan(x / sqrt((1 - x) * (1 + x)))``."""
+    above, below = scalar(g, "add", x, 1.0), scalar(g, "add", g.op("negative", x), 1.0)
+    return _angle(g, g.binary("divide", x, g.op("sqrt", g.binary("multiply", above, below))))
+
+
+def _arc_cosine(g: Context, x: Operand) -> Operand:
+    """``2 * atan(sqrt((1 - x) / (1 + x)))``."""
+    above, below = scalar(g, "add", x, 1.0), scalar(g, "add", g.op("negative", x), 1.0)
+    return scalar(g, "multiply", _angle(g, g.op("sqrt", g.binary("divide", below, above))), 2.0)
+
+
+def _shrink(g: Context, call: Call) -> Results:
+    """Nearer to 0 by `bias`; 0 where that is not beyond `lambd`."""
+    x, bias, edge = call[0], call.get("bias", 0.0), call.get("lambd", 0.5)
+    low = g.op("where", scalar(g, "less", x, -edge), scalar(g, "add", x, bias), number(g, x, 0))
+    return g.op("where", scalar(g, "greater", x, edge), scalar(g, "subtract", x, bias), low)
+
+
 def _complement(g: Context, call: Call) -> Results:
     """``-1 - x`` has the other bits, where integers are signed."""
     dtype = g.dtype(call[0])
@@ -281,10 +320,13 @@ def _complement(g: Context, call: Call) -> Results:
 
 ELEMENTWISE: Mapping[str, Operator] = {
     "Abs": unary("absolute"),
+    "Acos": _in_double(_arc_cosine),
     "Acosh": _in_double(_area_cosine),
     "Add": binary("add"),
     "And": binary("logical_and"),
+    "Asin": _in_double(_arc_sine),
     "Asinh": _in_double(_area_sine),
+    "Atan": _in_double(_angle),
     "Atanh": _in_double(_area_tangent),
     "BitwiseNot": _complement,
     "Cast": _cast,
@@ -327,6 +369,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Relu": unary("relu"),
     "Round": unary("round"),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sigmoid": unary("sigmoid"),
     "Sign": unary("sign"),
     "Sin": unary("sin"),

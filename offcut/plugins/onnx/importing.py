@@ -14,7 +14,7 @@ from offcut.core.dtypes import DTYPES
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
 from offcut.graph import Bound, Graph, Ref
-from offcut.plugins.onnx.context import INT_MAX, Context, Raised, arithmetic
+from offcut.plugins.onnx.context import INT_MAX, Context, Raised, Scaled, arithmetic
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
 
@@ -64,11 +64,17 @@ def imported(
     """
     _checked(proto)
     lows: dict[str, int] = {}
+    factors: dict[str, int] = {}
     while True:
+        run = _Import(proto, sizes, constants, lows, factors)
         try:
-            return _Import(proto, sizes, constants, lows).run()
+            return run.run()
         except Raised as raised:
             lows[raised.size] = raised.low
+        except Scaled as scaled:
+            for name, factor in scaled.factors.items():
+                text = run.origins[name]
+                factors[text] = factors.get(text, 1) * factor
 
 
 def _checked(proto: Any) -> None:
@@ -84,7 +90,9 @@ def _checked(proto: Any) -> None:
 class _Import:
     """One run of an import.
 
-    lows  the least value of sizes, where an earlier run found that they need one
+    lows     the least value of sizes, where an earlier run found that they need one
+    factors  what a size of the file is a multiple of, likewise: its size here is that part of it
+    origins  the size of the file that a size here is of
     """
 
     def __init__(
@@ -93,9 +101,11 @@ class _Import:
         sizes: Mapping[str, int | tuple[int, int]],
         constants: Mapping[str, Any],
         lows: Mapping[str, int],
+        factors: Mapping[str, int],
     ) -> None:
         self.proto, self.graph = proto, proto.graph
-        self.sizes, self.constants, self.lows = sizes, constants, lows
+        self.sizes, self.constants, self.lows, self.factors = sizes, constants, lows, factors
+        self.origins: dict[str, str] = {}
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
         self.complaints: list[Complaint] = []
@@ -204,12 +214,22 @@ class _Import:
             if isinstance(bounds, int | np.integer):
                 self.symbols[text] = int(bounds)
                 return int(bounds)
-            name = self.context.builder.fresh(_identifier(text))
+            factor = self.factors.get(text, 1)
+            wish = _identifier(text) if factor == 1 else f"{_identifier(text)}_{factor}"
+            name = self.context.builder.fresh(wish)
             low, high = (1, INT_MAX) if bounds is None else _bounds(text, bounds)
             if bounds is None:
                 self.context.free.add(name)
-            made = self.context.builder.size(name, max(low, self.lows.get(name, low)), high)
-            self.symbols[text] = made
+            low = max(-(-low // factor), self.lows.get(name, 0))
+            if low > high // factor:
+                raise DescribeError(
+                    OP,
+                    f"cannot bound {text} by {bounds!r}",
+                    because=f"the model wants a multiple of {factor}, and none is between them",
+                )
+            made = self.context.builder.size(name, low, high // factor)
+            self.origins[name] = text
+            self.symbols[text] = arithmetic("*", factor, made)
         return self.symbols[text]
 
     def _all_named(self) -> None:

@@ -9,7 +9,16 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
-from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, known
+from offcut.plugins.onnx.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
 
 
 def _gather(g: Context, call: Call) -> Results:
@@ -45,7 +54,7 @@ def _counted_place(g: Context, place: Element, whole: Element) -> Element:
     if g.bounds(start)[0] < 0:
         g.not_negative(start)
     if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
-        raise Refused(f"there is no place {place} among {whole}")
+        raise Refused(f"there is no place {said(place)} among {said(whole)}")
     if not isinstance(start, Expr):
         g.not_negative(extent(whole, -start - 1))
     return start

@@ -43,7 +43,7 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
         return _by_reference(call)
     rule = SYMBOLIC.get(call.op)
     found = rule(context, call) if rule is not None else None
-    return None if found is None else (found,)
+    return (found,) if isinstance(found, Known) else found
 
 
 def _by_reference(call: Call) -> tuple[Known, ...]:
@@ -268,7 +268,17 @@ def _absolute(context: Context, call: Call) -> Known | None:
     return first if all(context.bounds(one)[0] >= 0 for one in first.elements) else None
 
 
-SYMBOLIC: dict[str, Callable[[Context, Call], Known | None]] = {
+def _split(context: Context, call: Call) -> tuple[Known, ...] | None:
+    first, sizes = call[0], _integers(call, 1, "split")
+    assert isinstance(first, Known)
+    if first.array.ndim != 1:
+        return None
+    part = -(-len(first.array) // call.outputs)
+    ends = np.cumsum(sizes or [part] * call.outputs)[:-1]
+    return tuple(_same_dtype(call, one) for one in np.split(_objects(first), ends))
+
+
+SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]] = {
     "Abs": _absolute,
     "Add": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
     "Cast": _cast,
@@ -294,6 +304,7 @@ SYMBOLIC: dict[str, Callable[[Context, Call], Known | None]] = {
     "Reshape": _structural(_reshape),
     "Round": _whole,
     "Slice": _structural(_slice),
+    "Split": _split,
     "Squeeze": _structural(_squeeze),
     "Sub": _element_wise(lambda context, a, b: arithmetic("-", a, b)),
     "Sum": _element_wise(lambda context, a, b: arithmetic("+", a, b)),

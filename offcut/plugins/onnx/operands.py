@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from offcut.core.expr import Expr
+from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.graph import Ref
 
@@ -104,6 +105,12 @@ class Call:
         if found is None:
             raise Refused(f"its input {place} is left out")
         return found
+
+
+def said(*values: Any) -> str:
+    """Numbers and index expressions, as a reader writes them."""
+    parts = (format_expr(one) if isinstance(one, Expr) else str(one) for one in values)
+    return ", ".join(parts)
 
 
 class Refused(Exception):

@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
-from offcut.plugins.onnx.operands import Call, Element, Operand, Refused, Results
+from offcut.plugins.onnx.operands import Call, Element, Operand, Refused, Results, said
 from offcut.plugins.onnx.shapes import axes_of, given
+
+MOST = 64
+"""Elements of a product: each is a node."""
 
 
 def _axes(g: Context, call: Call, x: Operand) -> list[int] | None:
@@ -77,8 +80,8 @@ def _product(g: Context, call: Call) -> Results:
     shape = list(g.shape(x))
     for axis in axes:
         count = g.whole(shape[axis], "the extent whose product is taken")
-        if not 1 <= count <= 64:
-            raise Refused(f"a product of {count} elements", "1 to 64")
+        if not 1 <= count <= MOST:
+            raise Refused(f"a product of {count} elements", f"1 to {MOST}")
         total = g.slice(x, axis, 0, 1)
         for place in range(1, count):
             total = g.binary("multiply", total, g.slice(x, axis, place, place + 1))
@@ -143,6 +146,25 @@ def _running_sum(g: Context, call: Call) -> Results:
     return g.op("flip", made, (axis,)) if back else made
 
 
+def _running_product(g: Context, call: Call) -> Results:
+    """The products of the first, the first two, …, of a few."""
+    x = call[0]
+    axis = g.axis(x, int(g.number(call[1], "axis")))
+    count = g.whole(g.shape(x)[axis], "the extent along which products run")
+    if not 1 <= count <= MOST:
+        raise Refused(f"a product of {count} elements", f"1 to {MOST}")
+    places = list(range(count))[:: -1 if call.get("reverse", 0) else 1]
+    parts = [g.slice(x, axis, place, place + 1) for place in places]
+    if call.get("exclusive", 0):
+        one = g.full(g.shape(parts[0]), 1, g.dtype(x))
+        parts = [one, *parts[:-1]]
+    total = [parts[0]]
+    for part in parts[1:]:
+        total.append(g.binary("multiply", total[-1], part))
+    kept = total[::-1] if call.get("reverse", 0) else total
+    return g.op("concat", tuple(kept), axis=axis) if count > 1 else kept[0]
+
+
 def _top(g: Context, call: Call) -> Results:
     x = call[0]
     k = call.get("k") if call.version < 10 else g.number(call[1], "k")
@@ -150,7 +172,7 @@ def _top(g: Context, call: Call) -> Results:
     call.overlook("sorted")  # that they are sorted is asked for, or nothing
     whole = g.shape(x)[axis]
     if not isinstance(whole, Expr) and k > whole:
-        raise Refused(f"the first {k} of {whole}")
+        raise Refused(f"the first {k} of {said(whole)}")
     g.not_negative(extent(whole, -int(k)))
     return g.several("topk", x, int(k), axis=axis, largest=bool(call.get("largest", 1)))
 
@@ -158,6 +180,7 @@ def _top(g: Context, call: Call) -> Results:
 REDUCTIONS: Mapping[str, Operator] = {
     "ArgMax": _place("argmax"),
     "ArgMin": _place("argmin"),
+    "CumProd": _running_product,
     "CumSum": _running_sum,
     "Hardmax": _hardmax,
     "LogSoftmax": _softmax("log_softmax"),

@@ -18,7 +18,7 @@ from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.plugins.onnx.context import Context, arithmetic, product
 from offcut.plugins.onnx.elementwise import Operator
-from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
 
 LONGEST = 4096
 
@@ -69,12 +69,12 @@ def _along(
     if scale is None:
         ratio = _ratio(g, whole, wanted)
         if ratio is None:
-            raise Refused(f"from {whole} to {wanted} elements", "a whole multiple")
+            raise Refused(f"from {said(whole)} to {said(wanted)} elements", "a whole multiple")
         scale = float(ratio)
     if call.get("mode", "nearest") == "nearest" and scale == int(scale) and _repeats(call):
         return _repeated(g, x, axis, int(scale))
     raise Refused(
-        f"a symbolic extent {whole} by {scale} in the mode {call.get('mode', 'nearest')}",
+        f"a symbolic extent {said(whole)} by {scale} in the mode {call.get('mode', 'nearest')}",
         "nearest by a whole factor, or known extents",
     )
 

@@ -11,7 +11,16 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.elementwise import Operator, dtype_of, number
-from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, known
+from offcut.plugins.onnx.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
 
 
 def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
@@ -76,7 +85,7 @@ def _squeeze(g: Context, call: Call) -> Results:
     gone = [n for n, one in enumerate(shape) if one == 1] if axes is None else axes_of(g, x, axes)
     for axis in gone:
         if shape[axis] != 1:
-            raise Refused(f"axis {axis} has the extent {shape[axis]}, which is not 1")
+            raise Refused(f"axis {axis} has the extent {said(shape[axis])}, which is not 1")
     return g.reshape(x, [one for n, one in enumerate(shape) if n not in gone])
 
 
@@ -150,7 +159,7 @@ def _inside(g: Context, value: Element, whole: Element, low: Element, high: Elem
     if top < 0:
         value = extent(value, whole)
     elif floor < 0:
-        raise Refused(f"a place of {value}, which may be below 0 or not")
+        raise Refused(f"a place of {said(value)}, which may be below 0 or not")
     return _clipped(g, _clipped(g, value, high, "min"), low, "max")
 
 
@@ -175,7 +184,9 @@ def _expand(g: Context, call: Call) -> Results:
     shape = []
     for mine, other in zip(own, wanted, strict=True):
         if other != 1 and mine != 1 and not g.same(mine, other):
-            raise Refused(f"extents {mine} and {other} are neither 1 nor seen to be equal")
+            raise Refused(
+                f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal"
+            )
         shape.append(plain(mine if other == 1 else other))
     return g.broadcast(x, shape)
 
@@ -225,7 +236,7 @@ def _wrapped(g: Context, x: Operand, before: Sequence[int], after: Sequence[int]
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         whole = g.shape(x)[axis]
         if max(low, high) > g.bounds(whole)[0]:
-            raise Refused(f"it wraps {max(low, high)} elements around an axis of {whole}")
+            raise Refused(f"it wraps {max(low, high)} elements around an axis of {said(whole)}")
         parts = [g.slice(x, axis, extent(whole, -low), whole)] if low else []
         parts += [x, *([g.slice(x, axis, 0, high)] if high else [])]
         x = g.op("concat", tuple(parts), axis=axis) if len(parts) > 1 else x
@@ -245,7 +256,7 @@ def _range(g: Context, call: Call) -> Results:
     )
     dtype = g.dtype(call[0])
     if isinstance(delta, Expr) or "int" not in dtype:
-        raise Refused(f"a range of {dtype} by {delta}", "a step that is a whole number")
+        raise Refused(f"a range of {dtype} by {said(delta)}", "a step that is a whole number")
     span = extent(limit, arithmetic("*", -1, start))
     if delta < 0:
         span = arithmetic("*", -1, span)

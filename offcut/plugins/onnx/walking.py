@@ -16,9 +16,11 @@ from onnx import helper, numpy_helper
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.known import evaluated
-from offcut.plugins.onnx.operands import Call, Known, Operand, Refused
+from offcut.plugins.onnx.loops import looped, scanned
+from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, said
 from offcut.plugins.onnx.table import TABLE
 
+LOOPS = {"Loop": looped, "Scan": scanned}
 STANDARD = ("", "ai.onnx")
 
 
@@ -95,6 +97,8 @@ class Walk:
             return self.branch(attributes, given, scope)
         version = scope.versions.get(node.domain, 1)
         call = Call(node.op_type, tuple(given), attributes, len(node.output), version, bound)
+        if node.op_type in LOOPS:
+            return self.loop(call, scope)
         mark = self.mark()
         found = evaluated(self.context, call)
         if found is not None:
@@ -167,18 +171,13 @@ class Walk:
         if schema.has_function:
             versions = [one for one in schema.function_opset_versions if one <= call.version]
             if versions:
-                return onnx.FunctionProto.FromString(
-                    schema.get_function_with_opset_version(max(versions))
-                )
+                return _function(schema.get_function_with_opset_version(max(versions)))
         if schema.has_context_dependent_function:
-            versions = [
-                one
-                for one in schema.context_dependent_function_opset_versions
-                if one <= call.version
-            ]
+            every = schema.context_dependent_function_opset_versions
+            versions = [one for one in every if one <= call.version]
             if versions:
                 types = [self.type_of(one).SerializeToString() for one in call.inputs]
-                return onnx.FunctionProto.FromString(
+                return _function(
                     schema.get_context_dependent_function_with_opset_version(
                         max(versions), call.proto.SerializeToString(), types
                     )
@@ -211,20 +210,51 @@ class Walk:
             shapes = self.context.shape(one), self.context.shape(other)
             if shapes[0] != shapes[1]:
                 raise Refused(
-                    f"its branches give shapes ({', '.join(map(str, shapes[0]))}) and "
-                    f"({', '.join(map(str, shapes[1]))}), and its condition is not known at import"
+                    f"its branches give shapes ({said(*shapes[0])}) and "
+                    f"({said(*shapes[1])}), and its condition is not known at import"
                 )
             results.append(self.context.op("where", condition, one, other))
         return results
 
-    def inner(self, graph: Any, scope: Scope) -> Sequence[Operand | None]:
+    def loop(self, call: Call, scope: Scope) -> Sequence[Any]:
+        """The results of Scan or Loop: its steps, one after the other.
+
+        Raises Refused where there are too many, or how many is not known.
+        """
+        before, mark = len(self.complaints), self.mark()
+
+        def walk(graph: Any, given: Mapping[str, Operand | None]) -> Sequence[Operand | None]:
+            return self.inner(graph, scope, given)
+
+        try:
+            made = LOOPS[call.op](self.context, call, walk)
+        except Refused as refused:
+            inner = self.complaints[before:]
+            del self.complaints[before:]
+            self.undo(mark)
+            if inner:
+                first = inner[0]
+                text = f"its body needs {first.op}: {first.because}"
+                raise Refused(text, first.help) from None
+            raise refused from None
+        return made if isinstance(made, tuple) else (made,)
+
+    def inner(
+        self, graph: Any, scope: Scope, given: Mapping[str, Operand | None] | None = None
+    ) -> Sequence[Operand | None]:
         """The outputs of a graph inside a node, which sees the values around it."""
-        values = dict(scope.values)
+        values = {**scope.values, **(given or {})}
         for tensor in graph.initializer:
             values[tensor.name] = of_tensor(tensor)
         inner = Scope(values, scope.versions, scope.attributes, scope.within)
         self.nodes(graph.node, inner)
         return [values.get(one.name) for one in graph.output]
+
+
+def _function(text: bytes) -> Any:
+    """A function; None where ONNX writes none for these types."""
+    made = onnx.FunctionProto.FromString(text)
+    return made if made.node else None
 
 
 def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:

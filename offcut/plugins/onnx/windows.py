@@ -12,7 +12,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.products import without_zero
 from offcut.plugins.onnx.reductions import reduced
 from offcut.plugins.onnx.shapes import unsqueezed
@@ -72,7 +72,7 @@ def _same_total(whole: Element, reach: int, stride: int) -> int:
         return reach - 1
     if isinstance(whole, Expr):
         raise Refused(
-            f"padding that depends on the size {whole}: auto_pad with a stride of {stride}",
+            f"padding that depends on the size {said(whole)}: auto_pad with a stride of {stride}",
             "pads as numbers",
         )
     return max((-(-whole // stride) - 1) * stride + reach - whole, 0)
@@ -208,7 +208,9 @@ def _ceiled(whole: Element, reach: int, stride: int, before: int, after: int) ->
     if isinstance(whole, Expr):
         if stride == 1:
             return after
-        raise Refused(f"ceil_mode over a spatial axis of {whole}", "ceil_mode=0, or a fixed size")
+        raise Refused(
+            f"ceil_mode over a spatial axis of {said(whole)}", "ceil_mode=0, or a fixed size"
+        )
     span = whole + before + after - reach
     count = -(-span // stride) + 1
     if (count - 1) * stride >= whole + before:
