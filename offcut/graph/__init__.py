@@ -4,6 +4,8 @@ from offcut.graph.build import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.model import Model, compiled
+from offcut.graph.rules import Rule, joined_products, rule
+from offcut.graph.substitute import Substituted, substituted
 from offcut.graph.text import parse_graph
 
 __all__ = [
@@ -14,9 +16,14 @@ __all__ = [
     "Model",
     "Node",
     "Ref",
+    "Rule",
+    "Substituted",
     "Value",
     "compiled",
     "interpreted",
+    "joined_products",
     "parse_graph",
     "rebuilt",
+    "rule",
+    "substituted",
 ]

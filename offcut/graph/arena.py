@@ -60,7 +60,7 @@ def arena_of(
     for number, step in enumerate(steps):
         last.update((one.root, number) for one in (*step.inputs, *step.outputs))
     last.update(dict.fromkeys(kept, len(steps)))
-    typical = extents.Numbers({size.name: _typical(size) for size in sizes})
+    typical = extents.Numbers(typical_sizes(sizes))
     slots, free, of = list[list[Expr]](), list[int](), dict[str, int]()
     for number, step in enumerate(steps):
         for name in dict.fromkeys(one.root for one in step.outputs):
@@ -80,6 +80,11 @@ def arena_of(
         ended = (name for name in of if last[name] == number)
         free += [of[name] for name in ended]
     return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of)
+
+
+def typical_sizes(sizes: Sequence[Size]) -> dict[str, int]:
+    """A value for each size, where none is known."""
+    return {size.name: _typical(size) for size in sizes}
 
 
 def _typical(size: Size) -> int:

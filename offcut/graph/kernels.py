@@ -91,6 +91,7 @@ class Kernels:
 
     values  of the graph
     arrays  its constants
+    like    of another graph, whose code is taken where it fits
     """
 
     def __init__(
@@ -100,16 +101,18 @@ class Kernels:
         arrays: Mapping[str, Array],
         target: str | Target,
         threads: int | None,
+        like: Kernels | None = None,
     ) -> None:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.target, self.threads = target, threads
-        self._known: dict[object, _Made] = {}
-        self._compiled: dict[str, Kernel] = {}
+        self._known: dict[object, _Made] = {} if like is None else like._known
+        self._compiled: dict[str, Kernel] = {} if like is None else like._compiled
 
-    def step(self, placed: Placed, unpacked: Collection[str] = ()) -> Step:
+    def step(self, placed: Placed, unpacked: Collection[str] = (), priced: bool = False) -> Step:
         """The call that runs a region.
 
         unpacked  constants that are read as any other operand is
+        priced    whether it is asked for its cost alone: it may hold constants of another region
 
         Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
         """
@@ -137,7 +140,7 @@ class Kernels:
         )
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
-        key = nodes, types, fixed, tuple(sorted(orders.items())), apart, before
+        key = self.sizes, nodes, types, fixed, tuple(sorted(orders.items())), apart, before
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
         made = self._known.get(key)
         if made is None:
@@ -145,7 +148,7 @@ class Kernels:
             kernel = made.kernel
         else:
             kernel = made.kernel
-            if constants:
+            if constants and not priced:
                 every = constants | _run(made.derived, constants)
                 asked = {name: every[name] for name in made.constants}
                 kernel = kernel.with_constants(_shaped(asked, made.runs)) if asked else kernel

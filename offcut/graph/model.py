@@ -243,25 +243,36 @@ def compiled(
     Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
     """
     made = improved(bound, passes)
-    graph, readings = made.graph, Readings(made.graph)
-    parts: Sequence[Region | Node] = regions_of(graph, readings)
-    notes = list[str]()
-    orders = orders_of(graph, readings)
+    graph = made.graph
     kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
+    return Model(made, *stepped(made, kernels))
+
+
+def stepped(
+    made: Bound, kernels: Kernels, priced: bool = False
+) -> tuple[list[Step], Laid, list[str]]:
+    """The kernels that run a graph, where its values lie, and what was not fused.
+
+    priced  whether they are asked for their cost alone
+    """
+    graph, readings, notes = made.graph, Readings(made.graph), list[str]()
+    parts: Sequence[Region | Node] = regions_of(graph, readings)
+    orders = orders_of(graph, readings)
     while True:
         placed = laid(graph, parts, readings, orders)
         try:
             steps = []
             for one in placed.steps:
                 region = one.region
-                steps.append(kernels.step(one, _unpacked(region, readings, made, orders)))
+                unpacked = _unpacked(region, readings, made, orders)
+                steps.append(kernels.step(one, unpacked, priced))
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             parts = [piece for part in parts for piece in _pieces(part, region)]
             continue
-        return Model(made, steps, placed, notes)
+        return steps, placed, notes
 
 
 def _unpacked(

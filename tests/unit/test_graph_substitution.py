@@ -1,0 +1,141 @@
+"""Rules between graphs: a wrong one is refused with a witness; a right one is applied where it fits, and where it is cheaper."""
+
+import numpy as np
+import pytest
+
+from offcut.errors import DescribeError
+from offcut.graph import (
+    Bound,
+    Builder,
+    Rule,
+    compiled,
+    interpreted,
+    joined_products,
+    parse_graph,
+    rule,
+    substituted,
+)
+from offcut.graph.matching import applied, matches
+from tests.operators import near
+
+BEFORE = """\
+graph twice
+size n in 1:65
+input x: float32[n, 4]
+a: float32[n, 4] = add(x, x)
+y: float32[n, 4] = relu(a)
+output y"""
+
+
+def after(line: str) -> str:
+    return "\n".join([*BEFORE.splitlines()[:3], *line.splitlines(), "output y"])
+
+
+def test_a_rule_that_is_wrong_is_refused_with_the_sizes_and_the_element_that_differ() -> None:
+    with pytest.raises(DescribeError) as refused:
+        rule("wrong", BEFORE, after("y: float32[n, 4] = relu(x)"))
+    assert (
+        str(refused.value)
+        == """\
+rule: cannot take the rule wrong
+  at       n = 1
+  because  y[0, 0] is 1.09569 before and 0.547847 after"""
+    )
+
+
+def test_a_rule_that_is_wrong_at_some_sizes_only_is_refused_with_the_smallest() -> None:
+    with pytest.raises(DescribeError, match="n = 3") as refused:
+        rule(
+            "short",
+            after("y: float32[n, 4] = relu(x)"),
+            after(
+                "s: float32[min(n, 2), 4] = slice(x, 0, 0, min(n, 2))\n"
+                "z: float32[n - min(n, 2), 4] = slice(x, 0, min(n, 2), n)\n"
+                "a: float32[n - min(n, 2), 4] = negative(z)\n"
+                "b: float32[n, 4] = concat([s, a], axis=0)\n"
+                "y: float32[n, 4] = relu(b)"
+            ),
+        )
+    assert "before" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        (after("y: float32[n, 4] = relu(x)").replace("size n in 1:65", "size n in 1:66"), "different inputs or sizes"),
+        (after("z: float32[n, 4] = relu(x)").replace("output y", "output z"), "one gives y, the other z"),
+        (after("y: float32[4, n] = transpose(x)"), r"one gives y: float32\[n, 4\], the other y: float32\[4, n\]"),
+    ],
+)  # fmt: skip
+def test_graphs_that_are_no_pair_are_refused(text: str, because: str) -> None:
+    with pytest.raises(DescribeError, match=because):
+        rule("pair", BEFORE, text)
+
+
+@pytest.fixture(scope="module")
+def doubling() -> Rule:
+    return rule(
+        "double", BEFORE, after("b: float32[n, 4] = multiply(x, 2.0)\ny: float32[n, 4] = relu(b)")
+    )
+
+
+def test_a_rule_fits_any_extent_and_any_name(doubling: Rule) -> None:
+    made = Builder("g")
+    b, n = made.size("b", 1, 5), made.size("n", 1, 9)
+    x = made.input("x", "float32", (b, n, 4))
+    rows = made.node("reshape", x, [-1, 4])
+    made.output(made.node("relu", made.node("add", rows, rows)))
+    (found,) = matches(doubling, made.graph)
+    now = applied(made.bound, doubling, [found])
+    assert now is not None
+    assert [node.op for node in now.graph.nodes] == ["reshape", "multiply", "relu"]
+    assert parse_graph(str(now.graph)) == now.graph
+    given = {"x": np.random.default_rng(0).uniform(-1, 1, (2, 3, 4)).astype("f4")}
+    near(interpreted(now, given)["relu"], interpreted(made.bound, given)["relu"])
+
+
+def test_a_rule_fits_nowhere_where_others_read_what_it_leaves_out(doubling: Rule) -> None:
+    made = Builder("g")
+    x = made.input("x", "float32", (made.size("n", 1, 9), 4))
+    total = made.node("add", x, x)
+    made.output(made.node("relu", total), total)
+    assert matches(doubling, made.graph) == ()
+    other = Builder("h")
+    y = other.input("y", "float32", (other.size("n", 0, 9), 4))
+    other.output(other.node("relu", other.node("add", y, y)))
+    assert matches(doubling, other.graph) == ()  # the rule is known from one row on
+
+
+def heads() -> Bound:
+    made = Builder("heads")
+    b, n = made.size("b", 1, 8), made.size("n", 1, 64)
+    generator = np.random.default_rng(0)
+    x = made.input("x", "float32", (b, n, 16))
+    for name in "qkv":
+        w = generator.uniform(-1, 1, (16, 16)).astype("f4")
+        bias = generator.uniform(-1, 1, 16).astype("f4")
+        held = made.constant(f"w{name}", w), made.constant(f"b{name}", bias)
+        made.output(made.node("dense", x, *held, results=[name]))
+    return made.bound
+
+
+def test_products_of_one_operand_become_one() -> None:
+    found = substituted(heads(), joined_products(), sizes={"b": 1, "n": 8})
+    assert len(found.rules) == 2
+    assert found.after <= found.before
+    model = compiled(found.bound, threads=1)
+    assert [step.nodes for step in model.steps] == [("dense",)]
+    for b, n in ((1, 1), (3, 5)):
+        given = {"x": np.random.default_rng(b).uniform(-1, 1, (b, n, 16)).astype("f4")}
+        result, expected = model(given), interpreted(heads(), given)
+        for name in "qkv":
+            near(result[name], expected[name])
+
+
+def test_products_one_of_which_reads_the_other_stay_two() -> None:
+    made = Builder("row")
+    x = made.input("x", "float32", (made.size("n", 1, 9), 4))
+    w = made.constant("w", np.ones((4, 4), "f4"))
+    y = made.node("dense", x, w)
+    made.output(made.node("dense", x, made.node("reshape", made.node("slice", y, 0, 0, 1), [4, 1])))
+    assert all(matches(one, made.graph) == () for one in joined_products())
