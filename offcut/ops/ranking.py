@@ -16,6 +16,8 @@ from offcut.ops.arguments import flag, whole
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
 
+FEW = 8  # elements that are found one after the other
+
 
 def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
     """The place of the greatest element along `axis`, of int64; of several, the first.
@@ -52,9 +54,10 @@ def topk(
               least value of the type and the place 2**31 - 1
     largest   False: the `k` least, ascending; beyond them the greatest value of the type
 
-    Of equal elements the first comes first; a NaN is greater than all else. An element's rank is the
-    number of those that come before it, so that it takes ``n * (n + k)`` comparisons for n elements:
-    for axes of up to some thousands.
+    Of equal elements the first comes first; a NaN is greater than all else. Up to 8 of the greatest are
+    found one after the other, in ``2 * k`` passes. More of them, and the least, are found by their ranks, the
+    number of elements that come before each: ``n * (n + k)`` comparisons for n elements, for axes of up to
+    some thousands.
 
     The places are called ``{name}_places``. Raises DescribeError where there is no such axis or k.
     """
@@ -65,7 +68,64 @@ def topk(
     if count is None or count < 0:
         raise DescribeError("topk", f"cannot take k={k!r}", because="k is an int of at least 0")
     options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
-    name, letters = named("topk", name, [x], *options), axis_letters(rank)
+    name = named("topk", name, [x], *options)
+    if largest and 0 < count <= FEW:
+        return _one_by_one(x, count, position, name)
+    return _by_rank(x, count, position, largest, name)
+
+
+def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor, Tensor]:
+    """The greatest elements, each the greatest of those that come after the one before."""
+    shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
+    letters = axis_letters(len(shape))
+    nothing = neutral("max", x.dtype)
+    values, places = list[Tensor](), list[Tensor]()
+
+    def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
+        """An element, and whether it comes after all that were found; None: nothing was."""
+        own = x[(*at[:position], k, *at[position:])]
+        if not values:
+            return own, None
+        last, place = values[-1][at], places[-1][at]
+        return own, _greater(last, own) | (~_greater(own, last) & (cast(k, "int32") > place))
+
+    for number in range(count):
+
+        def greatest(*at: Value) -> Value:
+            own, after = left(at)
+            return max_over(own if after is None else where(after, own, nothing), axis=k)
+
+        value = compute(shape, greatest, f"{name}_value_{number}", letters)
+
+        def first(*at: Value, value: Tensor = value) -> Value:
+            own, after = left(at)
+            here = ~_greater(value[at], own) & ~_greater(own, value[at])
+            found = here if after is None else here & after
+            return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+
+        place = compute(shape, first, f"{name}_place_{number}", letters)
+        values.append(value)
+        places.append(place)
+
+    def joined(parts: list[Tensor], dtype: str, called: str) -> Tensor:
+        def chosen(*at: Value) -> Value:
+            line = (*at[:position], *at[position + 1 :])
+            result = cast(parts[-1][line], dtype)
+            for number in reversed(range(count - 1)):
+                result = where(at[position] < number + 1, cast(parts[number][line], dtype), result)
+            return result
+
+        whole = (*shape[:position], count, *shape[position:])
+        return compute(whole, chosen, called, axis_letters(len(whole)))
+
+    return joined(values, x.dtype, name), joined(places, "int64", f"{name}_places")
+
+
+def _by_rank(
+    x: Tensor, count: int, position: int, largest: bool, name: str
+) -> tuple[Tensor, Tensor]:
+    """The elements that so many come before as their places say."""
+    letters = axis_letters(len(x.shape))
     other, before = reduce_axis(x.shape[position], "r"), _greater if largest else _less
 
     def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
