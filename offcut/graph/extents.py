@@ -80,8 +80,9 @@ def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
 class Numbers:
     """The values of extents at sizes, each found once."""
 
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
+    def __init__(self, sizes: Mapping[str, int], known: Mapping[Expr, int] | None = None) -> None:
+        self.known: dict[Expr, int] = dict(known or {})
+        self.known.update((Var(name), value) for name, value in sizes.items())
 
     def __call__(self, extent: Expr) -> int:
         """The value of an extent."""
@@ -98,6 +99,41 @@ class Numbers:
                 return _APPLIED[op](self(a), self(b))
             case _:
                 raise ValueError(f"no extent: {extent}")
+
+
+class Valued:
+    """Extents whose values are asked for again and again, at other sizes: by one function of the sizes.
+
+    extents  over the sizes
+    sizes    their names
+    """
+
+    def __init__(self, extents: Iterable[Expr], sizes: Sequence[str]) -> None:
+        self.extents = tuple(dict.fromkeys(extents))
+        self.sizes = tuple(sizes)
+        names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
+        parts = "".join(f"{_text(extent, names)}, " for extent in self.extents)
+        text = f"lambda {', '.join(names.values())}: ({parts})"
+        self.function: Callable[..., tuple[int, ...]] = eval(text, {"min": min, "max": max})
+
+    def __call__(self, sizes: Mapping[str, int]) -> Numbers:
+        """The values at sizes."""
+        found = self.function(*(sizes[name] for name in self.sizes))
+        return Numbers(sizes, dict(zip(self.extents, found, strict=True)))
+
+
+def _text(extent: Expr, names: Mapping[str, str]) -> str:
+    match extent:
+        case Const(value, _):
+            return str(int(value))
+        case Var(name):
+            return names[name]
+        case Binary("min" | "max" as op, a, b):
+            return f"{op}({_text(a, names)}, {_text(b, names)})"
+        case Binary(op, a, b):
+            return f"({_text(a, names)} {op} {_text(b, names)})"
+        case _:
+            raise ValueError(f"no extent: {extent}")
 
 
 _APPLIED: Mapping[str, Callable[[int, int], int]] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, OffcutError
 from offcut.graph import extents
 from offcut.graph.arena import ALIGNMENT, Arena, arena_of
-from offcut.graph.extents import Numbers
+from offcut.graph.extents import Numbers, Valued
 from offcut.graph.graph import Bound, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.kernels import Kernels, Step
@@ -26,11 +28,24 @@ from offcut.graph.places import ONE, ZERO, Laid, Place, laid
 from offcut.graph.plan import ModelPlan, planned
 from offcut.graph.reading import Readings
 from offcut.graph.regions import Region, region_of, regions_of
-from offcut.graph.running import ARENA, Frame
+from offcut.graph.running import ARENA, Frame, extents_of
 from offcut.graph.views import VIEWS
 
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of calls of one set of sizes.
+
+    number  the values of extents
+    frames  that no call uses now
+    """
+
+    sizes: Mapping[str, int]
+    number: Numbers
+    frames: list[Frame]
 
 
 class Model:
@@ -65,7 +80,13 @@ class Model:
         self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
         kept = {place.root for place in laid.outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
-        self._frames: dict[object, tuple[Mapping[str, int], list[Frame]]] = {}
+        self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
+        self._compact = {name: place.compact for name, place in laid.outputs.items()}
+        asked = [*extents_of(steps, self.arena), *self._lengths.values()]
+        for place in laid.outputs.values():
+            asked += (place.offset, *place.shape, *place.strides)
+        self._valued = Valued(asked, [size.name for size in graph.sizes])
+        self._known: dict[object, _Known] = {}
         self._arenas: list[Array] = []
         self._lock = threading.Lock()
 
@@ -81,16 +102,15 @@ class Model:
         arrays = self._in_order(given[0]) if mapping else given
         views = [self._view(array, n) for n, array in enumerate(arrays)]
         key = (*((view.shape, view.dtype) for view in views), *sorted(sizes.items()))
-        known, frames = self._frames.get(key) or self._new(
-            key, given[0] if mapping else None, views, sizes
-        )
+        known = self._known.get(key) or self._new(key, views, sizes)
         try:
-            frame = frames.pop()
+            frame = known.frames.pop()
         except IndexError:
             frame = self._frame(known)
         like = views[0] if views else None
         original = arrays[0] if views else None
-        results = {output: self._allocated(output, like, known) for output in self._fresh}
+        number = known.number
+        results = {output: self._allocated(output, like, number) for output in self._fresh}
         memory = self._memory(frame.arena_bytes)
         start: int = memory.__array_interface__["data"][0]
         bases = np.array(
@@ -104,11 +124,11 @@ class Model:
             np.int64,
         )
         frame.run(bases)
-        frames.append(frame)
+        known.frames.append(frame)
         made = {
             name: results[name][0]
             if name in results
-            else self._copied(name, known, bases, frame, like)
+            else self._copied(name, number, bases, frame, like)
             for name in self.bound.graph.outputs
         }
         self._arenas.append(memory)
@@ -147,14 +167,8 @@ class Model:
         copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
         return host.view(copy, at, op=self.bound.graph.name)
 
-    def _new(
-        self,
-        key: object,
-        mapping: Mapping[str, Any] | None,
-        views: Sequence[host.View],
-        sizes: dict[str, int],
-    ) -> tuple[Mapping[str, int], list[Frame]]:
-        """The sizes of a call that is met for the first time, checked, and a place for its frames."""
+    def _new(self, key: object, views: Sequence[host.View], sizes: dict[str, int]) -> _Known:
+        """What is known of a call that is met for the first time, which is checked."""
         inputs = self.bound.graph.inputs
         if len(views) != len(inputs):
             raise CallError(
@@ -165,16 +179,20 @@ class Model:
         windows = {value.name: host.window(view) for value, view in zip(inputs, views, strict=True)}
         known = checked_sizes(self.declared, checked_arrays(self.declared, windows), sizes)
         with self._lock:
-            if len(self._frames) >= MOST_FRAMES:
-                self._frames.pop(next(iter(self._frames)))
-            return self._frames.setdefault(key, (known, []))
+            if len(self._known) >= MOST_FRAMES:
+                self._known.pop(next(iter(self._known)))
+            return self._known.setdefault(key, _Known(known, self._valued(known), []))
 
-    def _frame(self, sizes: Mapping[str, int]) -> Frame:
-        number = Numbers(sizes)
-        lengths = {
-            name: number(extents.product(value.shape)) for name, value in self._values.items()
-        }
-        return Frame(self.bound.graph.name, self.steps, self.arena, self._bases, sizes, lengths)
+    def _frame(self, known: _Known) -> Frame:
+        return Frame(
+            self.bound.graph.name,
+            self.steps,
+            self.arena,
+            self._bases,
+            known.number,
+            known.sizes,
+            self._lengths,
+        )
 
     def _memory(self, count: int) -> Array:
         """Bytes for the arena that no other call has."""
@@ -187,17 +205,15 @@ class Model:
                 return found
         return np.empty(count + ALIGNMENT, np.uint8)
 
-    def _allocated(
-        self, output: str, like: host.View | None, sizes: Mapping[str, int]
-    ) -> tuple[Any, int]:
+    def _allocated(self, output: str, like: host.View | None, number: Numbers) -> tuple[Any, int]:
         """A fresh array for an output, and the address of the memory that a kernel fills."""
-        place, number = self._places[output], Numbers(sizes)
+        place = self._places[output]
         shape = tuple(map(number, place.shape))
         dtype = self._values[output].dtype
-        if place.compact:
+        if self._compact[output]:
             made = host.empty_like_kind(like, shape, dtype)
             return made, host.view(made, output, op=self.bound.graph.name).address
-        count = number(extents.product(place.shape))
+        count = prod(shape)
         flat: Any = host.empty_like_kind(like, (count,), dtype)
         address = host.view(flat, output, op=self.bound.graph.name).address
         strides = tuple(map(number, place.strides))
@@ -209,13 +225,13 @@ class Model:
     def _copied(
         self,
         output: str,
-        sizes: Mapping[str, int],
+        number: Numbers,
         bases: Array,
         frame: Frame,
         like: host.View | None,
     ) -> Any:
         """A fresh array of an output that lies in other memory."""
-        place, number = self._places[output], Numbers(sizes)
+        place = self._places[output]
         dtype = self._values[output].dtype
         base = self._bases.get(place.root, ARENA)
         start = frame.starts[self.arena.of[place.root]] if base == ARENA else 0

@@ -8,7 +8,7 @@ runs the kernels one after the other. Frames and arenas in use belong to one cal
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from offcut.backends.base import LEFT_AN_ARRAY, Relation
 from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError
 from offcut.graph.arena import ALIGNMENT, Arena
@@ -37,6 +38,7 @@ class Frame:
     """The calls of all kernels at one set of sizes.
 
     bases    the numbers of the bases of values that are not in the arena
+    number   the values of extents at the sizes
     lengths  elements of the memory of each value that has its own
 
     Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
@@ -48,11 +50,11 @@ class Frame:
         steps: Sequence[Step],
         arena: Arena,
         bases: Mapping[str, int],
+        number: Numbers,
         sizes: Mapping[str, int],
-        lengths: Mapping[str, int],
+        lengths: Mapping[str, Expr],
     ) -> None:
         self.name, self.steps = name, steps
-        number = Numbers(sizes)
         self.starts, total = list[int](), 0
         for slot in arena.slots:
             self.starts.append(total)
@@ -140,12 +142,22 @@ class Frame:
         return 0
 
 
+def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
+    """What frames ask the values of."""
+    for step in steps:
+        yield from (extent for _, extent in step.sizes)
+        for one in (*step.inputs, *step.outputs):
+            yield from (one.offset, *one.shape, *one.strides)
+    for slot in arena.slots:
+        yield from slot.bytes
+
+
 def _rounded(count: int) -> int:
     return -(-count // ALIGNMENT) * ALIGNMENT
 
 
 def _checked(
-    name: str, one: Operand, number: Numbers, sizes: Mapping[str, int], lengths: Mapping[str, int]
+    name: str, one: Operand, number: Numbers, sizes: Mapping[str, int], lengths: Mapping[str, Expr]
 ) -> int:
     """The offset of an array, in elements, all of which lie in its root.
 
@@ -162,7 +174,7 @@ def _checked(
         high += max((extent - 1) * stride, 0)
     if min(shape, default=1) == 0:
         return 0
-    if min(shape, default=1) < 0 or low < 0 or high >= lengths[one.root]:
+    if min(shape, default=1) < 0 or low < 0 or high >= number(lengths[one.root]):
         raise CallError(
             name,
             f"cannot run at {', '.join(f'{n} = {v}' for n, v in sizes.items())}",
