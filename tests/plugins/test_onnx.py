@@ -296,6 +296,21 @@ def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 6), (1, 9))])
 
 
+@pytest.mark.parametrize("mode", ["pytorch_half_pixel", "align_corners"])
+def test_an_image_is_stretched_to_the_size_of_another(mode: str) -> None:
+    text = """g (float[n, 2, h, 3] x, float[n, 1, r, 6] z) => (float[n, 2, r, 3] y)
+    {
+      s = Shape <start = 2, end = 3> (z)
+      size = Concat <axis = 0> (first, s, last)
+      y = Resize <mode = "linear", coordinate_transformation_mode = "MODE"> (x, , , size)
+    }"""
+    text = text.replace("float[n, 2, h, 3]", "float[1, 2, h, 3]").replace("n,", "1,")
+    proto = parsed(text.replace("MODE", mode), first=np.array([1, 2]), last=np.array([3]))
+    each(
+        proto, [{"x": drawn(0, 1, 2, h, 3), "z": drawn(1, 1, 1, r, 6)} for h, r in ((4, 7), (9, 2))]
+    )
+
+
 def test_a_scan_of_known_length_is_its_steps() -> None:
     text = """g (float[b] start, float[4, b] x) => (float[b] last, float[4, b] all)
     { last, all = Scan <num_scan_inputs = 1, body =

@@ -152,7 +152,7 @@ def _identity(g: Context, call: Call) -> Results:
 
 def _dropout(g: Context, call: Call) -> Results:
     """Nothing is dropped when a model is used."""
-    call.overlook("seed")
+    call.overlook("seed", "ratio")
     training, ratio = call.input(2), call.input(1)
     if g.number(training, "training_mode", False) and g.number(ratio, "ratio", 0.5):
         raise Refused("it draws at random in training mode", "training_mode=0")

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.plugins.onnx.context import Context, arithmetic, product
+from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
 
@@ -66,17 +66,46 @@ def _along(
         raise Refused(f"weights of {g.dtype(x)}", "floats")
     if not isinstance(whole, Expr) and not isinstance(wanted, Expr):
         return _by_matrix(g, call, x, axis, scale, wanted)
-    if scale is None:
-        ratio = _ratio(g, whole, wanted)
-        if ratio is None:
-            raise Refused(f"from {said(whole)} to {said(wanted)} elements", "a whole multiple")
-        scale = float(ratio)
-    if call.get("mode", "nearest") == "nearest" and scale == int(scale) and _repeats(call):
-        return _repeated(g, x, axis, int(scale))
-    raise Refused(
-        f"a symbolic extent {said(whole)} by {scale} in the mode {call.get('mode', 'nearest')}",
-        "nearest by a whole factor, or known extents",
-    )
+    ratio = _ratio(g, whole, wanted) if scale is None else scale
+    whole_times = ratio is not None and ratio in range(1, 17)
+    if whole_times and call.get("mode", "nearest") == "nearest" and _repeats(call):
+        return _repeated(g, x, axis, int(ratio or 1))
+    return _stretched(g, call, x, axis, scale, wanted)
+
+
+def _stretched(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    """Along an axis of symbolic extent, in the modes that `offcut.ops` has."""
+    shape, nearest = g.shape(x), call.get("mode", "nearest") == "nearest"
+    mode = call.get("coordinate_transformation_mode", "half_pixel")
+    mode = "asymmetric" if call.version < 11 else mode
+    modes = ("asymmetric",) if nearest else ("half_pixel", "pytorch_half_pixel", "align_corners")
+    rounding = "floor" if call.version < 11 else call.get("nearest_mode", "round_prefer_floor")
+    if (
+        mode not in modes
+        or (nearest and rounding != "floor")
+        or call.get("mode", "nearest") == "cubic"
+        or call.get("antialias", 0)
+        or call.get("exclude_outside", 0)
+    ):
+        raise Refused(
+            f"a symbolic extent {said(shape[axis])} in the modes {call.get('mode', 'nearest')}, {mode}",
+            "nearest by a whole factor, asymmetric with floor, linear, or known extents",
+        )
+    before, after = product(shape[:axis]), product(shape[axis + 1 :])
+    flat = g.reshape(x, [before, shape[axis], after])
+    made = g.op(
+        "interpolate", flat, layout="NWC", mode="nearest" if nearest else "linear",
+        align_corners=mode == "align_corners",
+        **({"size": wanted} if scale is None else {"scale": scale}),
+    )  # fmt: skip
+    count = g.shape(made)[1]
+    if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
+        g.not_negative(extent(count, -2))
+        if g.bounds(count)[0] < 2:
+            raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
+    return g.reshape(made, [*shape[:axis], count, *shape[axis + 1 :]])
 
 
 def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:

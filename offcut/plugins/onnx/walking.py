@@ -118,7 +118,7 @@ class Walk:
         if body is None:
             raise refused
         before = len(self.complaints)
-        results = self.function(body, bound, given, scope)
+        results = self.function(body, _with_defaults(bound, call), given, scope)
         if (
             any(one is None and name for one, name in zip(results, node.output, strict=False))
             or len(self.complaints) > before
@@ -255,6 +255,16 @@ def _function(text: bytes) -> Any:
     """A function; None where ONNX writes none for these types."""
     made = onnx.FunctionProto.FromString(text)
     return made if made.node else None
+
+
+def _with_defaults(node: Any, call: Call) -> Any:
+    """A node with the attributes that it leaves at their defaults."""
+    made = type(node)()
+    made.CopyFrom(node)
+    for name, one in onnx.defs.get_schema(call.op, call.version).attributes.items():
+        if name not in call.attributes and one.default_value.name:
+            made.attribute.append(one.default_value)
+    return made
 
 
 def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:

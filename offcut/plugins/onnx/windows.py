@@ -215,7 +215,7 @@ def _ceiled(whole: Element, reach: int, stride: int, before: int, after: int) ->
     count = -(-span // stride) + 1
     if (count - 1) * stride >= whole + before:
         count -= 1
-    return (count - 1) * stride + reach - whole - before
+    return max((count - 1) * stride + reach - whole - before, 0)
 
 
 def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -> Operand:
