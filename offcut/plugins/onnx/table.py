@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from offcut.plugins.onnx.attention import ATTENTION
 from offcut.plugins.onnx.elementwise import ELEMENTWISE, Operator
+from offcut.plugins.onnx.functions import FUNCTIONS
 from offcut.plugins.onnx.indexing import INDEXING
 from offcut.plugins.onnx.normalization import NORMALIZATION
 from offcut.plugins.onnx.products import PRODUCTS
@@ -19,6 +20,7 @@ from offcut.plugins.onnx.windows import WINDOWS
 TABLE: Mapping[str, Operator] = {
     **ATTENTION,
     **ELEMENTWISE,
+    **FUNCTIONS,
     **INDEXING,
     **NORMALIZATION,
     **PRODUCTS,
