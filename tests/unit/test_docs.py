@@ -54,7 +54,11 @@ WITH_PROGRAMS = [
 
 
 # What the Python of a page imports that is an extra.
-NEEDS = {"docs/search/pool.md": "distributed", "docs/plugins/onnx.md": "onnx", "docs/plugins/torch.md": "torch"}
+NEEDS = {
+    "docs/search/pool.md": "distributed",
+    "docs/plugins/onnx.md": "onnx",
+    "docs/plugins/torch.md": "torch",
+}
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
