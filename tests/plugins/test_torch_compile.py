@@ -19,6 +19,7 @@ from tests.plugins.torch_models import (
     Gpt,
     Masked,
     Mobile,
+    Placed,
     ResNet,
     Sorted,
     Words,
@@ -117,6 +118,28 @@ def test_words_are_looked_up() -> None:
     model = Words().eval()
     held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 1)]])
     assert left() == set()
+
+
+def test_a_part_of_a_table_of_places_bounds_the_length() -> None:
+    model = Placed().eval()
+    held(fast(model), model, [(tokens(*s),) for s in [(3, 5), (1, 7), (2, 64)]])
+    assert graphs() == 1
+    assert left() == set()
+
+
+def test_results_lie_as_torch_expects_them_where_more_follows() -> None:
+    class Following(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(8, 12, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.relu(self.conv(x))
+            return torch.sort(y.view(y.shape[0], 12, -1), -1)[0].view(y.shape) + y
+
+    model = Following().eval()
+    held(fast(model), model, [(torch.randn(s),) for s in [(2, 8, 6, 5), (1, 8, 4, 7)]])
+    assert left() == {"aten.sort.default"}
 
 
 def test_an_operator_that_is_not_ours_stays_with_torch_and_is_listed() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 import offcut as oc
 from offcut.errors import CallError, DescribeError
-from tests.plugins.torch_models import Gpt, ResNet, Sorted, held, mlp
+from tests.plugins.torch_models import Gpt, Placed, ResNet, Sorted, held, mlp
 
 
 def tokens(*shape: int) -> torch.Tensor:
@@ -40,6 +40,15 @@ def test_images_and_sentences_are_taken() -> None:
     held(model, net, [(torch.randn(s),) for s in [(1, 3, 33, 17), (17, 3, 20, 21)]])
     model = oc.from_torch(gpt, (tokens(3, 5),))
     held(model, gpt, [(tokens(*s),) for s in [(1, 7), (2, 1), (1, 1)]])
+
+
+def test_a_length_that_the_module_has_no_places_for_is_refused_as_torch_does() -> None:
+    module = Placed().eval()
+    model = oc.from_torch(module, (tokens(3, 5),))
+    held(model, module, [(tokens(*s),) for s in [(1, 7), (2, 64)]])
+    for run in (module, model):
+        with pytest.raises(RuntimeError, match="must match the size"):
+            run(tokens(2, 70))
 
 
 def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:

@@ -130,6 +130,18 @@ class Words(nn.Module):
         return F.log_softmax(self.head(self.table(ids).mean(1)), -1)
 
 
+class Placed(nn.Module):
+    """Words and their places, which are a part of a table of 64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(64, 16)
+        self.register_buffer("ids", torch.arange(64)[None])
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.words(ids) + self.places(self.ids[:, : ids.shape[1]]))
+
+
 class Sorted(nn.Module):
     """An operator that is not ours between two dense layers."""
 

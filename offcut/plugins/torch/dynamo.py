@@ -19,7 +19,7 @@ from torch._guards import TracingContext
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import noted
-from offcut.plugins.torch.sizes import Bounds, bounds_in
+from offcut.plugins.torch.sizes import Facts, facts_in
 from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.tracing import Oblivious
 
@@ -80,8 +80,8 @@ class Compiled:
     Constants are packed and folded. One that is changed in place is noticed by its version, one that is replaced by its address.
     """
 
-    def __init__(self, module: Any, fixed: Sequence[int], bounds: Bounds) -> None:
-        self.module, self.fixed, self.bounds = module, tuple(fixed), bounds
+    def __init__(self, module: Any, fixed: Sequence[int], facts: Facts) -> None:
+        self.module, self.fixed, self.facts = module, tuple(fixed), facts
         self.programs: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[..., Any]]] = {}
         self.changes = 0
 
@@ -107,7 +107,7 @@ class Compiled:
         known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
         run: Callable[..., Any]
         try:
-            run = program = Program(self.module, known, self.bounds)
+            run = program = Program(self.module, known, self.facts)
             noted(program)
         except Left:
             run = lambda arguments: self.module.forward(*arguments)  # noqa: E731
@@ -128,7 +128,7 @@ def _forward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
             if one.mutates_data or one.mutates_metadata
         }
         fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
-    return _boxed(Compiled(module, fixed, bounds_in(context.fake_mode.shape_env)))
+    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env)))
 
 
 def _training(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
@@ -136,7 +136,7 @@ def _training(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
-    return _boxed(Compiled(module, (), bounds_in(context.fake_mode.shape_env)))
+    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env)))
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:

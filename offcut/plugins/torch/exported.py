@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._sympy import functions as sf
 
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.sizes import Bounds, sympy_of
+from offcut.plugins.torch.sizes import Facts, equalities, sympy_of
 from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.tracing import oblivious
 
@@ -43,12 +44,11 @@ class TorchModel:
             **signature.inputs_to_lifted_tensor_constants,
         }
         nodes = [node for node in exported.graph.nodes if node.op == "placeholder"]
+        facts = _facts(exported)
         self.known = [state[names[node.name]] if node.name in names else None for node in nodes]
         known = {node: one for node, one in zip(nodes, self.known, strict=True) if one is not None}
         try:
-            self.program = Program(
-                exported.graph_module, known, _bounds(exported.range_constraints)
-            )
+            self.program = Program(exported.graph_module, known, _facts(exported))
         except Left as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
@@ -56,7 +56,7 @@ class TorchModel:
         self._in, self._out = exported.call_spec  # a property that is slow
         self._flat = self._in == pytree.tree_structure(((0,) * self._in.num_leaves, {}))
         self._single = self._out == pytree.tree_structure(0)
-        self.given = [_Given.of(node) for node in nodes if node.name not in names]
+        self.given = [_Given.of(node, facts) for node in nodes if node.name not in names]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives.
@@ -136,12 +136,25 @@ def _free(given: Any) -> Any:
     return [torch.export.Dim.AUTO] * given.dim() if isinstance(given, torch.Tensor) else None
 
 
-def _bounds(constraints: Any) -> Bounds:
+def _facts(exported: Any) -> Facts:
+    """What is known of its sizes: the bounds that it states, and what it was traced under; the latter is checked by shapes."""
+
     def known(symbol: Any) -> tuple[Any, Any]:
-        found = constraints.get(symbol)
+        found = exported.range_constraints.get(symbol)
         return (0, None) if found is None else (found.lower, found.upper)
 
-    return known
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(size, torch.SymInt):
+                return Facts(known, tuple(filter(_shown, equalities(size.node.shape_env))))
+    return Facts(known)
+
+
+def _shown(equality: tuple[Any, Any]) -> bool:
+    """Whether bounds or shapes show that an equality does not hold."""
+    one, other = equality
+    return bool((one.is_Symbol and other.is_Integer) or isinstance(one, sf.Min))
 
 
 @dataclass(frozen=True)
@@ -156,11 +169,11 @@ class _Given:
     fixed: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, node: Any) -> _Given:
+    def of(cls, node: Any, facts: Facts) -> _Given:
         """As a program was exported with."""
         value = node.meta["val"]
         shape = value.shape if isinstance(value, torch.Tensor) else ()
-        sizes = ((axis, sympy_of(one)) for axis, one in enumerate(shape))
+        sizes = ((axis, facts.simplified(sympy_of(one))) for axis, one in enumerate(shape))
         fixed = tuple((axis, int(one)) for axis, one in sizes if one.is_Integer)
         return cls(node.name, value, fixed)
 

@@ -8,17 +8,15 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import sympy
 import torch
+from torch.utils._sympy.functions import Max
 
-from offcut.core import index as ix
-from offcut.core.expr import Expr
-from offcut.core.interpret.values import evaluate
 from offcut.errors import OffcutError
 from offcut.graph import Model, compiled
-from offcut.graph.extents import product
 from offcut.plugins.torch.dtypes import array_of, tensor_of
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Bounds, extent_of, symbols_of
+from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
 Values = dict[Any, Any]
@@ -29,11 +27,11 @@ class Program:
     """An FX graph for all its sizes.
 
     known   tensors of placeholders that do not change: constants
-    bounds  of the symbols
+    facts   of its symbols
     left    the operators that torch runs, each with the reason
     """
 
-    def __init__(self, module: Any, known: Mapping[Any, Any], bounds: Bounds) -> None:
+    def __init__(self, module: Any, known: Mapping[Any, Any], facts: Facts) -> None:
         graph = module.graph
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         (output,) = (node for node in graph.nodes if node.op == "output")
@@ -44,7 +42,7 @@ class Program:
             held = _attribute(module, node.target)
             if isinstance(held, torch.Tensor):
                 fixed[node] = array_of(held)
-        self.split = split(graph, bounds, fixed)
+        self.split = split(graph, facts, fixed)
         self.left = list(self.split.left)
         self.sizes = _solutions(self.inputs)
         self.steps = [self._step(module, step) for step in self.split.steps]
@@ -105,9 +103,8 @@ class _Ran:
         shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
         self.sizes = tuple(size.name for size in region.bound.graph.sizes if size.name not in plain)
-        values = region.bound.graph.values
         self.outputs = tuple(
-            (node, name, shared, _strides(node.meta["val"], values[name].shape))
+            (node, name, shared, _strides(node.meta["val"]))
             for node, name, shared in region.outputs
         )
 
@@ -122,9 +119,11 @@ class _Ran:
         for node, name, shared, strides in self.outputs:
             array = found[name]
             if shared or not array.flags.writeable:
-                array = np.array(array, order="C", copy=True)
-            tensor = tensor_of(array)
-            values[node] = tensor if strides is None else _restrided(tensor, strides, sizes)
+                array = array.copy()
+            if strides is not None:
+                values[node] = _restrided(tensor_of(array), strides, sizes)
+            else:
+                values[node] = tensor_of(np.ascontiguousarray(array).reshape(array.shape))
 
 
 class _Called:
@@ -132,21 +131,21 @@ class _Called:
 
     def __init__(self, module: Any, node: Any) -> None:
         self.node = node
-        self.size = extent_of(node.meta["val"]) if is_size(node) else None
+        self.size = value_of(node.meta["val"]) if is_size(node) else None
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its result."""
         node = self.node
         if self.size is not None:
-            values[node] = int(evaluate(self.size, sizes))
+            values[node] = self.size(sizes)
         elif node.op == "get_attr":
             values[node] = self.held
         else:
 
             def value(one: Any) -> Any:
                 if one not in values and is_size(one):
-                    return int(evaluate(extent_of(one.meta["val"]), sizes))
+                    return value_of(one.meta["val"])(sizes)
                 return values[one]
 
             args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
@@ -227,37 +226,40 @@ def _item(node: Any) -> Callable[[Values], int]:
     return lambda values: int(values[node])
 
 
-def _strides(
-    fake: Any, shape: tuple[Expr, ...]
-) -> tuple[tuple[Expr, ...], tuple[Expr, ...]] | None:
-    """The shape and the strides that torch expects of a result; None where they are those of an array by rows."""
-    own = tuple(extent_of(_unmaxed(stride)) for stride in fake.stride())
-    rows = tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
-    one = ix.const(1)
-    if all(a == b or e == one for a, b, e in zip(own, rows, shape, strict=True)):
+def _strides(fake: Any) -> tuple[Callable[[Mapping[str, int]], int], ...] | None:
+    """The strides that torch expects of a result, as functions of sizes; None where they are those of an array by rows."""
+    own = [_unmaxed(sympy_of(stride)) for stride in fake.stride()]
+    rows, step = [], sympy.Integer(1)
+    for extent in reversed(fake.shape):
+        rows.append(step)
+        step = step * sympy_of(extent)
+    by_rows = all(
+        a == b or extent == 1
+        for a, b, extent in zip(own, reversed(rows), map(sympy_of, fake.shape), strict=True)
+    )
+    if by_rows or 0 in own:
         return None
-    if ix.const(0) in own:
-        return None
-    return shape, own
+    return tuple(map(value_of, own))
 
 
 def _unmaxed(stride: Any) -> Any:
     """A stride without ``Max(1, s)``, which torch writes for sizes that may be 0."""
-    if not isinstance(stride, torch.SymInt):
-        return stride
-    from torch.utils._sympy.functions import Max
 
     def bare(*args: Any) -> Any:
         kept = [one for one in args if one != 1]
         return kept[0] if len(kept) == 1 else Max(*args)
 
-    return stride.node.expr.replace(Max, bare)
+    return stride.replace(Max, bare)
 
 
-def _restrided(tensor: Any, strides: tuple[Any, Any], sizes: dict[str, int]) -> Any:
-    """The elements of a tensor in the strides that torch expects."""
-    shape, wanted = ([int(evaluate(one, sizes)) for one in each] for each in strides)
-    found = torch.empty_strided(shape, wanted, dtype=tensor.dtype)
+def _restrided(
+    tensor: Any, strides: Sequence[Callable[[Mapping[str, int]], int]], sizes: Mapping[str, int]
+) -> Any:
+    """A tensor, or a copy of it, in the strides that torch expects."""
+    wanted = tuple(one(sizes) for one in strides)
+    if tensor.stride() == wanted:
+        return tensor
+    found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype)
     found.copy_(tensor)
     return found
 

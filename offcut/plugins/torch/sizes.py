@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch.utils._sympy import functions as sf
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var
+from offcut.core.interpret.values import evaluate
 from offcut.core.sizes import MAX_SIZE
 from offcut.graph.extents import normal
 from offcut.plugins.torch.left import Left
@@ -52,20 +54,80 @@ def symbols_of(*shapes: Any) -> set[sympy.Symbol]:
     return found
 
 
-def bounds_of(symbol: sympy.Symbol, bounds: Bounds) -> tuple[int, int]:
-    """The bounds of a symbol as ints."""
-    low, high = bounds(symbol)
-    return max(_whole(low, 0), 0), min(_whole(high, MAX_SIZE), MAX_SIZE)
+@dataclass(frozen=True)
+class Facts:
+    """What torch knows of its symbols.
+
+    bounds  of each
+    equal   expressions that stand for simpler ones in every call: torch guards it
+    """
+
+    bounds: Bounds
+    equal: tuple[tuple[sympy.Expr, sympy.Expr], ...] = ()
+
+    def range(self, symbol: sympy.Symbol) -> tuple[int, int]:
+        """The least and the greatest value of a symbol."""
+        low, high = self.bounds(symbol)
+        least, most = max(_whole(low, 0), 0), min(_whole(high, MAX_SIZE), MAX_SIZE)
+        for expr, other in self.equal:
+            if other == symbol and isinstance(expr, sf.Min | sympy.Min):
+                most = min([most, *(int(one) for one in expr.args if one.is_Integer)])
+        return least, most
+
+    def simplified(self, expr: sympy.Expr) -> sympy.Expr:
+        """An expression in its simplest terms."""
+        for one, other in self.equal:
+            expr = expr.subs(one, other)
+        for symbol in expr.free_symbols:
+            least, most = self.range(symbol)
+            if least == most:
+                expr = expr.subs(symbol, least)
+        return expr
 
 
-def bounds_in(shape_env: Any) -> Bounds:
-    """The bounds that a shape environment knows."""
+def facts_in(shape_env: Any) -> Facts:
+    """What a shape environment knows."""
 
     def known(symbol: sympy.Symbol) -> tuple[Any, Any]:
         found = shape_env.bound_sympy(symbol)
         return found.lower, found.upper
 
-    return known
+    return Facts(known, equalities(shape_env))
+
+
+def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
+    """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out."""
+    found = []
+    for guard in shape_env.guards:
+        if isinstance(guard.expr, sympy.Eq):
+            one, other = map(shape_env.replace, guard.expr.args)
+            if one.is_Symbol or one.is_Integer:
+                one, other = other, one
+            one, other = _solved(one, other)
+            if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
+                found.append((one, other))
+    return tuple(found)
+
+
+def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """An equality ``a*s + b == number`` as one of the symbol, where it has a whole solution."""
+    if other.is_Integer and len(one.free_symbols) == 1 and not one.is_Symbol:
+        (symbol,) = one.free_symbols
+        factor = one.coeff(symbol)
+        rest = sympy.expand(one - factor * symbol)
+        if factor.is_Integer and rest.is_Integer and factor and (other - rest) % factor == 0:
+            return symbol, (other - rest) / factor
+    return one, other
+
+
+def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
+    """An int or a SymInt as a function of the sizes."""
+    expr = size if isinstance(size, sympy.Basic) else sympy_of(size)
+    try:
+        extent = extent_of(expr)
+    except Left:
+        return lambda sizes: int(expr.subs({one: sizes[one.name] for one in expr.free_symbols}))
+    return lambda sizes: int(evaluate(extent, sizes))
 
 
 def _whole(value: Any, otherwise: int) -> int:

@@ -19,7 +19,7 @@ from offcut.describe.request import Array
 from offcut.graph import Bound
 from offcut.plugins.torch import rules
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Bounds
+from offcut.plugins.torch.sizes import Facts
 from offcut.plugins.torch.translation import Translation
 
 assert rules.__all__  # the table is filled
@@ -56,7 +56,7 @@ class Split:
     left: tuple[tuple[Any, str], ...]
 
 
-def split(graph: Any, bounds: Bounds, arrays: Mapping[Any, Array]) -> Split:
+def split(graph: Any, facts: Facts, arrays: Mapping[Any, Array]) -> Split:
     """The steps of an FX graph.
 
     arrays  of the placeholders whose values are known
@@ -65,7 +65,7 @@ def split(graph: Any, bounds: Bounds, arrays: Mapping[Any, Array]) -> Split:
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
-        reason = found.offered(node, bounds, arrays)
+        reason = found.offered(node, facts, arrays)
         if reason is None:
             continue
         found.place[node] = len(graph.nodes) if node.is_impure() else found.last(node)
@@ -91,7 +91,7 @@ class _Found:
     place: dict[Any, int]
     left: list[tuple[Any, str]]
 
-    def offered(self, node: Any, bounds: Bounds, arrays: Mapping[Any, Array]) -> str | None:
+    def offered(self, node: Any, facts: Facts, arrays: Mapping[Any, Array]) -> str | None:
         """Why a node is not ours; None where it is, at its stage."""
         if not _has_tensors(node):
             return "it gives no tensor"
@@ -102,7 +102,7 @@ class _Found:
         ]
         stage = max((self._ready(one) for one in needs), default=0)
         if stage not in self.ours:
-            self.ours[stage] = Translation(bounds, arrays, self.free)
+            self.ours[stage] = Translation(facts, arrays, self.free)
         try:
             self.ours[stage].take(node)
         except Left as refused:

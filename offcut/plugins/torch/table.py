@@ -22,11 +22,19 @@ TABLE: dict[Any, Rule] = {}
 def takes(*names: str) -> Callable[[F], F]:
     """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over."""
 
+    return _entering(torch.ops.aten, names)
+
+
+def takes_prim(*names: str) -> Callable[[F], F]:
+    """The same for torch's primitive operators, which its decompositions are written in."""
+    return _entering(torch.ops.prims, names)
+
+
+def _entering(namespace: Any, names: tuple[str, ...]) -> Callable[[F], F]:
     def enter(rule: F) -> F:
         for name in names:
             packet, _, overload = name.partition(".")
-            found = getattr(torch.ops.aten, packet, None)
-            found = getattr(found, overload or "default", None)
+            found = getattr(getattr(namespace, packet, None), overload or "default", None)
             if found is not None:
                 TABLE[found] = rule
         return rule

@@ -13,6 +13,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, variables
+from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref
@@ -20,7 +21,7 @@ from offcut.graph.graph import Argument, Bound, Graph, Node, Value
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Bounds, bounds_of, extent_of, sympy_of
+from offcut.plugins.torch.sizes import Facts, extent_of, sympy_of
 from offcut.plugins.torch.table import TABLE
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
@@ -34,9 +35,9 @@ class Translation:
     fake    what torch says of the result of the node that is translated: element type and shape
     """
 
-    def __init__(self, bounds: Bounds, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
+    def __init__(self, facts: Facts, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
         self.builder = Builder("torch")
-        self.bounds, self.arrays, self.free = bounds, arrays, free
+        self.facts, self.arrays, self.free = facts, arrays, free
         self.held: dict[Any, Any] = {}
         self.read: dict[str, Any] = {}
         self.made: dict[str, Node] = {}
@@ -91,8 +92,9 @@ class Translation:
             if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
                 raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
             for own, said in zip(value.shape, fake.shape, strict=True):
-                if isinstance(said, int) and own != ix.const(said):
-                    raise Left(f"it gives an extent of {own}, where torch says {said}")
+                wanted = ix.literal(self.extent(said))
+                if wanted is not None and own != ix.const(wanted):
+                    raise Left(f"it gives an extent of {format_expr(own)}, torch one of {said}")
 
     def declare(self, fake: Any) -> None:
         """Take the sizes in the shape of a tensor among those of the graph."""
@@ -105,15 +107,12 @@ class Translation:
 
     def extent(self, size: Any) -> Expr:
         """An int or a SymInt as an extent, whose symbols are sizes of the graph; one that has but one value is that."""
-        found = sympy_of(size)
+        found = self.facts.simplified(sympy_of(size))
         for symbol in found.free_symbols:
             if not symbol.name.startswith("s"):
                 raise Left("its shape depends on data")
-            low, high = bounds_of(symbol, self.bounds)
-            if low == high:
-                found = found.subs(symbol, low)
-            elif symbol.name not in self.builder.sizes:
-                self.builder.size(symbol.name, low, high)
+            if symbol.name not in self.builder.sizes:
+                self.builder.size(symbol.name, *self.facts.range(symbol))
         return extent_of(found)
 
     def argument(self, given: Any) -> Any:

@@ -153,6 +153,20 @@ def pixel_shuffle(t: Translation, x: Ref, factor: int) -> Any:
     )
 
 
+@takes("upsample_nearest2d")
+def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
+    return _interpolated(t, x, "nearest", False, size, _given(scales))
+
+
+@takes("upsample_bilinear2d")
+def linear_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
+    return _interpolated(t, x, "linear", align, size, _given(scales))
+
+
+def _given(scales: tuple[Any, ...]) -> Any:
+    return scales if scales and all(one is not None for one in scales) else None
+
+
 def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:
     given = {"mode": mode, "align_corners": align or None}
     if scales is None:

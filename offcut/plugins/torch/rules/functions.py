@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import same, takes
+from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
 
 SAME = {
@@ -125,6 +125,11 @@ def isinf(t: Translation, x: Ref) -> Any:
 def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     """The same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
     return truth(t, x) if t.result == "bool" else t.cast(x, t.result)
+
+
+@takes_prim("convert_element_type")
+def converted_by_prim(t: Translation, x: Ref, dtype: Any) -> Any:
+    return converted(t, x)
 
 
 @takes(
