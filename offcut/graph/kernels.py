@@ -108,10 +108,17 @@ class Kernels:
         self._known: dict[object, _Made] = {} if like is None else like._known
         self._compiled: dict[str, Kernel] = {} if like is None else like._compiled
 
-    def step(self, placed: Placed, unpacked: Collection[str] = (), priced: bool = False) -> Step:
+    def step(
+        self,
+        placed: Placed,
+        unpacked: Collection[str] = (),
+        turned: Mapping[str, tuple[int, ...]] | None = None,
+        priced: bool = False,
+    ) -> Step:
         """The call that runs a region.
 
         unpacked  constants that are read as any other operand is
+        turned    orders of the axes of constants, where they are not held as they are
         priced    whether it is asked for its cost alone: it may hold constants of another region
 
         Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
@@ -132,6 +139,8 @@ class Kernels:
             for name, place in places.items()
             if name not in known
         }
+        turns = turned or {}
+        orders |= {names[name]: turns[name] for name in known if name in turns}
         apart = frozenset(
             (names[name], at)
             for name, place in places.items()
@@ -151,7 +160,9 @@ class Kernels:
             if constants and not priced:
                 every = constants | _run(made.derived, constants)
                 asked = {name: every[name] for name in made.constants}
-                kernel = kernel.with_constants(_shaped(asked, made.runs)) if asked else kernel
+                kernel = (
+                    kernel.with_constants(_shaped(asked, made.runs, orders)) if asked else kernel
+                )
 
         def operand(name: str) -> Operand:
             place, order = places[name], orders[names[name]]
@@ -217,7 +228,7 @@ class Kernels:
         by_name, sizes = with_own_sizes(by_name, results, inputs)
         results = tuple(by_name[tensor.name] for tensor in results)
         inputs = [by_name[tensor.name] for tensor in inputs]
-        shaped = _shaped(constants, runs)
+        shaped = _shaped(constants, runs, orders)
         key = str(source(computation(results, inputs, tuple(constants))))
         kernel = self._compiled.get(key)
         if kernel is None:
@@ -299,11 +310,14 @@ def _joined(
 
 
 def _shaped(
-    constants: Mapping[str, Array], runs: Mapping[str, tuple[int, ...]]
+    constants: Mapping[str, Array],
+    runs: Mapping[str, tuple[int, ...]],
+    orders: Mapping[str, tuple[int, ...]],
 ) -> dict[str, Array]:
-    """Constants with axes joined."""
+    """Constants with their axes in order, and joined."""
     made = dict(constants)
-    for name, array in constants.items():
+    for name, held in constants.items():
+        array = held.transpose(orders[name]) if name in orders else held
         shape, at = list[int](), 0
         for count in runs.get(name, (1,) * array.ndim):
             shape.append(prod(array.shape[at : at + count]))

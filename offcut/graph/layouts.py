@@ -107,6 +107,25 @@ def beside(
     )
 
 
+def turned(
+    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+) -> dict[str, Order]:
+    """The constants of a product that are multiplied lane by lane, as in a depthwise convolution: held with that axis last."""
+    if found.kind is not Kind.COMPLEX:
+        return {}
+    rank = len(node.results[0].shape)
+    lane = orders.get(node.results[0].name, tuple(range(rank)))[-1]
+    parts = {name: _of(found, name) for name in found.inside}
+    moving = frozenset[int]().union(*(axes for name, axes in parts.items() if name not in known))
+    made: dict[str, Order] = {}
+    for name in found.inside & known if lane in moving else ():
+        axes = found.axes[name]
+        own = [axis for axis, of in enumerate(axes or ()) if of == {lane}]
+        if axes is not None and len(own) == 1 and own[0] != len(axes) - 1:
+            made[name] = last(len(axes), own[0])
+    return made
+
+
 def last(rank: int, axis: int) -> Order:
     """The order with one axis innermost."""
     return (*(one for one in range(rank) if one != axis), axis)

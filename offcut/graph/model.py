@@ -22,7 +22,7 @@ from offcut.graph.extents import Numbers, Valued
 from offcut.graph.graph import Bound, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.kernels import Kernels, Step
-from offcut.graph.layouts import beside, orders_of
+from offcut.graph.layouts import beside, orders_of, turned
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.places import ONE, ZERO, Laid, Place, laid
 from offcut.graph.plan import ModelPlan, planned
@@ -280,8 +280,8 @@ def stepped(
             steps = []
             for one in placed.steps:
                 region = one.region
-                unpacked = _unpacked(region, readings, made, orders)
-                steps.append(kernels.step(one, unpacked, priced))
+                unpacked, turns = _constants(region, readings, made, orders)
+                steps.append(kernels.step(one, unpacked, turns, priced))
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 raise
@@ -291,14 +291,18 @@ def stepped(
         return steps, placed, notes
 
 
-def _unpacked(
+def _constants(
     region: Region, readings: Readings, made: Bound, orders: Mapping[str, tuple[int, ...]]
-) -> frozenset[str]:
-    """The constants of a region that are read as any other operand is."""
-    known = frozenset(made.arrays)
-    return frozenset().union(
-        *(beside(n, readings.of(n), known, orders) for n in region.nodes if n.op not in VIEWS)
-    )
+) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
+    """The constants of a region that are read as any other operand is, and the orders of axes of others."""
+    known, unpacked = frozenset(made.arrays), frozenset[str]()
+    turns: dict[str, tuple[int, ...]] = {}
+    for node in region.nodes:
+        if node.op not in VIEWS:
+            found = readings.of(node)
+            unpacked |= beside(node, found, known, orders)
+            turns |= turned(node, found, known, orders)
+    return unpacked, turns
 
 
 def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:

@@ -7,6 +7,7 @@ import pytest
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary
+from offcut.core.program import Kind
 from offcut.errors import CallError
 from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.graphs import arrays, drawn
@@ -208,3 +209,35 @@ def test_a_target_without_machine_code_runs_models_too() -> None:
     found, expected = compiled(bound, target="interpret")(given), interpreted(bound, given)
     for name, array in found.items():
         near(array, expected[name])
+
+
+def test_weights_that_are_multiplied_lane_by_lane_are_held_with_the_lanes_innermost() -> None:
+    made = Builder("depthwise")
+    n, h = made.size("n", 1, 8), made.size("h", 4, 32)
+    generator = np.random.default_rng(0)
+    x = made.input("x", "float32", (n, 3, h, h))
+    for number, groups in enumerate((1, 16)):
+        shape = (16, 3 if groups == 1 else 1, 3, 3)
+        w = made.constant(f"w{number}", generator.uniform(-1, 1, shape).astype("f4"))
+        x = made.node("conv2d", x, w, padding=1, groups=groups)
+    made.output(x)
+    model = compiled(made.bound, threads=1)
+    constants = [b for b in model.steps[-1].kernel.loops.buffers if b.kind is Kind.CONSTANT]
+    assert [[getattr(e, "value", e) for e in b.shape] for b in constants] == [[1, 3, 3, 16]]
+    for sizes in ({"n": 1, "h": 4}, {"n": 2, "h": 7}):
+        given = arrays(made.bound, 5, **sizes)
+        near(model(given)[x.name], interpreted(made.bound, given)[x.name])
+
+
+def test_a_constant_on_the_left_is_read_as_any_other_operand() -> None:
+    made = Builder("mixer")
+    n = made.size("n", 1, 8)
+    x = made.input("x", "float32", (n, 7, 24))
+    w = made.constant("w", np.random.default_rng(0).uniform(-1, 1, (9, 7)).astype("f4"))
+    made.output(made.node("relu", made.node("matmul", w, x)))
+    model = compiled(made.bound, threads=1)
+    (step,) = model.steps
+    assert [one.value for one in step.inputs] == ["w", "x"]
+    for rows in (1, 3):
+        given = arrays(made.bound, 5, n=rows)
+        near(model(given)["relu"], interpreted(made.bound, given)["relu"])
