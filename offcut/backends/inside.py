@@ -16,7 +16,7 @@ from typing import TypeGuard
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
-from offcut.core.expr import Compare, Const, Expr, Logic, loads
+from offcut.core.expr import Compare, Const, Expr, Logic, Select, loads
 from offcut.core.program import (
     STATUS,
     Alloc,
@@ -108,11 +108,11 @@ def _questions(
             open_ = [read for read in reads if is_open(read, before)]
             if open_:
                 plain = condition.args[0] if _is_negated(condition) else condition
-                question = _question(program, open_)
+                question = _question(space, program, before, open_)
                 asked[plain] = all_of([asked[plain], question]) if plain in asked else question
         unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
-            asked[statement.path] = _question(program, unproved)
+            asked[statement.path] = _question(space, program, statement, unproved)
     return asked
 
 
@@ -135,7 +135,7 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
     known = {part for one in statement.conditions for part in conjuncts(one)}
     open_ = [
         part
-        for part in conjuncts(_question(program, [access]))
+        for part in conjuncts(_question(space, program, statement, [access]))
         if part not in known and space.condition(part, at) is None
     ]
     if open_ and not _known_inside(space, program, statement, access):
@@ -212,8 +212,12 @@ def _proved(space: Space, program: Program, statement: Statement, access: _Acces
     return bool(touched.is_subset(inside))
 
 
-def _question(program: Program, accesses: Sequence[_Access]) -> Expr:
-    """Whether all of these accesses are inside."""
+def _question(
+    space: Space, program: Program, statement: Statement, accesses: Sequence[_Access]
+) -> Expr:
+    """Whether all of these accesses are inside; what reads outside of an array where a condition fails is asked only
+    where it holds.
+    """
     parts: list[Expr] = []
     for access in accesses:
         shape = program.buffer(access.buffer).shape
@@ -221,11 +225,22 @@ def _question(program: Program, accesses: Sequence[_Access]) -> Expr:
         for part, extent in zip(access.index, shape, strict=True):
             inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
         if inside and access.path:
-            others = tuple(Logic("not", (condition,)) for condition in access.path)
-            parts.append(Logic("or", (*others, all_of(inside))))
+            question: Expr = all_of(inside)
+            for condition in reversed(access.path):
+                reads = [_Access(load.buffer, load.index, path) for load, path in loads(question)]
+                if all(_known_inside(space, program, statement, read) for read in reads):
+                    before = question.args if _is_unless(question) else (question,)
+                    question = Logic("or", (Logic("not", (condition,)), *before))
+                else:
+                    question = Select(condition, question, Const(1, "bool"))
+            parts.append(question)
         else:
             parts += inside
     return all_of(parts)
+
+
+def _is_unless(question: Expr) -> TypeGuard[Logic]:
+    return isinstance(question, Logic) and question.op == "or"
 
 
 def _is_negated(condition: Expr) -> TypeGuard[Logic]:

@@ -120,3 +120,22 @@ def test_the_first_that_holds_is_found() -> None:
     op = Operator(ops.argmax(x), [x])
     a = integers("a", "uint8", 7, 53) < 20
     op.check([a], np.argmax(a, -1), interpreted=True)
+
+
+def test_an_index_that_is_not_read_everywhere_is_asked_where_it_is() -> None:
+    x, ids = oc.placeholder((m, 4), name="X"), oc.placeholder((m, 3), "int32", "I")
+    rows = oc.placeholder((n, 3), name="R")
+
+    def chosen(i: Any, j: Any) -> Any:
+        there = oc.where(ids[i, j] >= 0, rows[oc.index(ids[i, j]), j], x[i, j])
+        return oc.where(j < 3, there, x[i, j])
+
+    op = Operator(oc.compute((m, 4), chosen, name="Y"), [x, ids, rows])
+    a, r, i = floats("a", 5, 4), floats("r", 7, 3), numbers(7, "int32", 5, 3)
+    exact = a.copy()
+    for at in zip(*np.nonzero(i >= 0), strict=True):
+        exact[at] = r[i[at], at[1]]
+    op.check([a, i, r], exact, interpreted=True)
+    i[4, 2] = 7
+    with pytest.raises(oc.CallError, match="leads outside of an array"):
+        op.kernel(a, i, r)
