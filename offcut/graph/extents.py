@@ -78,14 +78,20 @@ def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
 
 
 class Numbers:
-    """The values of extents at sizes, each found once."""
+    """The values of extents at sizes, each found once.
 
-    def __init__(self, sizes: Mapping[str, int], known: Mapping[Expr, int] | None = None) -> None:
-        self.known: dict[Expr, int] = dict(known or {})
-        self.known.update((Var(name), value) for name, value in sizes.items())
+    objects  values that are known already, by the identities of extents that outlive this
+    """
+
+    def __init__(self, sizes: Mapping[str, int], objects: Mapping[int, int] | None = None) -> None:
+        self.objects = objects or {}
+        self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
 
     def __call__(self, extent: Expr) -> int:
         """The value of an extent."""
+        found = self.objects.get(id(extent))
+        if found is not None:
+            return found
         found = self.known.get(extent)
         if found is None:
             found = self.known[extent] = self._found(extent)
@@ -109,17 +115,21 @@ class Valued:
     """
 
     def __init__(self, extents: Iterable[Expr], sizes: Sequence[str]) -> None:
-        self.extents = tuple(dict.fromkeys(extents))
+        self.extents = tuple(extents)
+        self.identities = tuple(map(id, self.extents))
         self.sizes = tuple(sizes)
+        distinct = {extent: place for place, extent in enumerate(dict.fromkeys(self.extents))}
+        self.places = tuple(distinct[extent] for extent in self.extents)
         names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
-        parts = "".join(f"{_text(extent, names)}, " for extent in self.extents)
+        parts = "".join(f"{_text(extent, names)}, " for extent in distinct)
         text = f"lambda {', '.join(names.values())}: ({parts})"
         self.function: Callable[..., tuple[int, ...]] = eval(text, {"min": min, "max": max})
 
     def __call__(self, sizes: Mapping[str, int]) -> Numbers:
         """The values at sizes."""
         found = self.function(*(sizes[name] for name in self.sizes))
-        return Numbers(sizes, dict(zip(self.extents, found, strict=True)))
+        values = (found[place] for place in self.places)
+        return Numbers(sizes, dict(zip(self.identities, values, strict=True)))
 
 
 def _text(extent: Expr, names: Mapping[str, str]) -> str:
