@@ -62,7 +62,28 @@ for i in 0:n
 for i in 0:n
   S[0] += Y[i]
 """
-PROGRAMS = {"product": PRODUCT, "stencil": STENCIL, "gather": GATHER}
+RECURRENCE = """program recurrence
+size n in 0:200
+input P: float32[2, n, 8]
+input U: float32[8, 8]
+output H: float32[n, 8]
+local G: float32[n, 8]
+private S: float32[n, 8]
+for i in 0:n
+  for j in 0:8
+    H[i, j] = 0.0
+for t in 0:2
+  for i in 0:n
+    for j in 0:8
+      S[i, j] = 0.0
+      for k in 0:8
+        S[i, j] += H[i, k] * U[k, j]
+      G[i, j] = P[t, i, j] + S[i, j]
+  for i in 0:n
+    for j in 0:8
+      H[i, j] = G[i, j] * 0.5
+"""
+PROGRAMS = {"product": PRODUCT, "stencil": STENCIL, "gather": GATHER, "recurrence": RECURRENCE}
 SIZES = [1, 2, 13, 14, 15, 42, 47]
 
 
@@ -102,6 +123,7 @@ PASSES = {
     "lanes of rows": Pass("marked", "gather", itself, instead),
     "keep inside": Pass("kept_inside", "gather", itself, instead),
     "separate": Pass("separate", "stencil"),
+    "cut nests": Pass("_with_products", "recurrence", itself, instead),
     "cover": Pass("without_covers", "stencil"),
     "vectorize": Pass("vectorized", "stencil"),
     "threads": Pass("shared", "stencil"),
