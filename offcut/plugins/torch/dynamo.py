@@ -17,7 +17,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.program import Program
+from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
 from offcut.plugins.torch.sizes import Facts, facts_in
 from offcut.plugins.torch.table import TABLE
@@ -105,12 +105,12 @@ class Compiled:
             self.programs.pop(next(iter(self.programs)))
         inputs = [node for node in self.module.graph.nodes if node.op == "placeholder"]
         known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
-        run: Callable[..., Any]
+        run: Program | Whole
         try:
-            run = program = Program(self.module, known, self.facts)
-            noted(program)
-        except Left:
-            run = lambda arguments: self.module.forward(*arguments)  # noqa: E731
+            run = Program(self.module, known, self.facts)
+        except Left as refused:
+            run = Whole(self.module, str(refused))
+        noted(run)
         self.programs[key] = versions, run
         return self.programs[key]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -80,24 +81,43 @@ class Program:
         instead = _Instead(module, step)
         try:
             return _Ran(step, compiled(step.bound), partial(self._refused, instead))
-        except OffcutError as refused:
+        except Exception as refused:  # a model runs, whatever becomes of a region
             return self._refused(instead, refused)
 
-    def _refused(self, instead: _Instead, refused: OffcutError) -> Step:
+    def _refused(self, instead: _Instead, refused: Exception) -> Step:
         """What torch does in place of a region, which is listed from now on."""
         if not instead.listed:
             instead.listed = True
-            reason = " ".join(str(refused).split())
+            kind = "" if isinstance(refused, OffcutError) else f"{type(refused).__name__}: "
+            reason = kind + " ".join(str(refused).split())
             self.left += [(node, reason) for node in instead.region.nodes if not is_view(node)]
         return instead
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A graph that stays with torch as it is.
+
+    reason  why
+    """
+
+    module: Any
+    reason: str
+    left: tuple[tuple[Any, str], ...] = ()
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        """The results of the graph."""
+        return self.module.forward(*arguments)
+
+    def report(self) -> str:
+        """That all of it runs in torch, and why."""
+        return f"0 regions by offcut, all by torch: {self.reason}"
 
 
 class _Ran:
     """A region as a step."""
 
-    def __init__(
-        self, region: Region, model: Model, refused: Callable[[OffcutError], Step]
-    ) -> None:
+    def __init__(self, region: Region, model: Model, refused: Callable[[Exception], Step]) -> None:
         self.model, self.refused = model, refused
         self.inputs = tuple(region.inputs.items())
         shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
@@ -113,7 +133,7 @@ class _Ran:
         given = {name: array_of(values[node]) for name, node in self.inputs}
         try:
             found = self.model(given, **{name: sizes[name] for name in self.sizes})
-        except OffcutError as refused:
+        except Exception as refused:  # torch calculates it, or says what is wrong
             self.refused(refused)(values, sizes)
             return
         for node, name, shared, strides in self.outputs:

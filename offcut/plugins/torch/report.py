@@ -6,18 +6,18 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offcut.plugins.torch.program import Program
+    from offcut.plugins.torch.program import Program, Whole
 
-_PROGRAMS: list[weakref.ref[Program]] = []
+_PROGRAMS: list[weakref.ref[Program | Whole]] = []
 
 
-def noted(program: Program) -> None:
+def noted(program: Program | Whole) -> None:
     """List a program, as long as it lives."""
     _PROGRAMS[:] = [one for one in _PROGRAMS if one() is not None]
     _PROGRAMS.append(weakref.ref(program))
 
 
-def programs() -> tuple[Program, ...]:
+def programs() -> tuple[Program | Whole, ...]:
     """Those that were made by ``torch.compile`` and still live, oldest first."""
     return tuple(found for one in _PROGRAMS if (found := one()) is not None)
 
