@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
 
+from offcut.errors import DescribeError
 from offcut.plugins import torch as plugin
 from tests.plugins.torch_models import (
     Gpt,
@@ -147,6 +148,19 @@ def test_an_operator_that_is_not_ours_stays_with_torch_and_is_listed() -> None:
     held(fast(model), model, [(torch.randn(b, 8),) for b in (3, 1, 0, 9)])
     assert left() == {"aten.sort.default"}
     assert "1 × aten.sort.default: there is no rule for it" in plugin.report()
+
+
+def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(bound: object) -> None:
+        raise DescribeError("graph", "cannot", because="of this test")
+
+    monkeypatch.setattr("offcut.plugins.torch.program.compiled", failing)
+    model = mlp()
+    held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1)])
+    assert len(left()) == 3
+    assert "1 × aten.gelu.default: graph: cannot because of this test" in plugin.report()
 
 
 def test_a_shape_that_depends_on_data_stays_with_torch() -> None:

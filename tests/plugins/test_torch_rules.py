@@ -39,7 +39,15 @@ def functions(x: torch.Tensor) -> Results:
         *(x.sin(), x.cos(), (x * 3).floor(), (x * 3).ceil(), (x * 3).round(), x.sign(), -x),
         *(F.gelu(x), F.gelu(x, approximate="tanh"), F.elu(x), F.leaky_relu(x, 0.2)),
         *(F.softplus(x), F.hardtanh(x), x.clamp(-0.5, 0.5), x.clamp(min=0.1), x.clamp(max=0.1)),
-        *(F.hardswish(x * 4), F.hardsigmoid(x * 4), F.mish(x), positive.log2(), x**2, x**3),
+        *(
+            F.hardswish(x * 4),
+            F.hardsigmoid(x * 4),
+            F.mish(x),
+            x.abs().log1p(),
+            positive.log2(),
+            x**2,
+            x**3,
+        ),
         *(
             positive**0.5,
             positive**1.7,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,11 @@ class Program:
             instead.listed = True
             kind = "" if isinstance(refused, OffcutError) else f"{type(refused).__name__}: "
             reason = kind + " ".join(str(refused).split())
-            self.left += [(node, reason) for node in instead.region.nodes if not is_view(node)]
+            self.left += [
+                (node, reason)
+                for node in instead.region.nodes
+                if not is_view(node) and node.target is not operator.getitem
+            ]
         return instead
 
 

@@ -18,6 +18,7 @@ SAME = {
     "tanh": "tanh",
     "exp": "exp",
     "log": "log",
+    "log1p": "log1p",
     "sqrt": "sqrt",
     "rsqrt": "rsqrt",
     "reciprocal": "reciprocal",
