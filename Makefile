@@ -19,12 +19,13 @@ BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d row
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all net lint style types imports format bench bench-track clean
+.PHONY: help demo test test-all test-hosts net lint style types imports format bench bench-track clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
 	@echo 'make test      the tests, but for the slow ones'
 	@echo 'make test-all  all tests'
+	@echo 'make test-hosts  what lives inside TVM, which it installs beside (100 MB)'
 	@echo 'make net       random programs, cut and compiled; ARGS="--seeds :1000 --state net.jsonl"'
 	@echo 'make lint      style, types and imports; each is a target of its own'
 	@echo 'make format    rewrite the sources in the style'
@@ -40,6 +41,9 @@ test: .venv/installed
 
 test-all: .venv/installed
 	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
+
+test-hosts: .venv/hosts
+	PYTHONPATH=.venv/hosts $(DEV) -m pytest -q tests/plugins tests/unit/test_docs.py -k tvm $(ARGS)
 
 net: .venv/installed
 	$(DEV) -m tests.differential --jobs $(JOBS) $(ARGS)
@@ -73,6 +77,10 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(DEV) $(PIP) --editable '.[dev]'
 	@touch $@
+
+# A folder of its own: `make test` is to run, and to skip, as it does without.
+.venv/hosts: .venv/installed
+	$(DEV) $(PIP) --target $@ 'apache-tvm>=0.27,<0.28'
 
 .venv-demo/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-demo

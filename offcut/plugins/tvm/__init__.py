@@ -1,0 +1,22 @@
+"""offcut inside TVM: its loops cut by our partitioner, its operators served by our kernels.
+
+Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, tir_pipeline="offcut")``.
+"""
+
+from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
+from offcut.plugins.tvm.reading import Reading, read
+from offcut.plugins.tvm.writing import write
+
+report = register()
+
+__all__ = [
+    "Reading",
+    "Report",
+    "lowered",
+    "partitioned",
+    "pipeline",
+    "read",
+    "register",
+    "report",
+    "write",
+]

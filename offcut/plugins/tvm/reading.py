@@ -1,0 +1,306 @@
+"""A function of `tvm.tirx` -> a loop program: loops, conditions and stores, one for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+import offcut.ir as ir
+from offcut.core import index as ix
+from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.text.printer import format_expr
+from offcut.errors import DescribeError
+
+MOST = 2**40
+"""Elements along an axis, at most: more do not fit into the memory of a machine."""
+
+HINT = "pragma_loop_partition_hint"
+"""What asks TVM's LoopPartition for what is done here without being asked."""
+
+EXECUTIONS = {
+    tirx.ForKind.SERIAL: ir.Execution.SERIAL,
+    tirx.ForKind.PARALLEL: ir.Execution.PARALLEL,
+    tirx.ForKind.VECTORIZED: ir.Execution.VECTOR,
+    tirx.ForKind.UNROLLED: ir.Execution.UNROLL,
+}
+ARITHMETIC = {
+    "Add": "+",
+    "Sub": "-",
+    "Mul": "*",
+    "Div": "/",
+    "FloorDiv": "//",
+    "FloorMod": "%",
+    "Min": "min",
+    "Max": "max",
+}
+COMPARISONS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!="}
+FUNCTIONS = {
+    **{name: name for name in ("exp", "tanh", "sqrt", "erf", "log", "log1p", "sin", "cos")},
+    "floor": "floor",
+    "ceil": "ceil",
+    "nearbyint": "round",
+    "fabs": "abs",
+}
+_WORDS = {"and", "or", "not", "true", "false", "inf", "nan", "if", "assume", "index", "where"}
+_WORDS |= {*FUNCTIONS.values(), *DTYPES, "min", "max", "pow", "sum", "abs", "neg", "lookup"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A function and the program that it says.
+
+    sizes    the variables of the function by the names that the program has for them
+    buffers  its buffers likewise: parameters, and what it allocates
+    """
+
+    function: Any
+    program: ir.Program
+    sizes: Mapping[str, Any]
+    buffers: Mapping[str, Any]
+
+
+def read(function: Any) -> Reading:
+    """The loop program of a `PrimFunc` without blocks, such as `lowered` leaves it.
+
+    A parameter that is written to is ``inout``: what is not written stays. A size is a variable that is the extent of
+    an axis of a parameter, of 0 up to 2^40 elements. ``C[i] = C[i] + x`` is an update, ``C[i] += x``.
+
+    Raises DescribeError for what is not loops, conditions and stores on arrays.
+    """
+    if not isinstance(function, tirx.PrimFunc):
+        raise DescribeError("tvm", f"cannot read {function!r}", because="it is no PrimFunc")
+    return _Reader(function).reading()
+
+
+@dataclass
+class _Reader:
+    """One function; variables are known by what they are, and named apart."""
+
+    function: Any
+    names: dict[Any, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: set(_WORDS))
+    bound: dict[Any, ir.Expr] = field(default_factory=dict)
+    sizes: dict[str, Any] = field(default_factory=dict)
+    buffers: dict[str, Any] = field(default_factory=dict)
+    kinds: dict[str, ir.Kind] = field(default_factory=dict)
+    shapes: dict[str, tuple[ir.Expr, ...]] = field(default_factory=dict)
+    alone: bool = True
+
+    def reading(self) -> Reading:
+        name = _word(str((self.function.attrs or {}).get("global_symbol", "main")))
+        for parameter in self.function.params:
+            if not isinstance(parameter.ty, tirx.buffer.BufferType):
+                raise refusal(f"the parameter {parameter.name}", "it is no array")
+            for extent in parameter.ty.shape:
+                if isinstance(extent, tvm.ir.Var) and extent not in self.bound:
+                    self.sizes[self.named(extent)] = extent
+                    self.bound[extent] = ir.Var(self.names[extent])
+        for parameter in self.function.params:
+            self.declare(parameter, ir.Kind.INPUT)
+        body = tuple(self.block(self.function.body))
+        stored = {stmt.buffer for stmt in ir.walk(body) if isinstance(stmt, ir.Store)}
+        program = ir.Program(
+            name,
+            tuple(ir.Size(size, 0, MOST) for size in self.sizes),
+            (),
+            tuple(
+                ir.Buffer(buffer, str(known.dtype), self.shapes[buffer], self.kind(buffer, stored))
+                for buffer, known in self.buffers.items()
+            ),
+            body,
+        )
+        return Reading(self.function, program, self.sizes, self.buffers)
+
+    def kind(self, buffer: str, stored: set[str]) -> ir.Kind:
+        if self.kinds[buffer] is ir.Kind.INPUT and buffer in stored:
+            return ir.Kind.INOUT
+        return self.kinds[buffer]
+
+    def named(self, variable: Any) -> str:
+        """A name for a variable that nothing else has."""
+        base = _word(variable.name)
+        name, number = base, 1
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        self.names[variable] = name
+        return name
+
+    def declare(self, buffer: Any, kind: ir.Kind) -> None:
+        dtype = str(buffer.ty.dtype)
+        if dtype not in DTYPES:
+            raise refusal(f"the array {buffer.name}", f"offcut has no element type {dtype}")
+        name = self.named(buffer)
+        self.buffers[name], self.kinds[name] = buffer, kind
+        self.shapes[name] = tuple(self.index(extent) for extent in buffer.ty.shape)
+
+    def block(self, stmt: Any) -> Iterator[ir.Stmt]:
+        match stmt:
+            case tirx.SeqStmt():
+                for one in stmt.seq:
+                    yield from self.block(one)
+            case tirx.For():
+                yield self.loop(stmt)
+            case tirx.IfThenElse():
+                other = () if stmt.else_case is None else tuple(self.block(stmt.else_case))
+                condition = self.expr(stmt.condition)
+                yield ir.If(condition, tuple(self.block(stmt.then_case)), other)
+            case tirx.BufferStore():
+                yield self.store(stmt)
+            case tirx.AllocBuffer():
+                if not self.alone:
+                    raise refusal(f"the array {stmt.buffer.name}", "each thread has one of its own")
+                self.declare(stmt.buffer, ir.Kind.LOCAL)
+            case tirx.stmt.Bind():
+                value = self.expr(stmt.value)
+                if any(isinstance(node, ir.Load) for node in ir.walk(value)):
+                    raise refusal(f"the name {stmt.var.name}", "it is bound to what memory holds")
+                self.bound[stmt.var] = value
+            case tirx.AttrStmt() if str(stmt.attr_key) == HINT:
+                yield from self.block(stmt.body)
+            case tirx.Evaluate() if isinstance(stmt.value, tirx.IntImm):
+                return
+            case _:
+                raise refusal(_text(stmt), f"{type(stmt).__name__} is no loop, condition or store")
+
+    def loop(self, stmt: Any) -> ir.For:
+        kind = tirx.ForKind(stmt.kind)
+        if kind not in EXECUTIONS or stmt.thread_binding is not None:
+            raise refusal(f"the loop {stmt.loop_var.name}", "an index of the hardware runs it")
+        if stmt.step is not None and not _is(stmt.step, 1):
+            raise refusal(f"the loop {stmt.loop_var.name}", f"its step is {stmt.step}, not 1")
+        lo = self.index(stmt.min)
+        hi = ix.add(lo, self.index(stmt.extent))
+        self.bound[stmt.loop_var] = ir.Var(name := self.named(stmt.loop_var))
+        before = self.alone
+        self.alone = before and kind is not tirx.ForKind.PARALLEL
+        body = tuple(self.block(stmt.body))
+        self.alone = before
+        return ir.For(name, lo, hi, body, execution=EXECUTIONS[kind])
+
+    def store(self, stmt: Any) -> ir.Store:
+        buffer = self.known(stmt.buffer)
+        index = tuple(self.index(part) for part in stmt.indices)
+        dtype = str(stmt.buffer.ty.dtype)
+        value = self.element(stmt.value, dtype)
+        match value:
+            case ir.Binary("+" | "max" | "min" as op, ir.Load(name, at, _), more) if (name, at) == (
+                buffer,
+                index,
+            ) and not _reads(more, buffer):
+                return ir.Store(buffer, index, more, "sum" if op == "+" else op)
+            case _:
+                return ir.Store(buffer, index, value)
+
+    def known(self, buffer: Any) -> str:
+        if buffer not in self.names or self.names[buffer] not in self.buffers:
+            raise refusal(f"the array {buffer.name}", "it is declared as a view of something")
+        return self.names[buffer]
+
+    def index(self, value: Any) -> ir.Expr:
+        return ix.folded(self.element(value, "index"))
+
+    def element(self, value: Any, dtype: str) -> ir.Expr:
+        """A value as one of `dtype`: integers in coordinates and sizes are converted where that is said."""
+        found = self.expr(value)
+        if (have := ir.dtype_of(found)) == dtype:
+            return found
+        if isinstance(found, ir.Const) and have == "index":
+            return ir.Const(found.value, dtype)
+        return ir.Cast(found, dtype)
+
+    def expr(self, value: Any) -> ir.Expr:
+        kind = type(value).__name__
+        dtype = str(value.ty.dtype) if hasattr(value.ty, "dtype") else ""
+        match kind:
+            case "IntImm" if dtype == "bool":
+                return ir.Compare("==", ix.const(0), ix.const(0 if value.value else 1))
+            case "IntImm":
+                return ix.const(int(value.value))
+            case "FloatImm" if dtype in FLOATS:
+                return ir.Const(float(value.value), dtype)
+            case "Var" if value in self.bound:
+                return self.bound[value]
+            case "TensorLoad":
+                index = tuple(self.index(part) for part in value.indices)
+                return ir.Load(self.known(value.source), index, dtype)
+            case "Cast":
+                return self.cast(self.expr(value.value), dtype)
+            case "Div" if dtype not in FLOATS:
+                raise refusal(_text(value), "a quotient that truncates is not one that floors")
+            case _ if kind in ARITHMETIC:
+                return self.pair(value, lambda a, b: ir.Binary(ARITHMETIC[kind], a, b))
+            case _ if kind in COMPARISONS:
+                return self.pair(value, lambda a, b: ir.Compare(COMPARISONS[kind], a, b))
+            case "And" | "Or":
+                return ir.Logic(kind.lower(), (self.expr(value.a), self.expr(value.b)))
+            case "Not":
+                return ir.Logic("not", (self.expr(value.a),))
+            case "Select":
+                return self.select(value.condition, value.true_value, value.false_value)
+            case "Call":
+                return self.call(value, dtype)
+            case _:
+                raise refusal(_text(value), f"offcut has no {kind} of {dtype or 'no type'}")
+
+    def cast(self, value: ir.Expr, dtype: str) -> ir.Expr:
+        have = ir.dtype_of(value)
+        if have == "index" and dtype in ("int32", "int64"):
+            return value
+        if dtype not in DTYPES:
+            raise refusal(format_expr(value), f"offcut has no element type {dtype}")
+        return value if have == dtype else ir.Cast(value, dtype)
+
+    def pair(self, value: Any, made: Callable[[ir.Expr, ir.Expr], ir.Expr]) -> ir.Expr:
+        a, b = self.expr(value.a), self.expr(value.b)
+        have = {ir.dtype_of(a), ir.dtype_of(b)} - {"index"}
+        if not have:
+            return ix.folded(made(a, b))
+        (dtype,) = have
+        return made(self.element(value.a, dtype), self.element(value.b, dtype))
+
+    def select(self, condition: Any, then: Any, other: Any) -> ir.Expr:
+        asked, a, b = self.expr(condition), self.expr(then), self.expr(other)
+        dtype = next(iter({ir.dtype_of(a), ir.dtype_of(b)} - {"index"}), "index")
+        return ir.Select(asked, self.element(then, dtype), self.element(other, dtype))
+
+    def call(self, value: Any, dtype: str) -> ir.Expr:
+        op = str(getattr(value.op, "name", value.op)).removeprefix("tirx.").removeprefix("prim.")
+        arguments: Sequence[Any] = value.args
+        if op in FUNCTIONS and dtype in FLOATS:
+            return ir.Unary(FUNCTIONS[op], self.element(arguments[0], dtype))
+        if op == "pow" and dtype in FLOATS:
+            return ir.Binary("pow", *(self.element(one, dtype) for one in arguments))
+        if op == "if_then_else":
+            return self.select(*arguments)
+        if op == "likely":
+            return self.expr(arguments[0])
+        raise refusal(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
+
+
+def refusal(what: str, because: str) -> DescribeError:
+    """That something is left as TVM has it."""
+    return DescribeError("tvm", f"cannot read {what}", because=because)
+
+
+def _word(name: str) -> str:
+    made = re.sub(r"\W", "_", name)
+    return made if made[:1].isalpha() else f"v{made}"
+
+
+def _is(value: Any, number: int) -> bool:
+    return isinstance(value, tirx.IntImm) and int(value.value) == number
+
+
+def _reads(value: ir.Expr, buffer: str) -> bool:
+    return any(isinstance(node, ir.Load) and node.buffer == buffer for node in ir.walk(value))
+
+
+def _text(node: Any) -> str:
+    return " ".join(str(node).split())[:80]

@@ -1,0 +1,165 @@
+"""A loop program -> the body of the function of `tvm.tirx` that it was read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+
+import offcut.ir as ir
+from offcut.core import index as ix
+from offcut.core.text.printer import format_expr
+from offcut.errors import DescribeError
+from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, EXECUTIONS, FUNCTIONS, Reading
+
+_KINDS = {execution: kind for kind, execution in EXECUTIONS.items()}
+_CONSTANT = (ir.Execution.VECTOR, ir.Execution.UNROLL)
+_PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
+_CALLS = {ours: getattr(tirx, "abs" if ours == "abs" else name) for name, ours in FUNCTIONS.items()}
+
+
+def write(reading: Reading, program: ir.Program) -> Any:
+    """The function of `reading` with the loops of `program`: the same parameters and attributes.
+
+    program   has the sizes and the buffers of ``reading.program``; tiles are loops, a choice is its first option, as
+              `ir.plain` says. A loop keeps how TVM runs it; one that is vectorized or unrolled has a constant extent
+
+    Every loop starts at 0: of a nest of loops whose first iterations depend on each other TVM's CanonicalizeLoop (0.27)
+    makes another one, which leaves arrays.
+
+    Raises DescribeError for an expression that TVM has not.
+    """
+    if any(isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(program)):
+        program = ir.plain(program)
+    writer = _Writer(reading, program)
+    return reading.function.with_body(writer.body())
+
+
+class _Writer:
+    """One program; names are variables from the outside in."""
+
+    def __init__(self, reading: Reading, program: ir.Program) -> None:
+        self.program = program
+        sizes = {name: _int64(size) for name, size in reading.sizes.items()}
+        self.buffers = dict(reading.buffers)
+        own = [b for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)]
+        for buffer in own:
+            if buffer.name not in self.buffers:
+                shape = [self.expr(extent, sizes) for extent in buffer.shape]
+                self.buffers[buffer.name] = tirx.decl_buffer(shape, buffer.dtype, buffer.name)
+        self.allocated = [tirx.AllocBuffer(self.buffers[buffer.name]) for buffer in own]
+        self.sizes = sizes
+
+    def body(self) -> Any:
+        return _joined([*self.allocated, *self.several(self.program.body, self.sizes)])
+
+    def several(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> list[Any]:
+        return [self.stmt(stmt, names) for stmt in body]
+
+    def block(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> Any:
+        return _joined(self.several(body, names))
+
+    def stmt(self, stmt: ir.Stmt, names: Mapping[str, Any]) -> Any:
+        match stmt:
+            case ir.For(name, lo, hi, body, _, execution):
+                return self.loop(name, lo, ix.sub(hi, lo), body, execution, names)
+            case ir.Tile((), body, where):
+                return self.block(body if where is None else (ir.If(where, body),), names)
+            case ir.Tile((first, *rest), body, where):
+                inner = (ir.Tile(tuple(rest), body, where),)
+                serial = ir.Execution.SERIAL
+                return self.loop(first.iter, first.start, first.extent, inner, serial, names)
+            case ir.If(condition, then, other):
+                otherwise = self.block(other, names) if other else None
+                asked = self.expr(condition, names)
+                return tirx.IfThenElse(asked, self.block(then, names), otherwise)
+            case ir.Store(buffer, index, value, reduce):
+                if reduce is not None:
+                    dtype = self.program.buffer(buffer).dtype
+                    op = "+" if reduce == "sum" else reduce
+                    value = ir.Binary(op, ir.Load(buffer, index, dtype), value)
+                at = [self.expr(part, names) for part in index]
+                return tirx.BufferStore(self.buffers[buffer], self.expr(value, names), at)
+            case _:
+                raise _not_written(type(stmt).__name__)
+
+    def loop(
+        self,
+        name: str,
+        lo: ir.Expr,
+        extent: ir.Expr,
+        body: tuple[ir.Stmt, ...],
+        execution: ir.Execution,
+        names: Mapping[str, Any],
+    ) -> Any:
+        if execution in _CONSTANT and not isinstance(extent, ir.Const):
+            execution = ir.Execution.SERIAL
+        variable = tirx.Var(name, "int64")
+        first = self.expr(lo, names)
+        zero = lo == ix.const(0)
+        inside = self.block(body, {**names, name: variable if zero else variable + first})
+        steps = self.expr(extent, names)
+        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[execution], inside)
+
+    def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
+        """An expression; coordinates and sizes are of 64 bits, which TVM narrows where it can."""
+
+        def of(part: ir.Expr) -> Any:
+            return self.expr(part, names)
+
+        match expr:
+            case ir.Const(value, dtype):
+                return tirx.const(value, _name(dtype))
+            case ir.Var(name):
+                return names[name]
+            case ir.Load(buffer, index):
+                return tirx.BufferLoad(self.buffers[buffer], [of(part) for part in index])
+            case ir.Binary("pow", a, b):
+                return tirx.pow(of(a), of(b))
+            case ir.Binary("//" | "%" as op, a, b) if not isinstance(b, ir.Const):
+                raise DescribeError(
+                    "tvm",
+                    f"cannot write a quotient by {format_expr(b)}",
+                    because="TVM computes it before the loop in which its divisor is positive",
+                    help=("a tail strategy of constant tiles",),
+                )
+            case ir.Binary(op, a, b) | ir.Compare(op, a, b):
+                return _PAIRS[op](of(a), of(b))
+            case ir.Unary("neg", a):
+                return tirx.Mul(of(a), tirx.const(-1, ir.dtype_of(a)))
+            case ir.Unary(op, a):
+                return _CALLS[op](of(a))
+            case ir.Cast(a, "bool"):
+                return tirx.NE(of(a), of(ir.Const(0, ir.dtype_of(a))))
+            case ir.Cast(a, dtype):
+                return tirx.Cast(_name(dtype), of(a))
+            case ir.Select(condition, then, other):
+                return tirx.if_then_else(of(condition), of(then), of(other))
+            case ir.Logic("not", (a,)):
+                return tirx.Not(of(a))
+            case ir.Logic(op, (first, *rest)):
+                made = of(first)
+                for part in rest:
+                    made = (tirx.And if op == "and" else tirx.Or)(made, of(part))
+                return made
+            case _:
+                raise _not_written(type(expr).__name__)
+
+
+def _joined(stmts: Sequence[Any]) -> Any:
+    if not stmts:
+        return tirx.Evaluate(0)
+    return stmts[0] if len(stmts) == 1 else tirx.SeqStmt(list(stmts))
+
+
+def _name(dtype: str) -> str:
+    return "int64" if dtype == "index" else dtype
+
+
+def _int64(size: Any) -> Any:
+    return size if str(size.ty.dtype) == "int64" else tirx.Cast("int64", size)
+
+
+def _not_written(what: str) -> DescribeError:
+    return DescribeError("tvm", f"cannot write a {what}", because="TVM has nothing that says it")
