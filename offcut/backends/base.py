@@ -54,22 +54,34 @@ class HasEntry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """``floor((const + sum(coef * size)) / div)`` elements along one axis.
+    """``floor((const + sum(coef * size) + sum(coef * quotient)) / div)`` elements along one axis.
 
-    terms   (name of a size, coefficient), each name once, no zero coefficient
-    div     at least 1
+    terms      (name of a size, coefficient), each name once, no zero coefficient
+    div        at least 1
+    quotients  (extent that is divided, coefficient): ``2*(n//2)`` has one
     """
 
     const: int
     terms: tuple[tuple[str, int], ...] = ()
     div: int = 1
+    quotients: tuple[tuple[Extent, int], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sizes in it, each once."""
+        inner = (name for quotient, _ in self.quotients for name in quotient.names)
+        return tuple(dict.fromkeys((*(name for name, _ in self.terms), *inner)))
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The extent where the sizes have these values."""
-        return (self.const + sum(coef * sizes[name] for name, coef in self.terms)) // self.div
+        plain = sum(coef * sizes[name] for name, coef in self.terms)
+        divided = sum(coef * quotient.at(sizes) for quotient, coef in self.quotients)
+        return (self.const + plain + divided) // self.div
 
     def __str__(self) -> str:
         parts = [name if coef == 1 else f"{coef}*{name}" for name, coef in self.terms]
+        for quotient, coef in self.quotients:
+            parts.append(str(quotient) if coef == 1 else f"{coef}*({quotient})")
         if self.const or not parts:
             parts.append(str(self.const))
         text = " + ".join(parts).replace("+ -", "- ")

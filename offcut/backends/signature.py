@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
 from offcut.core.conditions import conjuncts
@@ -60,24 +61,40 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
 
 def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:
     form = linear(expr)
-    const, div, terms = form.const, 1, dict[str, int]()
+    match form.terms:
+        case ((Binary("//", inner, Const(divisor, _)), 1),):
+            whole = _extent(inner, users, tensor)
+            if whole.div == 1:
+                const = whole.const + form.const * int(divisor)
+                return replace(whole, const=const, div=int(divisor))
+    const, terms = form.const, dict[str, int]()
+    quotients: list[tuple[Extent, int]] = []
     for atom, factor in form.terms:
         match atom:
             case Var(name):
-                terms[users[name]] = terms.get(users[name], 0) + factor * div
-            case Binary("//", inner, Const(divisor, _)) if factor == 1 and div == 1:
-                div = int(divisor)
-                const *= div
-                terms = {name: value * div for name, value in terms.items()}
-                part = linear(inner)
-                const += part.const
-                for term, value in part.terms:
-                    if not isinstance(term, Var):
-                        raise _unchecked(expr, tensor)
-                    terms[users[term.name]] = terms.get(users[term.name], 0) + value
+                terms[users[name]] = terms.get(users[name], 0) + factor
+            case Binary("//", inner, Const(divisor, _)):
+                quotients.append((_divided(inner, int(divisor), users, tensor), factor))
+            case Binary("%", inner, Const(divisor, _)):
+                rest = _extent(inner, users, tensor)
+                if rest.div != 1 or rest.quotients:
+                    raise _unchecked(expr, tensor)
+                const += factor * rest.const
+                for name, coef in rest.terms:
+                    terms[name] = terms.get(name, 0) + factor * coef
+                whole = _divided(inner, int(divisor), users, tensor)
+                quotients.append((whole, -factor * int(divisor)))
             case _:
                 raise _unchecked(expr, tensor)
-    return Extent(const, tuple((name, value) for name, value in terms.items() if value), div)
+    named = tuple((name, value) for name, value in terms.items() if value)
+    return Extent(const, named, 1, tuple(quotients))
+
+
+def _divided(inner: Expr, divisor: int, users: Mapping[str, str], tensor: str) -> Extent:
+    whole = _extent(inner, users, tensor)
+    if whole.div == 1:
+        return replace(whole, div=divisor)
+    return replace(whole, div=whole.div * divisor)  # a//2//3 is a//6
 
 
 def _unchecked(expr: Expr, tensor: str) -> DescribeError:
@@ -85,8 +102,8 @@ def _unchecked(expr: Expr, tensor: str) -> DescribeError:
         "compile",
         f"cannot take the extent {format_expr(expr)} of an argument",
         at=f"tensor {tensor}",
-        because="a call checks sums of multiples of sizes, over one positive divisor",
-        help=("2*n + 1 and (n + 3)//4 are accepted",),
+        because="a call checks sums of multiples of sizes and of their quotients by positive ints",
+        help=("2*n + 1, (n + 3)//4 and 2*(n//2) are accepted",),
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
+from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
 from offcut.errors import DescribeError
@@ -93,10 +94,11 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
 
 
 def _unequal(x: Value, shape: tuple[Any, ...], because: str) -> DescribeError:
+    wanted = ", ".join(format_expr(extents.normal(one)) for one in shape)
     return DescribeError(
         "graph",
-        f"cannot take {x.name} as {list(map(str, shape))}",
-        at=f"{x.name}: {x.dtype}[{', '.join(map(str, x.shape))}]",
+        f"cannot take {x.name} as [{wanted}]",
+        at=f"{x.name}: {x.dtype}[{', '.join(map(format_expr, x.shape))}]",
         because=because,
     )
 

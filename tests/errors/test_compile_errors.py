@@ -26,6 +26,16 @@ F = oc.compute((even,), lambda i: E[i], name="F")
 b = np.ones((8, 12), "float32")
 
 
+LEAST = """\
+program least
+size n in 1:65
+input A: float32[n]
+output B: float32[min(n, 4)]
+for i in 0:min(n, 4)
+  B[i] = A[i]
+"""
+
+
 def row(extent: Any, fn: Callable[[Any], Any] | None = None) -> Tensor:
     X = oc.placeholder((extent,), name="X")
     return oc.compute((extent,), fn or (lambda i: X[i] + 1.0), name="Y")
@@ -186,20 +196,12 @@ compile: cannot take a constant with extent 6
   because  even = 6 is no multiple of 4""",
     ),
     "an extent that a call cannot check": (
-        lambda: oc.compile(row(n % 4 + 1, lambda i: oc.cast(i, "float32"))),
+        lambda: oc.compile(oc.parse(LEAST)),
         """\
-compile: cannot take the extent n % 4 + 1 of an argument
-  at       tensor Y
-  because  a call checks sums of multiples of sizes, over one positive divisor
-  help     2*n + 1 and (n + 3)//4 are accepted""",
-    ),
-    "an extent of two divisions": (
-        lambda: oc.compile(row(n // 2 + n // 3)),
-        """\
-compile: cannot take the extent n//2 + n//3 of an argument
-  at       tensor X
-  because  a call checks sums of multiples of sizes, over one positive divisor
-  help     2*n + 1 and (n + 3)//4 are accepted""",
+compile: cannot take the extent min(n, 4) of an argument
+  at       tensor B
+  because  a call checks sums of multiples of sizes and of their quotients by positive ints
+  help     2*n + 1, (n + 3)//4 and 2*(n//2) are accepted""",
     ),
     "a promise that a call cannot check": (
         lambda: under(n // 2 <= m // 3, two()),

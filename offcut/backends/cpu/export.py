@@ -174,6 +174,8 @@ def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]
 
 def _extent(f: Function, extent: Extent, sizes: dict[str, str]) -> str:
     total = _affine(f, extent.const, extent.terms, sizes)
+    for quotient, factor in extent.quotients:
+        total = ir.add(f, total, ir.mul(f, _extent(f, quotient, sizes), str(factor)))
     return total if extent.div == 1 else ir.floordiv(f, total, str(extent.div))
 
 

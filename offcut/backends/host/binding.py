@@ -144,7 +144,7 @@ def _solved(
 ) -> int:
     """The value of the one unknown size of an extent."""
     (coef,) = (coef for term, coef in extent.terms if term == name)
-    rest = extent.const + sum(coef * sizes[term] for term, coef in extent.terms if term != name)
+    rest = extent.at({**sizes, name: 0})
     value, over = divmod(actual - rest, coef)
     if not over:
         return value
@@ -173,7 +173,7 @@ def _check_extents(
             if actual == expected:
                 continue
             at = argument.name
-            if not extent.terms:
+            if not extent.names:
                 raise CallError(
                     signature.name,
                     f"{at} has the wrong shape",
@@ -181,7 +181,7 @@ def _check_extents(
                     because=f"axis {axis} of {at} is {actual}, the kernel was compiled for "
                     f"{expected} in {tuple_text(argument.shape)}",
                 )
-            names = [name for name, _ in extent.terms]
+            names = extent.names
             origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)
             formula = "" if str(extent) in names else f"{extent} = "
             needs = f"{formula}{expected} with {origin}" if formula else origin
@@ -388,5 +388,5 @@ def tuple_text(items: Sequence[object]) -> str:
 
 def _where(sizes: Mapping[str, int], *extents: Extent) -> str:
     """`` with n = 3``: the sizes in these extents as far as they are known."""
-    names = dict.fromkeys(name for each in extents for name, _ in each.terms if name in sizes)
+    names = dict.fromkeys(name for each in extents for name in each.names if name in sizes)
     return " with " + ", ".join(f"{name} = {sizes[name]}" for name in names) if names else ""

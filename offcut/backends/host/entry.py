@@ -10,7 +10,7 @@ exact, and the two cannot disagree about a message.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from offcut.backends.base import Argument, Extent, Signature
 from offcut.backends.host import arrays
@@ -36,8 +36,10 @@ def solving_order(
         progress = False
         for number, argument in enumerate(signature.inputs):
             for axis, extent in enumerate(argument.shape):
-                unknown = [name for name, _ in extent.terms if name not in known]
-                if len(unknown) == 1 and extent.div == 1:
+                unknown = [name for name in extent.names if name not in known]
+                plain = {name for name, _ in extent.terms}
+                divided = {name for quotient, _ in extent.quotients for name in quotient.names}
+                if len(unknown) == 1 and extent.div == 1 and unknown[0] in plain - divided:
                     order.append((unknown[0], number, axis))
                     known.add(unknown[0])
                     progress = True
@@ -117,14 +119,24 @@ class _Text:
 
     def affine(self, const: int, terms: tuple[tuple[str, int], ...], sizes: dict[str, str]) -> str:
         """``const + sum(coef * size)``."""
+        return self.weighted(const, [(sizes[name], coef) for name, coef in terms])
+
+    def weighted(self, const: int, terms: Sequence[tuple[str, int]]) -> str:
+        """``const + sum(coef * value)``."""
         total = str(const)
-        for name, coef in terms:
-            scaled = sizes[name] if coef == 1 else self.let(f"mul i64 {sizes[name]}, {coef}")
+        for value, coef in terms:
+            scaled = value if coef == 1 else self.let(f"mul i64 {value}, {coef}")
             total = scaled if total == "0" else self.let(f"add i64 {total}, {scaled}")
         return total
 
+    def dividend(self, extent: Extent, sizes: dict[str, str], without: str = "") -> str:
+        """What an extent divides; `without` the term of a size."""
+        terms = [(sizes[name], coef) for name, coef in extent.terms if name != without]
+        terms += [(self.extent(quotient, sizes), coef) for quotient, coef in extent.quotients]
+        return self.weighted(extent.const, terms)
+
     def extent(self, extent: Extent, sizes: dict[str, str]) -> str:
-        total = self.affine(extent.const, extent.terms, sizes)
+        total = self.dividend(extent, sizes)
         if extent.div == 1:
             return total
         quotient = self.let(f"sdiv i64 {total}, {extent.div}")
@@ -178,8 +190,7 @@ def _fast_body(
         extent = inputs[number].shape[axis]
         found = text.word(first[number] + axis, "i64", "%shapes")
         (coef,) = (coef for term, coef in extent.terms if term == name)
-        known = tuple(term for term in extent.terms if term[0] != name)
-        rest = text.affine(extent.const, known, sizes)
+        rest = text.dividend(extent, sizes, without=name)
         value = found if rest == "0" else text.let(f"sub i64 {found}, {rest}")
         if coef != 1:
             over = text.let(f"srem i64 {value}, {coef}")
