@@ -3,8 +3,10 @@
 Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, tir_pipeline="offcut")``.
 """
 
+from offcut.plugins.tvm.calling import function_of, registered
 from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
 from offcut.plugins.tvm.reading import Reading, read
+from offcut.plugins.tvm.serving import served
 from offcut.plugins.tvm.writing import write
 
 report = register()
@@ -12,11 +14,14 @@ report = register()
 __all__ = [
     "Reading",
     "Report",
+    "function_of",
     "lowered",
     "partitioned",
     "pipeline",
     "read",
     "register",
+    "registered",
     "report",
+    "served",
     "write",
 ]
