@@ -58,6 +58,7 @@ NEEDS = {
     "docs/search/pool.md": "distributed",
     "docs/plugins/onnx.md": "onnx",
     "docs/plugins/torch.md": "torch",
+    "docs/plugins/tvm.md": "tvm",
 }
 
 

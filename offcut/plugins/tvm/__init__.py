@@ -6,12 +6,13 @@ Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, 
 from offcut.plugins.tvm.calling import function_of, registered
 from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
 from offcut.plugins.tvm.reading import Reading, read
-from offcut.plugins.tvm.serving import served
+from offcut.plugins.tvm.serving import RULES, served
 from offcut.plugins.tvm.writing import write
 
 report = register()
 
 __all__ = [
+    "RULES",
     "Reading",
     "Report",
     "function_of",
