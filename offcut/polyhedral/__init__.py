@@ -20,6 +20,7 @@ from offcut.polyhedral.dependences import (
 )
 from offcut.polyhedral.divisors import check_divisors
 from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.inside import sizes_inside
 from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.intervals import INDEX_LIMIT
 from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
@@ -53,6 +54,7 @@ __all__ = [
     "instances",
     "outside_window",
     "over_sizes",
+    "sizes_inside",
     "smallest",
     "space_of",
     "statements",

@@ -1,0 +1,66 @@
+"""A loop nest of MLIR and the loop program that says the same: what each name of the program stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import builtin
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from offcut.errors import DescribeError
+from offcut.ir import Program
+
+DTYPES: dict[Attribute, str] = {
+    builtin.f64: "float64",
+    builtin.f32: "float32",
+    builtin.f16: "float16",
+    builtin.bf16: "bfloat16",
+    builtin.i64: "int64",
+    builtin.i32: "int32",
+    builtin.IntegerType(8): "int8",
+    builtin.i1: "bool",
+    builtin.IndexType(): "index",
+}
+TYPES = {name: kind for kind, name in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """``memref.dim memref, axis``: a size that is never negative."""
+
+    memref: SSAValue
+    axis: int
+
+
+@dataclass(frozen=True)
+class Nest:
+    """`program` computes what `op` does, on what its names stand for.
+
+    buffers  the memref of each array that is not local, by name
+    scalars  the value of each array of no axes that stands for one, by name
+    sizes    by name, an extent or a value of type index; such a value may be negative, and the
+             program says nothing of it then
+    held     the local arrays of which an instance writes, then reads one element: SSA values
+    results  of `op`, in order: the arrays of no axes that hold them
+    """
+
+    op: Operation
+    program: Program
+    buffers: dict[str, SSAValue]
+    scalars: dict[str, SSAValue]
+    sizes: dict[str, SSAValue | Extent]
+    held: frozenset[str]
+    results: tuple[str, ...]
+
+    @property
+    def signed(self) -> tuple[str, ...]:
+        """The sizes that may be negative."""
+        return tuple(name for name, what in self.sizes.items() if isinstance(what, SSAValue))
+
+
+def refused(op: Operation, because: str, *help: str) -> DescribeError:
+    """That `op` cannot be read."""
+    line = str(op).strip().splitlines()[0].rstrip(" {")
+    return DescribeError(
+        "offcut-partition", f"cannot read {op.name}", at=line, because=because, help=help
+    )

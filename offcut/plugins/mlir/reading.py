@@ -1,0 +1,485 @@
+"""``scf`` over ``memref`` in, a loop program out.
+
+An SSA value is an expression where it is used. One that reads memory which is written before its last
+use is stored in a local array of its own first, and so is what a loop or a condition carries on: a
+nest in which such a value is made and used holds one element of it at a time (`Nest.held`).
+
+Accesses of a memref lie inside of it, since MLIR gives no meaning to others: the sizes at which they
+do are the program's assumptions. Memrefs that are arguments or allocations of their own are different
+memory; a nest that writes through a view beside another memref is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Block, Operation, SSAValue
+
+from offcut.core import index as ix
+from offcut.errors import DescribeError
+from offcut.ir import (
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    For,
+    If,
+    Kind,
+    Load,
+    Program,
+    Select,
+    Size,
+    Stmt,
+    Store,
+    Var,
+    dtype_of,
+    expressions,
+    walk,
+)
+from offcut.plugins.mlir.nest import DTYPES, Extent, Nest, refused
+from offcut.plugins.mlir.scalars import expression
+from offcut.plugins.mlir.signs import is_natural
+from offcut.polyhedral import sizes_inside
+
+_REDUCED = {"+": "sum", "max": "max", "min": "min"}
+_UNKNOWN = "?"
+
+
+def read(op: scf.ForOp) -> Nest:
+    """The program of an outermost loop, with all that it uses from outside.
+
+    Raises DescribeError for what no loop program says, with the operation.
+    """
+    reader = _Reader(op)
+    body = reader.operation(op)
+    return reader.nest(op, body)
+
+
+class _Reader:
+    """The names of what is outside, and the expressions of the values inside, of one nest."""
+
+    def __init__(self, root: Operation) -> None:
+        self.place = {one: k for k, one in enumerate(root.walk())}
+        self.names = {"for", "if", "in", "tile", "alloc", "let", "choose", "size"}
+        self.iterators: set[str] = set()
+        self.env: dict[SSAValue, Expr] = {}
+        self.buffers: dict[SSAValue, Buffer] = {}
+        self.scalars: dict[str, SSAValue] = {}
+        self.sizes: dict[str, SSAValue | Extent] = {}
+        self.locals: list[Buffer] = []
+        self.held: set[str] = set()
+        self.results: list[str] = []
+        self.loops: list[tuple[str, Expr, Expr]] = []
+        self.root = root
+        self.natural: set[str] = set()
+        self.writes = {one: _written(one) for one in self.place if one.regions}
+
+    def nest(self, op: Operation, body: tuple[Stmt, ...]) -> Nest:
+        """The program, its extents as its loops say them where nothing asks for these."""
+        arrays = [self.shaped(buffer, body) for buffer in self.buffers.values()]
+        inputs = [Buffer(n, DTYPES[v.type], (), Kind.INPUT) for n, v in self.scalars.items()]
+        stored = {stmt.buffer for stmt in walk(body) if isinstance(stmt, Store)}
+        arrays = [
+            replace(b, kind=Kind.INOUT) if b.name in stored and b.kind is Kind.INPUT else b
+            for b in arrays
+        ]
+        sizes = tuple(Size(name) for name in self.sizes)
+        buffers = (*inputs, *arrays, *self.locals)
+        program = Program(self.called("nest"), sizes, (), buffers, body)
+        self.check_apart(op, stored)
+        program = replace(program, assumptions=sizes_inside(program))
+        named = {buffer.name: value for value, buffer in self.buffers.items()}
+        found = {b.name: named[b.name] for b in arrays if b.kind is not Kind.LOCAL}
+        held = frozenset(self.held)
+        return Nest(op, program, found, self.scalars, self.sizes, held, tuple(self.results))
+
+    # names
+
+    def called(self, wanted: str) -> str:
+        """`wanted`, or like it, as a name that nothing else has."""
+        name = re.sub(r"\W", "_", wanted)
+        name = name if re.match(r"[A-Za-z]", name) else f"v{name}"
+        found, number = name, 1
+        while found in self.names:
+            found, number = f"{name}_{number}", number + 1
+        self.names.add(found)
+        return found
+
+    def name_of(self, value: SSAValue, otherwise: str) -> str:
+        return self.called(value.name_hint or otherwise)
+
+    def iterator(self, variable: SSAValue) -> str:
+        """The name of a loop: its hint, which loops that are not in each other may share."""
+        hint = variable.name_hint
+        if hint in self.iterators and hint not in {name for name, _, _ in self.loops}:
+            return str(hint)
+        name = self.name_of(variable, "loop")
+        self.iterators.add(name)
+        return name
+
+    # what is outside
+
+    def outer(self, value: SSAValue) -> Expr:
+        """The expression of a scalar that is made outside of the nest."""
+        owner = value.owner
+        if value.type not in DTYPES:
+            raise refused(self.root, f"offcut has no scalars of type {value.type}")
+        if isinstance(owner, arith.ConstantOp):
+            return expression(owner, (), _never)
+        dtype = DTYPES[value.type]
+        if dtype != "index":
+            name = self.name_of(value, "scalar")
+            self.scalars[name] = value
+            return Load(name, (), dtype)
+        if isinstance(owner, memref.DimOp):
+            axis = _constant(owner.index)
+            if axis is not None:
+                return self.extent(owner.source, axis, value.name_hint)
+        if isinstance(owner, Operation) and owner.name in _PLAIN:
+            try:
+                return expression(owner, [self.value(v) for v in owner.operands], self.is_natural)
+            except DescribeError:
+                pass
+        name = self.name_of(value, "n")
+        self.sizes[name] = value
+        return Var(name)
+
+    def extent(self, source: SSAValue, axis: int, hint: str | None = None) -> Expr:
+        """The extent of a memref along an axis; what is unknown is a size."""
+        static = source.type.get_shape()[axis]
+        if static >= 0:
+            return ix.const(static)
+        buffer = self.buffers.get(source)
+        if buffer is not None and buffer.kind is Kind.LOCAL:
+            return buffer.shape[axis]
+        for name, what in self.sizes.items():
+            if what == Extent(source, axis):
+                return Var(name)
+        name = self.called(hint or f"{source.name_hint or 'array'}_{axis}")
+        self.sizes[name] = Extent(source, axis)
+        return Var(name)
+
+    def array(self, value: SSAValue, op: Operation) -> Buffer:
+        """The array that stands for a memref."""
+        if value in self.buffers:
+            return self.buffers[value]
+        kind = value.type
+        if not isinstance(kind, MemRefType) or DTYPES.get(kind.element_type, "index") == "index":
+            raise refused(op, f"offcut has no arrays of type {kind}")
+        shape = tuple(Var(_UNKNOWN) if n < 0 else ix.const(n) for n in kind.get_shape())
+        name = self.name_of(value, "array")
+        made = Buffer(name, DTYPES[kind.element_type], shape, Kind.INPUT)
+        self.buffers[value] = made
+        return made
+
+    def shaped(self, buffer: Buffer, body: tuple[Stmt, ...]) -> Buffer:
+        """`buffer` with an extent for each that its type leaves open.
+
+        Of one that nothing asks for, what the loops around its accesses run to; it is at least that.
+        """
+        source = next(value for value, one in self.buffers.items() if one.name == buffer.name)
+        shape = list(buffer.shape)
+        for axis, extent in enumerate(shape):
+            if extent != Var(_UNKNOWN):
+                continue
+            said = None
+            if Extent(source, axis) not in self.sizes.values():
+                said = _run_to(buffer.name, axis, body, frozenset(self.sizes))
+            shape[axis] = self.extent(source, axis) if said is None else said
+        return replace(buffer, shape=tuple(shape))
+
+    def check_apart(self, op: Operation, stored: set[str]) -> None:
+        """Refuse arrays that may share memory, one of them written."""
+        if not stored:
+            return
+        globals_: set[object] = set()
+        for value, buffer in self.buffers.items():
+            owner = value.owner
+            own = isinstance(owner, memref.AllocOp | memref.AllocaOp) or (
+                isinstance(owner, Block) and isinstance(owner.parent_op(), func.FuncOp)
+            )
+            if isinstance(owner, memref.GetGlobalOp):
+                own = owner.name_ not in globals_
+                globals_.add(owner.name_)
+            if not own and len(self.buffers) > 1:
+                raise refused(
+                    op,
+                    f"{buffer.name} may share memory with another memref of the loop",
+                    "memrefs that are arguments, allocations or globals are memory of their own",
+                )
+
+    # what is inside
+
+    def value(self, value: SSAValue) -> Expr:
+        """The expression of a scalar."""
+        if value not in self.env:
+            self.env[value] = self.outer(value)
+        return self.env[value]
+
+    def is_natural(self, expr: Expr) -> bool:
+        """Whether an index is seen to be never negative, by the loops around."""
+        return is_natural(expr, self.natural | set(self.sizes))
+
+    def block(self, block: Block) -> tuple[Stmt, ...]:
+        """The statements of all operations but the last one, which yields."""
+        found: tuple[Stmt, ...] = ()
+        for op in block.ops:
+            if not isinstance(op, scf.YieldOp):
+                found += self.operation(op)
+        return found
+
+    def operation(self, op: Operation) -> tuple[Stmt, ...]:
+        """The statements of an operation; none where its result is an expression."""
+        match op:
+            case memref.LoadOp():
+                buffer = self.array(op.memref, op)
+                index = tuple(map(self.value, op.indices))
+                self.env[op.res] = Load(buffer.name, index, buffer.dtype)
+                return ()
+            case memref.StoreOp():
+                return self.store(op)
+            case scf.ForOp():
+                return self.loop(op)
+            case scf.IfOp():
+                return self.condition(op)
+            case memref.AllocOp() | memref.AllocaOp():
+                return self.allocation(op)
+            case memref.DimOp() if (axis := _constant(op.index)) is not None:
+                self.env[op.result] = self.extent(op.source, axis, op.result.name_hint)
+                return ()
+            case memref.DeallocOp():
+                return ()
+        if op.regions or len(op.results) != 1:
+            raise refused(op, "it is no loop, condition, access or scalar operation")
+        if op.results[0].type not in DTYPES:
+            raise refused(op, f"offcut has no scalars of type {op.results[0].type}")
+        args = [self.value(v) for v in op.operands]
+        self.env[op.results[0]] = expression(op, args, self.is_natural)
+        return ()
+
+    def allocation(self, op: memref.AllocOp | memref.AllocaOp) -> tuple[Stmt, ...]:
+        buffer = self.array(op.memref, op)
+        given = iter([self.value(v) for v in op.dynamic_sizes])
+        shape = tuple(next(given) if n == Var(_UNKNOWN) else n for n in buffer.shape)
+        around = {name for name, _, _ in self.loops}
+        if any(set(_names(extent)) & around for extent in shape):
+            raise refused(op, "its extent changes from one iteration to the next")
+        self.buffers[op.memref] = replace(buffer, shape=shape, kind=Kind.LOCAL)
+        return ()
+
+    def store(self, op: memref.StoreOp) -> tuple[Stmt, ...]:
+        buffer = self.array(op.memref, op)
+        index = tuple(map(self.value, op.indices))
+        before = self.kept(op, {buffer.name}, after=True)
+        return (*before, _assigned(buffer, index, self.value(op.value)))
+
+    def loop(self, op: scf.ForOp) -> tuple[Stmt, ...]:
+        variable, *carried = op.body.block.args
+        step = self.value(op.step) if isinstance(op.step.type, IndexType) else None
+        if not isinstance(step, Const) or int(step.value) <= 0:
+            raise refused(op, "its step is no positive literal of type index")
+        before = self.kept(op, self.named(op))
+        lo, hi, by = self.value(op.lb), self.value(op.ub), int(step.value)
+        name = self.iterator(variable)
+        self.env[variable] = Var(name)
+        if by > 1:
+            self.env[variable] = ix.add(lo, ix.mul(by, Var(name)))
+            lo, hi = ix.const(0), ix.ceildiv(ix.sub(hi, lo), by)
+        holders = [self.holder(value, op is self.root) for value in carried]
+        for value, holder, start in zip(carried, holders, op.iter_args, strict=True):
+            before += (_assigned(holder, self.here(holder), self.value(start)),)
+            self.env[value] = Load(holder.name, self.here(holder), holder.dtype)
+        outer = tuple(self.env[value] for value in carried)
+        self.loops.append((name, lo, hi))
+        if self.is_natural(lo):
+            self.natural.add(name)
+        body = self.block(op.body.block)
+        body += self.passed_on(op.body.block.last_op, holders, outer)
+        self.loops.pop()
+        self.natural.discard(name)
+        self.env.update(zip(op.results, outer, strict=True))
+        if op is self.root:
+            self.results = [holder.name for holder in holders]
+        return (*before, For(name, lo, hi, body))
+
+    def passed_on(
+        self, last: Operation | None, holders: Sequence[Buffer], places: Sequence[Expr]
+    ) -> tuple[Stmt, ...]:
+        """What a loop hands to its next iteration, all of it read before any of it is written."""
+        values = [self.value(v) for v in last.operands] if last is not None else []
+        found: list[Stmt] = []
+        for k, (holder, place) in enumerate(zip(holders, places, strict=True)):
+            if values[k] == place:
+                continue
+            assert isinstance(place, Load)
+            for later in range(k + 1, len(values)):
+                if _reads(values[later], {holder.name}) and values[later] != places[later]:
+                    stored, values[later] = self.copied(values[later])
+                    found.append(stored)
+            found.append(_assigned(holder, place.index, values[k]))
+        return tuple(found)
+
+    def condition(self, op: scf.IfOp) -> tuple[Stmt, ...]:
+        before = self.kept(op, self.named(op))
+        holds = self.value(op.cond)
+        regions = (op.true_region, op.false_region)
+        holders = [self.holder(value) for value in op.results if not _is_pure(op)]
+        branches: list[tuple[Stmt, ...]] = []
+        values: list[list[Expr]] = []
+        for region in regions:
+            body = self.block(region.block) if region.blocks else ()
+            last = region.block.last_op if region.blocks else None
+            values.append([self.value(v) for v in last.operands] if last is not None else [])
+            if holders:
+                pairs = zip(holders, values[-1], strict=True)
+                body += tuple(_assigned(holder, self.here(holder), v) for holder, v in pairs)
+            branches.append(body)
+        for k, result in enumerate(op.results):
+            if holders:
+                holder = holders[k]
+                self.env[result] = Load(holder.name, self.here(holder), holder.dtype)
+            else:
+                self.env[result] = Select(holds, values[0][k], values[1][k])
+        if not any(branches):
+            return before
+        return (*before, If(holds, *branches))
+
+    # values that memory holds
+
+    def named(self, op: Operation) -> set[str]:
+        """The names of the arrays that `op` writes."""
+        return {self.buffers[v].name for v in self.writes[op] if v in self.buffers}
+
+    def kept(self, op: Operation, written: set[str], after: bool = False) -> tuple[Stmt, ...]:
+        """Values that read what `op` writes, and are used in it or after it, stored before it.
+
+        after   only those that are used after it
+        """
+        here = self.place[op]
+        found: list[Stmt] = []
+        for value, expr in self.env.items():
+            uses = (self.place.get(use.operation, -1) for use in value.uses)
+            if _reads(expr, written) and any(u > here or (u == here and not after) for u in uses):
+                stored, self.env[value] = self.copied(expr)
+                found.append(stored)
+        return tuple(found)
+
+    def copied(self, expr: Expr) -> tuple[Stmt, Expr]:
+        """A store of the value that `expr` has here, and what reads it back."""
+        dtype = dtype_of(expr)
+        kept = Cast(expr, "int64") if dtype == "index" else expr
+        holder = self.local("value", dtype_of(kept))
+        read = Load(holder.name, self.here(holder), holder.dtype)
+        return _assigned(holder, read.index, kept), Cast(
+            read, "index"
+        ) if dtype == "index" else read
+
+    def holder(self, value: SSAValue, result: bool = False) -> Buffer:
+        """A local array for a value that a loop or a condition carries on."""
+        dtype = DTYPES.get(value.type)
+        if dtype is None or dtype == "index":
+            raise refused(_owner(value), f"it carries a value of type {value.type}")
+        return self.local(value.name_hint or "carried", dtype, result)
+
+    def local(self, hint: str, dtype: str, result: bool = False) -> Buffer:
+        """A new local array with an axis for each loop around of which sizes alone say the extent."""
+        axes = () if result else tuple(hi for _, lo, hi in self.loops if self.is_plain(lo, hi))
+        kind = Kind.OUTPUT if result else Kind.LOCAL
+        made = Buffer(self.called(hint), dtype, axes, kind)
+        self.locals.append(made)
+        self.held.add(made.name)
+        return made
+
+    def here(self, holder: Buffer) -> tuple[Expr, ...]:
+        """The element of `holder` that belongs to this instance."""
+        plain = [Var(name) for name, lo, hi in self.loops if self.is_plain(lo, hi)]
+        return tuple(plain[: len(holder.shape)])
+
+    def is_plain(self, lo: Expr, hi: Expr) -> bool:
+        """Whether a loop runs over what an array can have as an extent."""
+        from_start = isinstance(lo, Const) and int(lo.value) >= 0
+        return from_start and set(_names(hi)) <= set(self.sizes) and self.is_natural(hi)
+
+
+_PLAIN = {
+    f"arith.{n}" for n in ("addi", "subi", "muli", "floordivsi", "ceildivsi", "divsi", "divui")
+}
+
+
+def _never(expr: Expr) -> bool:
+    return False
+
+
+def _assigned(buffer: Buffer, index: tuple[Expr, ...], value: Expr) -> Store:
+    """A store, or the update that it is: ``C[i] = C[i] + x`` adds x, in either order of the two."""
+    place = Load(buffer.name, index, buffer.dtype)
+    match value:
+        case Binary(op, a, b) if op in _REDUCED and place in (a, b):
+            other = b if a == place else a
+            if not _reads(other, {buffer.name}):
+                return Store(buffer.name, index, other, _REDUCED[op])
+    return Store(buffer.name, index, value)
+
+
+def _names(expr: Expr) -> Iterator[str]:
+    return (node.name for node in walk(expr) if isinstance(node, Var))
+
+
+def _reads(expr: Expr, buffers: set[str]) -> bool:
+    return any(isinstance(node, Load) and node.buffer in buffers for node in walk(expr))
+
+
+def _run_to(buffer: str, axis: int, body: tuple[Stmt, ...], sizes: frozenset[str]) -> Expr | None:
+    """The one end of the loops over which accesses of `buffer` run along an axis; None where there are more."""
+    ends: set[Expr | None] = set()
+
+    def seek(stmts: tuple[Stmt, ...], loops: dict[str, Expr]) -> None:
+        for stmt in stmts:
+            accesses = [n for e in expressions(stmt) for n in walk(e) if isinstance(n, Load)]
+            indices = [one.index for one in accesses if one.buffer == buffer]
+            if isinstance(stmt, Store) and stmt.buffer == buffer:
+                indices.append(stmt.index)
+            for index in indices:
+                part = index[axis]
+                ends.add(loops.get(part.name) if isinstance(part, Var) else None)
+            match stmt:
+                case For(name, lo, hi, inner):
+                    free = set(_names(hi)) <= sizes and lo == ix.const(0)
+                    plain = isinstance(hi, Var) or (isinstance(hi, Const) and hi.value >= 0)
+                    seek(inner, {**loops, name: hi} if free and plain else loops)
+                case If(_, then, other):
+                    seek(then, loops)
+                    seek(other, loops)
+
+    seek(body, {})
+    return next(iter(ends)) if len(ends) == 1 else None
+
+
+def _written(op: Operation) -> set[SSAValue]:
+    return {one.memref for one in op.walk() if isinstance(one, memref.StoreOp)}
+
+
+def _is_pure(op: scf.IfOp) -> bool:
+    """Whether its branches are expressions: no store, no loop, no allocation."""
+    inside = (one for region in op.regions for one in region.walk())
+    return not any(isinstance(one, memref.StoreOp | scf.ForOp | memref.AllocOp) for one in inside)
+
+
+def _constant(value: SSAValue) -> int | None:
+    owner = value.owner
+    if not isinstance(owner, arith.ConstantOp):
+        return None
+    found = expression(owner, (), _never)
+    return int(found.value) if isinstance(found, Const) else None
+
+
+def _owner(value: SSAValue) -> Operation:
+    owner = value.owner
+    found = owner.parent_op() if isinstance(owner, Block) else owner
+    assert found is not None
+    return found

@@ -1,0 +1,182 @@
+"""Scalar operations of `arith` and `math` as expressions of `offcut.ir`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import arith, builtin
+from xdsl.ir import Operation
+
+from offcut.core import index as ix
+from offcut.ir import Binary, Cast, Compare, Const, Expr, Logic, Select, Unary, dtype_of
+from offcut.plugins.mlir.nest import DTYPES, refused
+
+BINARY = {
+    "arith.addf": "+",
+    "arith.subf": "-",
+    "arith.mulf": "*",
+    "arith.divf": "/",
+    "arith.addi": "+",
+    "arith.subi": "-",
+    "arith.muli": "*",
+    "math.powf": "pow",
+    "arith.maximumf": "max",
+    "arith.minimumf": "min",
+    "arith.maxsi": "max",
+    "arith.minsi": "min",
+}
+UNARY = {
+    "arith.negf": "neg",
+    "math.absf": "abs",
+    "math.absi": "abs",
+    "math.sqrt": "sqrt",
+    "math.exp": "exp",
+    "math.tanh": "tanh",
+    "math.erf": "erf",
+    "math.log": "log",
+    "math.log1p": "log1p",
+    "math.sin": "sin",
+    "math.cos": "cos",
+    "math.floor": "floor",
+    "math.ceil": "ceil",
+    "math.roundeven": "round",
+}
+_CASTS = ("extf", "truncf", "extsi", "trunci", "sitofp", "fptosi", "index_cast")
+_FROM_BOOL = ("arith.extui", "arith.uitofp")
+_INTEGER = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+_ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
+
+IsNatural = Callable[[Expr], bool]
+
+
+def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
+    """What the result of `op` is, by its operands.
+
+    natural  whether an index is never negative, wherever `op` runs
+
+    Raises DescribeError for an operation that no expression says.
+    """
+    match op:
+        case arith.ConstantOp():
+            return _constant(op)
+        case arith.CmpiOp():
+            return _compared(op, args, natural)
+        case arith.CmpfOp():
+            return _ordered(int(op.predicate.value.data), *args)
+        case arith.SelectOp():
+            return Select(*args)
+    name = op.name
+    if name in BINARY:
+        return _folded(Binary(BINARY[name], *args))
+    if name in UNARY:
+        return Unary(UNARY[name], *args)
+    if name in ("arith.maxnumf", "arith.minnumf"):
+        return _number(">" if "max" in name else "<", *args)
+    if name.removeprefix("arith.") in _CASTS and dtype_of(args[0]) != "bool":
+        return Cast(args[0], DTYPES[op.results[0].type])
+    if name in _FROM_BOOL and dtype_of(args[0]) == "bool":
+        return Cast(args[0], DTYPES[op.results[0].type])
+    if name in ("arith.andi", "arith.ori", "arith.xori") and dtype_of(args[0]) == "bool":
+        return _logic(op, args)
+    if name in _DIVISIONS and dtype_of(args[0]) == "index":
+        return _divided(op, args, natural)
+    if name == "arith.shli" and dtype_of(args[0]) == "index" and _literal(args[1]) is not None:
+        return ix.mul(args[0], 2 ** (_literal(args[1]) or 0))
+    raise refused(op, "no expression of offcut.ir says what it computes")
+
+
+def _constant(op: arith.ConstantOp) -> Expr:
+    dtype = DTYPES.get(op.result.type)
+    match op.value:
+        case builtin.IntegerAttr() as given if dtype is not None:
+            value = int(given.value.data)
+            return Const(abs(value), dtype) if dtype == "bool" else Const(value, dtype)
+        case builtin.FloatAttr() as given if dtype is not None:
+            return Const(float(given.value.data), dtype)
+    raise refused(op, f"offcut has no scalars of type {op.result.type}")
+
+
+def _folded(expr: Expr) -> Expr:
+    return ix.simplify(expr) if dtype_of(expr) == "index" else expr
+
+
+def _literal(expr: Expr) -> int | None:
+    return ix.literal(expr)
+
+
+def _compared(op: arith.CmpiOp, args: Sequence[Expr], natural: IsNatural) -> Expr:
+    number = int(op.predicate.value.data)
+    if number > 5 and not all(map(natural, args)):
+        a, b = args
+        if number == 6 and natural(b):  # one test of both bounds
+            low, high = Compare("<=", ix.const(0), a), Compare("<", a, b)
+            return Logic("and", (low, high))
+        raise refused(
+            op, "it compares without sign, and an operand may be negative", "a signed predicate"
+        )
+    return Compare(_INTEGER[number], *args)
+
+
+def _ordered(predicate: int, a: Expr, b: Expr) -> Expr:
+    """A predicate of ``arith.cmpf``: 1 to 7 fail where an operand is NaN, 8 to 14 hold there."""
+    if predicate in (0, 15):
+        return Const(predicate // 15, "bool")
+    if predicate == 13:
+        return Compare("!=", a, b)
+    if predicate > 7:
+        return Logic("not", (_ordered(_FAILS[predicate], a, b),))
+    if predicate == 6:
+        return Logic("or", (Compare("<", a, b), Compare(">", a, b)))
+    if predicate == 7:
+        return Logic("and", (Compare("==", a, a), Compare("==", b, b)))
+    return Compare(_ORDERED[predicate], a, b)
+
+
+_FAILS = {8: 6, 9: 5, 10: 4, 11: 3, 12: 2, 14: 7}
+"""The predicate that fails where this one holds: ``ugt`` where ``ole`` fails."""
+
+
+def _number(better: str, a: Expr, b: Expr) -> Expr:
+    """The operand that is `better`; the other one where one is NaN."""
+    return Select(Logic("or", (Compare(better, a, b), Compare("!=", b, b))), a, b)
+
+
+def _logic(op: Operation, args: Sequence[Expr]) -> Expr:
+    a, b = args
+    if op.name == "arith.andi":
+        return Logic("and", (a, b))
+    if op.name == "arith.ori":
+        return Logic("or", (a, b))
+    for one, other in ((a, b), (b, a)):
+        if one == Const(1, "bool"):
+            return Logic("not", (other,))
+    return Logic(
+        "or", (Logic("and", (a, Logic("not", (b,)))), Logic("and", (b, Logic("not", (a,)))))
+    )
+
+
+_DIVISIONS = {
+    **{f"arith.{name}": "//" for name in ("floordivsi", "divsi", "divui", "shrsi", "shrui")},
+    **{f"arith.{name}": "%" for name in ("remsi", "remui")},
+    **{f"arith.{name}": "up" for name in ("ceildivsi", "ceildivui")},
+}
+_ANY_SIGN = ("arith.floordivsi", "arith.ceildivsi", "arith.shrsi")
+
+
+def _divided(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
+    """A quotient or a remainder of an index by a positive literal."""
+    a, by = args[0], _literal(args[1])
+    if by is not None and "shr" in op.name:
+        by = 2**by
+    if by is None or by <= 0:
+        raise refused(op, "it divides by what is no positive literal")
+    if op.name not in _ANY_SIGN and not natural(a):
+        because = "offcut rounds down, and its operand may be negative"
+        raise refused(op, because, "arith.floordivsi", "arith.ceildivsi")
+    match _DIVISIONS[op.name]:
+        case "//":
+            return ix.floordiv(a, by)
+        case "%":
+            return ix.mod(a, by)
+        case _:
+            return ix.ceildiv(a, by)

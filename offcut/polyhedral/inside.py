@@ -1,0 +1,82 @@
+"""The sizes at which a program keeps to its arrays, as conditions that a program can assume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import islpy as isl
+
+from offcut.core import index as ix
+from offcut.core.conditions import all_of, conjuncts
+from offcut.core.expr import Compare, Expr, Logic, Var, loads
+from offcut.core.program import Program
+from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.dependences import Statement, statements
+
+_PARAM = isl.dim_type.param
+
+
+def sizes_inside(program: Program) -> tuple[Expr, ...]:
+    """What holds of the sizes of every call in which no access passes the end of its array.
+
+    With ``outside = { sizes : some instance runs, whose index fails index < shape }`` conditions of
+    ``sizes - outside``; of a part of it that is no conjunction of affine inequalities, weaker ones.
+    An access whose index, extent or guard is not quasi-affine says nothing. Where accesses are in
+    bounds by the language, these are facts. There is none where some access could never run.
+    """
+    space = Space(program.sizes, program.assumptions)
+    nowhere = Set(f"{space.parameters}{{ : 1 = 0 }}")
+    outside, running = nowhere, []
+    for one in statements(program):
+        for buffer, index, path in _accesses(one):
+            read = _running(space, one, index, program.buffer(buffer).shape, path)
+            if read is not None:
+                outside |= read[1]
+                running.append(read[0])
+    inside = space.context - outside
+    if outside.is_empty() or any((runs & inside).is_empty() for runs in running):
+        return ()
+    allowed = inside.remove_divs().coalesce().gist(space.context)
+    parts = [_said(part, program) for part in allowed.get_basic_sets()]
+    if len(parts) == 1:
+        return tuple(conjuncts(parts[0]))
+    return (Logic("or", tuple(parts)),)
+
+
+def _accesses(one: Statement) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]:
+    yield one.store.buffer, one.store.index, one.conditions
+    for expr in (one.store.value, *one.store.index):
+        for load, path in loads(expr):
+            yield load.buffer, load.index, (*one.conditions, *path)
+
+
+def _running(
+    space: Space,
+    one: Statement,
+    index: tuple[Expr, ...],
+    shape: tuple[Expr, ...],
+    path: tuple[Expr, ...],
+) -> tuple[isl.Set, isl.Set] | None:
+    """The sizes at which an access runs, and at which it passes an end; None where sets do not say."""
+    at = coordinates(one.iterators)
+    known = [space.condition(part, at) for given in path for part in conjuncts(given)]
+    parts = [space.expr(part, at) for part in index]
+    extents = [space.expr(extent, {}) for extent in shape]
+    if not parts or None in (*known, *parts, *extents):
+        return None
+    wrong = " or ".join(f"({e}) >= ({n})" for e, n in zip(parts, extents, strict=True))
+    said = [text for text in known if text is not None]
+    runs, leaves = space.set(one.iterators, said), space.set(one.iterators, [*said, f"({wrong})"])
+    return runs.params(), leaves.params()
+
+
+def _said(part: isl.BasicSet, program: Program) -> Expr:
+    """A conjunction of affine constraints over the sizes as a condition."""
+    found: list[Expr] = []
+    for constraint in part.get_constraints():
+        total: Expr = ix.const(int(constraint.get_constant_val().to_python()))
+        for k, size in enumerate(program.sizes):
+            factor = int(constraint.get_coefficient_val(_PARAM, k).to_python())
+            total = ix.add(total, ix.mul(factor, Var(size.name)))
+        found.append(Compare("==" if constraint.is_equality() else ">=", total, ix.const(0)))
+    return all_of(found)

@@ -1,0 +1,324 @@
+"""Loop nests as MLIR text, what each computes by numpy, and xDSL's interpreter to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects import get_all_dialects, memref
+from xdsl.dialects.builtin import ModuleOp, f32, f64, i32, i64
+from xdsl.interpreter import Interpreter, InterpreterFunctions, impl, register_impls
+from xdsl.interpreters import register_implementations
+from xdsl.interpreters.shaped_array import ShapedArray
+from xdsl.interpreters.utils.ptr import TypedPtr
+from xdsl.parser import Parser
+
+TYPES = {"float32": f32, "float64": f64, "int32": i32, "int64": i64}
+
+
+@register_impls
+class Dims(InterpreterFunctions):
+    """What xDSL's interpreter lacks."""
+
+    @impl(memref.DimOp)
+    def run_dim(self, interpreter: Interpreter, op: memref.DimOp, args: Any) -> Any:
+        return (args[0].shape[args[1]],)
+
+
+def context() -> Context:
+    made = Context()
+    for name, dialect in get_all_dialects().items():
+        made.register_dialect(name, dialect)
+    return made
+
+
+def parsed(text: str) -> ModuleOp:
+    return Parser(context(), text).parse_module()
+
+
+def run(module: ModuleOp, arguments: Sequence[Any]) -> tuple[list[np.ndarray], tuple[Any, ...]]:
+    """The arrays after a call of the first function, and its results."""
+    interpreter = Interpreter(module)
+    register_implementations(interpreter, context())
+    interpreter.register_implementations(Dims())
+    given: list[Any] = []
+    for one in arguments:
+        if isinstance(one, np.ndarray):
+            pointer = TypedPtr[Any].new(one.ravel().tolist(), xtype=TYPES[str(one.dtype)])
+            given.append(ShapedArray(pointer, list(one.shape)))
+        else:
+            given.append(one)
+    name = next(iter(module.body.block.ops)).sym_name.data  # type: ignore[attr-defined]
+    results = interpreter.call_op(name, tuple(given))
+    arrays = [
+        np.array(one.data, dtype=array.dtype).reshape(array.shape)
+        for one, array in zip(given, arguments, strict=True)
+        if isinstance(array, np.ndarray)
+    ]
+    return arrays, results
+
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, arguments for a size, and what numpy says of the arrays after it.
+
+    tile   what to cut
+    tails  by which strategies
+    """
+
+    text: str
+    arguments: Callable[[int, Rng], list[Any]]
+    expected: Callable[..., list[np.ndarray]]
+    tile: str
+    tails: tuple[str, ...] = ("cut",)
+
+
+def floats(rng: Rng, *shape: int) -> np.ndarray:
+    """Small integers as floats: sums of them are exact."""
+    return rng.integers(-8, 9, shape).astype(np.float32)
+
+
+MATMUL = """
+func.func @matmul(%A: memref<?x?xf32>, %B: memref<?x?xf32>, %C: memref<?x?xf32>, %alpha: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %m = memref.dim %A, %c0 : memref<?x?xf32>
+  %k = memref.dim %A, %c1 : memref<?x?xf32>
+  %n = memref.dim %B, %c1 : memref<?x?xf32>
+  scf.for %i = %c0 to %m step %c1 {
+    scf.for %j = %c0 to %n step %c1 {
+      %s = scf.for %p = %c0 to %k step %c1 iter_args(%acc = %zero) -> (f32) {
+        %a = memref.load %A[%i, %p] : memref<?x?xf32>
+        %b = memref.load %B[%p, %j] : memref<?x?xf32>
+        %ab = arith.mulf %a, %b : f32
+        %next = arith.addf %acc, %ab : f32
+        scf.yield %next : f32
+      }
+      %r = arith.mulf %s, %alpha : f32
+      memref.store %r, %C[%i, %j] : memref<?x?xf32>
+    }
+  }
+  return
+}
+"""
+
+# The extent is an argument, which may be negative; the memrefs' own are asked for nowhere.
+AXPY = """
+func.func @axpy(%n: index, %X: memref<?xf32>, %Y: memref<?xf32>, %a: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %x = memref.load %X[%i] : memref<?xf32>
+    %y = memref.load %Y[%i] : memref<?xf32>
+    %ax = arith.mulf %a, %x : f32
+    %s = arith.addf %y, %ax : f32
+    memref.store %s, %Y[%i] : memref<?xf32>
+  }
+  return
+}
+"""
+
+# A slice: both ends are arguments, and the start may be negative where nothing runs.
+SLICE = """
+func.func @slice(%lo: index, %hi: index, %X: memref<?xi32>) {
+  %c1 = arith.constant 1 : index
+  %two = arith.constant 2 : i32
+  scf.for %i = %lo to %hi step %c1 {
+    %x = memref.load %X[%i] : memref<?xi32>
+    %y = arith.muli %x, %two : i32
+    memref.store %y, %X[%i] : memref<?xi32>
+  }
+  return
+}
+"""
+
+# Both arrays are read before either is written.
+SWAP = """
+func.func @swap(%A: memref<?xf32>, %B: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %A[%i] : memref<?xf32>
+    %b = memref.load %B[%i] : memref<?xf32>
+    memref.store %b, %A[%i] : memref<?xf32>
+    memref.store %a, %B[%i] : memref<?xf32>
+  }
+  return
+}
+"""
+
+# A padded sum of three: conditions at both ends, one of them compared without sign.
+PADDED = """
+func.func @padded(%A: memref<?xf32>, %B: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %zero = arith.constant 0.0 : f32
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    memref.store %zero, %B[%i] : memref<?xf32>
+    scf.for %k = %c0 to %c3 step %c1 {
+      %ik = arith.addi %i, %k : index
+      %x = arith.subi %ik, %c1 : index
+      %inside = arith.cmpi ult, %x, %n : index
+      scf.if %inside {
+        %a = memref.load %A[%x] : memref<?xf32>
+        %b = memref.load %B[%i] : memref<?xf32>
+        %s = arith.addf %b, %a : f32
+        memref.store %s, %B[%i] : memref<?xf32>
+      }
+    }
+  }
+  return
+}
+"""
+
+# In place: each iteration reads what the one before wrote; every second element, from 1 on.
+SWEEP = """
+func.func @sweep(%A: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  scf.for %i = %c1 to %n step %c2 {
+    %before = arith.subi %i, %c1 : index
+    %a = memref.load %A[%before] : memref<?xf32>
+    %b = memref.load %A[%i] : memref<?xf32>
+    %s = arith.subf %a, %b : f32
+    memref.store %s, %A[%i] : memref<?xf32>
+  }
+  return
+}
+"""
+
+# The lower triangle's row maxima, clipped by a condition that gives a value, in a buffer of its own.
+TRIANGLE = """
+func.func @triangle(%A: memref<?x?xf32>, %B: memref<?xf32>, %top: f32) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %A, %c0 : memref<?x?xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %T = memref.alloc() : memref<2xf32>
+    %first = memref.load %A[%i, %c0] : memref<?x?xf32>
+    memref.store %first, %T[%c1] : memref<2xf32>
+    %end = arith.addi %i, %c1 : index
+    scf.for %j = %c0 to %end step %c1 {
+      %a = memref.load %A[%i, %j] : memref<?x?xf32>
+      %t = memref.load %T[%c1] : memref<2xf32>
+      %m = arith.maximumf %t, %a : f32
+      memref.store %m, %T[%c1] : memref<2xf32>
+    }
+    %most = memref.load %T[%c1] : memref<2xf32>
+    %high = arith.cmpf ogt, %most, %top : f32
+    %clipped = scf.if %high -> (f32) {
+      memref.store %top, %T[%c0] : memref<2xf32>
+      scf.yield %top : f32
+    } else {
+      scf.yield %most : f32
+    }
+    memref.store %clipped, %B[%i] : memref<?xf32>
+    memref.dealloc %T : memref<2xf32>
+  }
+  return
+}
+"""
+
+# What a loop hands out: a sum and the last element, in one pass; the two change places each time.
+CARRIED = """
+func.func @carried(%A: memref<?xf32>, %R: memref<2xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  %p, %q = scf.for %i = %c0 to %n step %c1 iter_args(%u = %zero, %v = %zero) -> (f32, f32) {
+    %a = memref.load %A[%i] : memref<?xf32>
+    %s = arith.addf %u, %a : f32
+    scf.yield %v, %s : f32, f32
+  }
+  memref.store %p, %R[%c0] : memref<2xf32>
+  memref.store %q, %R[%c1] : memref<2xf32>
+  return
+}
+"""
+
+
+def _padded(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    wide = np.pad(a, 1)
+    return [a, wide[:-2] + wide[1:-1] + wide[2:]]
+
+
+def _sweep(a: np.ndarray) -> list[np.ndarray]:
+    a = a.copy()
+    for i in range(1, len(a), 2):
+        a[i] = a[i - 1] - a[i]
+    return [a]
+
+
+def _triangle(a: np.ndarray, b: np.ndarray, top: float) -> list[np.ndarray]:
+    rows = [min(a[i, : i + 1].max(), top) for i in range(len(a))]
+    return [a, np.array(rows, np.float32)]
+
+
+def _carried(a: np.ndarray, r: np.ndarray) -> list[np.ndarray]:
+    u = v = np.float32(0)
+    for x in a:
+        u, v = v, u + x
+    return [a, np.array([u, v], np.float32)]
+
+
+def _slice(lo: int, hi: int, x: np.ndarray) -> list[np.ndarray]:
+    x = x.copy()
+    if hi > lo:
+        x[lo:hi] *= 2
+    return [x]
+
+
+CASES = {
+    "matmul": Case(
+        MATMUL,
+        lambda n, rng: [floats(rng, n, 3), floats(rng, 3, n + 1), floats(rng, n, n + 1), 2.0],
+        lambda a, b, c, alpha: [a, b, (a @ b) * np.float32(alpha)],
+        "i=4,j=4",
+        ("cut", "mask"),
+    ),
+    "axpy": Case(
+        AXPY,
+        lambda n, rng: [n, floats(rng, n), floats(rng, n), 3.0],
+        lambda n, x, y, a: [x, y + np.float32(a) * x],
+        "i=4",
+        ("cut", "mask", "balance", "ladder", "pad", "version"),
+    ),
+    "slice": Case(
+        SLICE,
+        lambda n, rng: [n // 3, n, rng.integers(-9, 9, n).astype(np.int32)],
+        _slice,
+        "i=4",
+    ),
+    "swap": Case(
+        SWAP,
+        lambda n, rng: [floats(rng, n), floats(rng, n)],
+        lambda a, b: [b, a],
+        "i=4",
+        ("cut", "mask"),
+    ),
+    "padded": Case(
+        PADDED,
+        lambda n, rng: [floats(rng, n), floats(rng, n)],
+        _padded,
+        "i=4",
+        ("cut", "mask"),
+    ),
+    "sweep": Case(SWEEP, lambda n, rng: [floats(rng, n)], _sweep, "i=4"),
+    "triangle": Case(
+        TRIANGLE, lambda n, rng: [floats(rng, n, n), floats(rng, n), 5.0], _triangle, "i=4"
+    ),
+    "carried": Case(CARRIED, lambda n, rng: [floats(rng, n), floats(rng, 2)], _carried, "i=4"),
+}
