@@ -48,6 +48,13 @@ from offcut.polyhedral import sizes_inside
 
 _REDUCED = {"+": "sum", "max": "max", "min": "min"}
 _UNKNOWN = "?"
+_WORDS = frozenset(
+    """and or not true false inf nan if else for in tile alloc let choose option size assume index
+    where input output inout constant local private program min max pow sum abs neg exp tanh sqrt erf
+    log log1p sin cos floor ceil round lookup float64 float32 float16 bfloat16 int64 int32 int8 uint8
+    bool""".split()
+)
+"""What the text of a program gives another meaning."""
 
 
 def read(op: scf.ForOp) -> Nest:
@@ -65,7 +72,7 @@ class _Reader:
 
     def __init__(self, root: Operation) -> None:
         self.place = {one: k for k, one in enumerate(root.walk())}
-        self.names = {"for", "if", "in", "tile", "alloc", "let", "choose", "size"}
+        self.names = set(_WORDS)
         self.iterators: set[str] = set()
         self.env: dict[SSAValue, Expr] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
