@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Const, Expr, Var
 from offcut.core.program import Size
 from offcut.describe.computation import RESERVED
@@ -49,7 +50,15 @@ class Builder:
         self.later: set[str] = set()  # names that are kept for nodes to come
 
     def size(self, name: str, low: int = 0, high: int = 2**31 - 1, multiple_of: int = 1) -> Expr:
-        """A size, as an extent."""
+        """A size, as an extent.
+
+        Raises DescribeError for facts that no value meets, or where another size or a value has the name.
+        """
+        if not (
+            0 <= low <= high and multiple_of >= 1 and -(-low // multiple_of) * multiple_of <= high
+        ):
+            because = f"no value is in {low}…{high} and a multiple of {multiple_of}"
+            raise DescribeError("graph", f"cannot declare the size {name}", because=because)
         known = self.sizes.setdefault(name, Size(name, low, high, multiple_of))
         if known != Size(name, low, high, multiple_of) or name in self.values:
             raise DescribeError(
@@ -62,14 +71,23 @@ class Builder:
         self.assumptions.append(condition)
 
     def input(self, name: str, dtype: str, shape: Iterable[Expr | int]) -> Ref:
-        """An array that a call gives."""
+        """An array that a call gives.
+
+        Raises DescribeError where there is no such element type, or the name is taken.
+        """
+        if dtype not in DTYPES:
+            because = f"element types are {', '.join(DTYPES)}"
+            raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
         made = self._value(name, dtype, tuple(map(normal, shape)))
         self.inputs.append(made)
         return Ref(made.name)
 
     def constant(self, name: str, array: Any) -> Ref:
-        """An array that is known."""
-        found = np.ascontiguousarray(array)
+        """An array that is known: copied, where somebody might write to it."""
+        found = np.asarray(array)
+        owned = not found.flags.writeable and found.flags.c_contiguous
+        found = found if owned else np.array(found, order="C")
+        found.flags.writeable = False
         made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
         self.constants[made.name] = made
         self.arrays[made.name] = found.reshape(np.shape(array))
@@ -102,7 +120,15 @@ class Builder:
         return self.values[value.name].shape
 
     def output(self, *values: Ref) -> None:
-        """What a call gives back, after what it gave before."""
+        """What a call gives back, after what it gave before.
+
+        Raises DescribeError for a value that is not there.
+        """
+        for value in values:
+            if not isinstance(value, Ref) or value.name not in self.values:
+                shown = value.name if isinstance(value, Ref) else repr(value)
+                because = "no input, constant or node is called so"
+                raise DescribeError("graph", f"cannot give {shown} back", because=because)
         self.outputs += [value.name for value in values]
 
     def fresh(self, name: str) -> str:

@@ -7,6 +7,7 @@ computes does not depend on where its sizes come from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from offcut.core.expr import Const, Expr, Var, variables
@@ -141,6 +142,7 @@ def inferred(
     Raises DescribeError where it does not take such operands or options.
     """
     node = Node((), op, arguments, options)
+    _check_arguments(node, values)
     if op in VIEWS:
         first, *rest = arguments
         if not isinstance(first, Ref):
@@ -157,3 +159,23 @@ def inferred(
         (one.dtype, tuple(description.dims.extent(extent) for extent in one.shape))
         for one in results
     )
+
+
+def _check_arguments(node: Node, values: Mapping[str, Value]) -> None:
+    """Refuse values that are not there, and arguments that the operator does not have."""
+    for name in node.operands:
+        if name not in values:
+            raise DescribeError(
+                "graph", f"cannot read the value {name}", because="nothing before gives it"
+            )
+    view = VIEWS.get(node.op)
+    taken = described(node.op) if view is None else view.shape
+    options = dict(node.options)
+    if "name" in options:
+        raise DescribeError(
+            "graph", f"cannot apply {node.op} so", because="results= names what a node gives"
+        )
+    try:
+        signature(taken).bind(*node.arguments, **options)
+    except TypeError as error:
+        raise DescribeError("graph", f"cannot apply {node.op} so", because=str(error)) from None

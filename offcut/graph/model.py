@@ -28,7 +28,7 @@ from offcut.graph.places import ONE, ZERO, Laid, Place, laid
 from offcut.graph.plan import ModelPlan, planned
 from offcut.graph.reading import Readings
 from offcut.graph.regions import Region, region_of, regions_of
-from offcut.graph.running import ARENA, Frame, extents_of
+from offcut.graph.running import ARENA, Frame, checked, extents_of
 from offcut.graph.views import VIEWS
 
 MOST_FRAMES = 256
@@ -184,8 +184,11 @@ class Model:
             return self._known.setdefault(key, _Known(known, self._valued(known), []))
 
     def _frame(self, known: _Known) -> Frame:
+        name = self.bound.graph.name
+        for output, place in self._places.items():
+            checked(name, output, place, known.number, known.sizes, self._lengths)
         return Frame(
-            self.bound.graph.name,
+            name,
             self.steps,
             self.arena,
             self._bases,

@@ -129,21 +129,24 @@ def _check_at(made: Rule, sizes: dict[str, int], seed: int) -> None:
 
 _SIDE_BY_SIDE = """\
 graph products
-size n in 1:65537
-size k in 1:65537
-size a in 1:65537
-size b in 1:65537
+size n in 0:1073741825
+size k in 0:1073741825
+size a in 0:1073741825
+size b in 0:1073741825
 input x: float32[n, k]
 input u: float32[k, a]
 input v: float32[k, b]
 """
-_LEADING = _SIDE_BY_SIDE.replace("size k", "size m in 1:65537\nsize k").replace(
+_LEADING = _SIDE_BY_SIDE.replace("size k", "size m in 0:1073741825\nsize k").replace(
     "[n, k]", "[n, m, k]"
 )
 
 
-def joined_products() -> tuple[Rule, ...]:
-    """Two products of one operand are one of both matrices side by side, cut in two: with and without bias, of two and three axes."""
+def joined_products(dtype: str = "float32") -> tuple[Rule, ...]:
+    """Two products of one operand are one of both matrices side by side, cut in two: with and without bias, of two and three axes.
+
+    dtype  of all of them
+    """
     made = []
     for head, lead in ((_SIDE_BY_SIDE, "n"), (_LEADING, "n, m")):
         axis = lead.count(",") + 1
@@ -159,5 +162,6 @@ def joined_products() -> tuple[Rule, ...]:
                 f"z: float32[{lead}, b] = slice(p, {axis}, a, a + b)\noutput y, z"
             )
             name = f"products of one operand{' with bias' if biased else ''}, {axis + 1} axes"
-            made.append(rule(name, head + inputs + before, head + inputs + after))
+            texts = (head + inputs + part for part in (before, after))
+            made.append(rule(name, *(text.replace("float32", dtype) for text in texts)))
     return tuple(made)

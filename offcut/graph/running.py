@@ -22,6 +22,7 @@ from offcut.errors import CallError, InternalError
 from offcut.graph.arena import ALIGNMENT, Arena
 from offcut.graph.extents import Numbers
 from offcut.graph.kernels import Operand, Step
+from offcut.graph.places import Place
 
 _ENTRY = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
@@ -67,7 +68,7 @@ class Frame:
             for one in (*step.inputs, *step.outputs):
                 base = bases.get(one.root, ARENA)
                 start = self.starts[arena.of[one.root]] if base == ARENA else 0
-                offset = _checked(name, one, number, sizes, lengths)
+                offset = checked(name, one.value, one, number, sizes, lengths)
                 words.append(start + offset * ITEM_BYTES[one.dtype])
                 whose.append(base)
             packed = () if step.entry is None else step.entry.constants
@@ -156,12 +157,20 @@ def _rounded(count: int) -> int:
     return -(-count // ALIGNMENT) * ALIGNMENT
 
 
-def _checked(
-    name: str, one: Operand, number: Numbers, sizes: Mapping[str, int], lengths: Mapping[str, Expr]
+def checked(
+    name: str,
+    value: str,
+    one: Operand | Place,
+    number: Numbers,
+    sizes: Mapping[str, int],
+    lengths: Mapping[str, Expr],
 ) -> int:
-    """The offset of an array, in elements, all of which lie in its root.
+    """The offset of a value, in elements, all of which lie in its root.
 
+    name     of the graph
     lengths  elements of each root
+
+    Raises CallError where one lies outside.
     """
     shape, strides, offset = (
         [*map(number, one.shape)],
@@ -178,7 +187,7 @@ def _checked(
         raise CallError(
             name,
             f"cannot run at {', '.join(f'{n} = {v}' for n, v in sizes.items())}",
-            at=one.value,
+            at=value,
             because=f"an array of shape {tuple(shape)} reaches outside of {one.root}",
         )
     return offset

@@ -161,8 +161,9 @@ class _Lines(Declarations):
         sizes = tuple(self.sizes.values())
         try:
             found = inferred(op, tuple(arguments), named, self.values, sizes)
-        except (DescribeError, TypeError) as refused:
-            raise reader.refuse(f"cannot apply {op} so", str(refused), column=column) from None
+        except DescribeError as refused:
+            why = " ".join(str(refused).split())
+            raise reader.refuse(f"cannot apply {op} so", why, column=column) from None
         made = tuple(
             Value(value.name, dtype, shape)
             for value, (dtype, shape) in zip(results, found, strict=False)

@@ -6,7 +6,7 @@ elements lie side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from offcut.core.expr import Binary, Expr
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
-from offcut.errors import DescribeError
+from offcut.errors import CallError, DescribeError
 from offcut.graph import extents
 from offcut.graph.graph import Value
 from offcut.ops.operands import axis_letters
@@ -53,6 +53,8 @@ def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
     Raises DescribeError where the numbers of elements are not seen to be equal.
     """
     total = extents.product(x.shape)
+    if not _is_shape(shape):
+        raise _refused(x, "reshape", f"shape={shape!r}")
     wanted = [None if isinstance(one, int) and one == -1 else extents.normal(one) for one in shape]
     known = extents.product(one for one in wanted if one is not None)
     left = extents.quotient(total, known) if wanted.count(None) == 1 else None
@@ -69,6 +71,8 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
 
     Raises DescribeError where another extent differs.
     """
+    if not _is_shape(shape):
+        raise _refused(x, "broadcast_to", f"shape={shape!r}")
     wanted = tuple(map(extents.normal, shape))
     own = (*[ix.const(1)] * (len(wanted) - len(x.shape)), *x.shape)
     if len(own) != len(wanted) or any(
@@ -79,12 +83,19 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
 
 
 def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
-    """The shape of ``start:stop:step`` of an axis, both within it.
+    """The shape of ``start:stop:step`` of an axis, both within it; where only a call knows that, it is refused there.
 
-    Raises DescribeError for a step below 1, or where there is no such axis.
+    Raises DescribeError for a step below 1, where there is no such axis, or where start and stop are seen to be outside.
     """
+    whole = isinstance(axis, int) and isinstance(step, int)
+    if not whole or not all(isinstance(one, int | Expr) for one in (start, stop)):
+        raise _refused(x, "slice", f"axis={axis!r}, start={start!r}, stop={stop!r}, step={step!r}")
     if not -len(x.shape) <= axis < len(x.shape) or step < 1:
-        raise _unequal(x, (start, stop), f"axis={axis}, step={step}")
+        raise _refused(x, "slice", f"axis={axis}, step={step}")
+    first, last, extent = (ix.literal(extents.normal(e)) for e in (start, stop, x.shape[axis]))
+    if not _ascending([0, first, last, extent]):
+        shown = format_expr(extents.normal(x.shape[axis]))
+        raise _refused(x, "slice", f"{start}:{stop} is not within 0:{shown}")
     found = list(x.shape)
     span: Expr = Binary("-", ix.index(stop), ix.index(start))
     if step > 1:
@@ -103,7 +114,28 @@ def _unequal(x: Value, shape: tuple[Any, ...], because: str) -> DescribeError:
     )
 
 
+def _refused(x: Value, view: str, because: str) -> DescribeError:
+    at = f"{x.name}: {x.dtype}[{', '.join(map(format_expr, x.shape))}]"
+    return DescribeError("graph", f"cannot take this {view} of {x.name}", at=at, because=because)
+
+
+def _is_shape(shape: object) -> bool:
+    return isinstance(shape, tuple) and all(isinstance(one, int | Expr) for one in shape)
+
+
+def _ascending(ends: Sequence[int | None]) -> bool:
+    """Whether those that are known ascend."""
+    known = [end for end in ends if end is not None]
+    return known == sorted(known)
+
+
 def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
+    if not 0 <= start <= stop <= x.shape[axis]:
+        raise CallError(
+            "graph",
+            f"cannot take {start}:{stop} of axis {axis}",
+            because=f"it has {x.shape[axis]} elements",
+        )
     at = [slice(None)] * x.ndim
     at[axis] = slice(start, stop, step)
     return x[tuple(at)]

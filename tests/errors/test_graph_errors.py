@@ -1,0 +1,126 @@
+"""What graphs refuse, in words: builders, text, views, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from offcut.errors import CallError, DescribeError, ParseError
+from offcut.graph import Bound, Builder, Ref, compiled, interpreted, parse_graph
+from tests.compiled import floats
+
+TEXT = """\
+graph g
+size n in 0:65
+input x: float32[n, 8]
+{line}
+output {name}"""
+
+
+def builder() -> tuple[Builder, Ref]:
+    made = Builder("g")
+    return made, made.input("x", "float32", (made.size("n", 0, 64), 8))
+
+
+REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
+    "an output that is none": (
+        lambda made, x: made.output(Ref("y")),
+        "graph: cannot give y back\n  because  no input, constant or node is called so",
+    ),
+    "an operand that is none": (
+        lambda made, x: made.node("relu", Ref("y")),
+        "graph: cannot read the value y\n  because  nothing before gives it",
+    ),
+    "an option that is none": (
+        lambda made, x: made.node("relu", x, steep=2),
+        "graph: cannot apply relu so\n  because  got an unexpected keyword argument 'steep'",
+    ),
+    "a name among the options": (
+        lambda made, x: made.node("relu", x, name="y"),
+        "graph: cannot apply relu so\n  because  results= names what a node gives",
+    ),
+    "an element type that is none": (
+        lambda made, x: made.input("y", "float31", (4,)),
+        "graph: cannot hold 'float31'\n  at       y\n  because  element types are float64, float32, float16, "
+        "bfloat16, int64, int32, int8, uint8, bool",
+    ),
+    "a size of no value": (
+        lambda made, x: made.size("m", 5, 2),
+        "graph: cannot declare the size m\n  because  no value is in 5…2 and a multiple of 1",
+    ),
+    "a size that is a multiple of nothing": (
+        lambda made, x: made.size("m", 0, 2, 0),
+        "graph: cannot declare the size m\n  because  no value is in 0…2 and a multiple of 0",
+    ),
+    "a slice past the end": (
+        lambda made, x: made.node("slice", x, 1, 0, 20),
+        "graph: cannot take this slice of x\n  at       x: float32[n, 8]\n  because  0:20 is not within 0:8",
+    ),
+    "a slice before the beginning": (
+        lambda made, x: made.node("slice", x, 0, -3, 5),
+        "graph: cannot take this slice of x\n  at       x: float32[n, 8]\n  because  -3:5 is not within 0:n",
+    ),
+    "a slice from nowhere": (
+        lambda made, x: made.node("slice", x, 0, None, 5),
+        "graph: cannot take this slice of x\n  at       x: float32[n, 8]\n"
+        "  because  axis=0, start=None, stop=5, step=1",
+    ),
+    "a shape that is none": (
+        lambda made, x: made.node("reshape", x, 4.5),
+        "graph: cannot take this reshape of x\n  at       x: float32[n, 8]\n  because  shape=4.5",
+    ),
+    "a shape of other elements": (
+        lambda made, x: made.node("reshape", x, [3, 5]),
+        "graph: cannot take x as [3, 5]\n  at       x: float32[n, 8]\n"
+        "  because  it is not seen to have as many elements",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_builder_refuses(case: str) -> None:
+    ask, text = REFUSED[case]
+    with pytest.raises(DescribeError) as refused:
+        ask(*builder())
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y: float32[n, 5] = slice(x, 0, none, 5)",
+        "y: float32[n, 5] = reshape()",
+        "y: float32[n, 8] = relu(x, x)",
+        'y: float32[n, 8] = relu(x, name="y")',
+    ],
+)
+def test_a_text_is_refused_by_its_line(line: str) -> None:
+    with pytest.raises(ParseError, match="line 4, column") as refused:
+        parse_graph(TEXT.format(line=line, name="y"))
+    assert "so\n" in str(refused.value)
+
+
+def test_a_slice_that_only_a_call_can_judge_is_refused_there() -> None:
+    graph = parse_graph(TEXT.format(line="y: float32[5, 8] = slice(x, 0, 2, 7)", name="y"))
+    model = compiled(Bound(graph))
+    x = floats("slice", 7, 8)
+    np.testing.assert_array_equal(model(x), x[2:7])
+    for few in (0, 1, 6):
+        with pytest.raises(CallError, match="reaches outside of x"):
+            model(floats("slice", few, 8))
+        with pytest.raises(CallError, match="cannot take 2:7 of axis 0"):
+            interpreted(Bound(graph), {"x": floats("slice", few, 8)})
+
+
+def test_a_constant_is_what_it_was_when_it_was_given() -> None:
+    made, x = builder()
+    w = np.ones((8, 4), "float32")
+    held = made.constant("w", w)
+    made.output(made.node("matmul", x, held))
+    model = compiled(made.bound)
+    w[:] = 0
+    np.testing.assert_array_equal(model(np.ones((3, 8), "float32")), np.full((3, 4), 8))
+    with pytest.raises(ValueError, match="read-only"):
+        made.arrays["w"][:] = 0
