@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,9 +113,17 @@ def group_norm(
     return t.node("groupnorm", x, groups, gain=gain, bias=bias, epsilon=epsilon)
 
 
-@takes("_softmax", "softmax.int", "_safe_softmax")
+@takes("_softmax", "softmax.int")
 def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "softmax", x, axis)
+
+
+@takes("_safe_softmax")
+def safe_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
+    """A line of -inf alone gives 0, where softmax gives NaN."""
+    powers = _normalized(t, "softmax", x, axis)
+    greatest = t.node("max", t.as_result(x), axis=t.axis(x, axis), keepdims=True)
+    return t.node("where", t.node("equal", greatest, -math.inf), 0.0, powers)
 
 
 @takes("_log_softmax", "log_softmax.int")
@@ -125,7 +134,9 @@ def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
 @takes("logsumexp")
 def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
     given = tuple(axes)
-    greatest = t.node("max", x, axis=given, keepdims=True)
+    most = t.node("max", x, axis=given, keepdims=True)
+    infinite = t.node("equal", t.node("absolute", most), math.inf)
+    greatest = t.node("where", infinite, 0.0, most)  # inf - inf is NaN
     powers = t.node("exp", t.node("subtract", x, greatest))
     total = t.node("log", t.node("sum", powers, axis=given, keepdims=True))
     return t.reshape(t.node("add", total, greatest), t.extents)
