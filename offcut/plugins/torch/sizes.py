@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 import torch
 from torch.utils._sympy import functions as sf
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var
@@ -42,6 +43,11 @@ def extent_of(value: Any) -> Expr:
     Raises Left for an expression that no extent says.
     """
     return normal(_translated(value if isinstance(value, sympy.Basic) else sympy_of(value)))
+
+
+def is_size_symbol(symbol: sympy.Symbol) -> bool:
+    """Whether a symbol is a size of the inputs, and not one that depends on data."""
+    return bool(symbol_is_type(symbol, SymT.SIZE))
 
 
 def symbols_of(*shapes: Any) -> set[sympy.Symbol]:

@@ -19,7 +19,7 @@ from offcut.describe.request import Array
 from offcut.graph import Bound
 from offcut.plugins.torch import rules
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Facts
+from offcut.plugins.torch.sizes import Facts, is_size_symbol
 from offcut.plugins.torch.translation import Translation
 
 assert rules.__all__  # the table is filled
@@ -211,7 +211,7 @@ def is_size(node: Any) -> bool:
     value = node.meta.get("val")
     if not isinstance(value, torch.SymInt):
         return False
-    return all(symbol.name.startswith("s") for symbol in value.node.expr.free_symbols)
+    return all(map(is_size_symbol, value.node.expr.free_symbols))
 
 
 def _has_tensors(node: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,11 +18,12 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref
-from offcut.graph.graph import Argument, Bound, Graph, Node, Value
+from offcut.graph.graph import Argument, Bound, Node, Value
+from offcut.graph.passes import drop_dead
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Facts, extent_of, sympy_of
+from offcut.plugins.torch.sizes import Facts, extent_of, is_size_symbol, sympy_of
 from offcut.plugins.torch.table import TABLE
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
@@ -109,7 +111,7 @@ class Translation:
         """An int or a SymInt as an extent, whose symbols are sizes of the graph; one that has but one value is that."""
         found = self.facts.simplified(sympy_of(size))
         for symbol in found.free_symbols:
-            if not symbol.name.startswith("s"):
+            if not is_size_symbol(symbol):
                 raise Left("its shape depends on data")
             if symbol.name not in self.builder.sizes:
                 self.builder.size(symbol.name, *self.facts.range(symbol))
@@ -267,27 +269,15 @@ class Translation:
 
 
 def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
-    """A graph without what its outputs do not need; sizes that nothing names are left out, too."""
-    graph, needed, nodes = bound.graph, set(outputs), list[Node]()
-    for node in reversed(graph.nodes):
-        if any(value.name in needed for value in node.results):
-            needed.update(node.operands)
-            nodes.append(node)
-    inputs = tuple(value for value in graph.inputs if value.name in needed)
-    constants = tuple(value for value in graph.constants if value.name in needed)
-    named = _named((*inputs, *(value for node in nodes for value in node.results)), nodes)
-    return Bound(
-        Graph(
-            graph.name,
-            tuple(size for size in graph.sizes if size.name in named),
-            graph.assumptions,
-            inputs,
-            constants,
-            tuple(reversed(nodes)),
-            outputs,
-        ),
-        {value.name: bound.arrays[value.name] for value in constants},
-    )
+    """A graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
+    live = drop_dead(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
+    graph = live.graph
+    read = {*outputs, *(name for node in graph.nodes for name in node.operands)}
+    inputs = tuple(value for value in graph.inputs if value.name in read)
+    results = (value for node in graph.nodes for value in node.results)
+    named = _named((*inputs, *results), graph.nodes)
+    sizes = tuple(size for size in graph.sizes if size.name in named)
+    return Bound(replace(graph, sizes=sizes, inputs=inputs), live.arrays)
 
 
 def plain(extent: Expr) -> Expr | int:
