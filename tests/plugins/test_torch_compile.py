@@ -12,9 +12,10 @@ import torch
 import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, TargetError
 from offcut.plugins import torch as plugin
 from tests.plugins.torch_models import (
     Gpt,
@@ -56,6 +57,48 @@ def tokens(*shape: int) -> torch.Tensor:
 
 def test_the_backend_is_found_by_its_name() -> None:
     assert "offcut" in torch._dynamo.list_backends()
+
+
+def test_threads_are_the_one_option() -> None:
+    model = mlp()
+    run = torch.compile(model, backend="offcut", dynamic=True, options={"threads": 2})
+    held(run, model, [(torch.randn(b, 40),) for b in (3, 1)])
+    assert plugin.programs()[-1].threads == 2
+    assert left() == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            {"options": {"threads": 2, "nonsense": 1}},
+            """\
+torch.compile: cannot take options={'nonsense': 1}
+  because  the one option is threads: the most that a call may use
+  help     options={"threads": 2}""",
+        ),
+        (
+            {"mode": "reduce-overhead"},
+            """\
+torch.compile: cannot take mode='reduce-overhead'
+  because  the one option is threads: the most that a call may use
+  help     options={"threads": 2}""",
+        ),
+        (
+            {"options": {"threads": 9999}},
+            """\
+compile: cannot run on threads=9999
+  because  it is an int in 1…1024: the most threads that one call may use
+  help     threads=2""",
+        ),
+    ],
+)
+def test_what_is_no_option_is_refused(asked: dict[str, Any], text: str) -> None:
+    run = torch.compile(mlp(), backend="offcut", dynamic=True, **asked)
+    with pytest.raises(BackendCompilerFailed) as refused, torch.no_grad():
+        run(torch.randn(3, 40))
+    assert isinstance(refused.value.inner_exception, TargetError)
+    assert str(refused.value.inner_exception) == text
 
 
 @pytest.mark.parametrize("first", [5, 1])

@@ -14,7 +14,12 @@ __all__ = ["backend", "from_torch", "programs", "report"]
 
 
 def backend(module: Any, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """What ``torch.compile(model, backend="offcut", dynamic=True)`` calls with a graph that it traced."""
+    """What ``torch.compile(model, backend="offcut", dynamic=True)`` calls with a graph that it traced.
+
+    options  as ``torch.compile`` passes them on: ``options={"threads": 2}``, the most that a call may use
+
+    Raises TargetError for any other.
+    """
     from offcut.plugins.torch import dynamo
 
     return dynamo.backend(module, examples, **options)

@@ -6,7 +6,8 @@ asks for one more trace of the same frame, with the settings of `offcut.plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
+from offcut.errors import TargetError
+from offcut.pipeline import target
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
@@ -30,15 +33,23 @@ SETS = 64
 """So many sets of constants, of layers that are alike, have programs of their own at once."""
 
 
-def backend(module: Any, examples: Sequence[Any], **_: Any) -> Callable[..., Any]:
-    """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends."""
+def backend(
+    module: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None, **others: Any
+) -> Callable[..., Any]:
+    """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
+
+    options  ``{"threads": 2}``: the most that a call may use
+
+    Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
+    """
+    threads = _threads(dict(options or {}), others)
     if not Oblivious.now() and _specialised(examples):
         Oblivious.enter()
         raise TensorifyScalarRestartAnalysis(
             restart_reason="sizes of 0 and 1 are sizes like others"
         )
     try:
-        return _by_aot(module, examples)
+        return _by_aot(module, examples, threads)
     except TensorifyScalarRestartAnalysis:
         raise
     except BaseException:
@@ -47,6 +58,22 @@ def backend(module: Any, examples: Sequence[Any], **_: Any) -> Callable[..., Any
 
 
 dynamo_callbacks.callback_handler.register_end_callback(Oblivious.leave)
+
+
+def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:
+    """The one option, checked."""
+    threads: int | None = options.pop("threads", None)
+    unknown = [f"{name}={value!r}" for name, value in others.items()]
+    unknown += [f"options={options}"] if options else []
+    if unknown:
+        raise TargetError(
+            "torch.compile",
+            f"cannot take {', '.join(unknown)}",
+            because="the one option is threads: the most that a call may use",
+            help=('options={"threads": 2}',),
+        )
+    target("cpu").options("torch.compile", threads=threads)  # it is checked there
+    return threads
 
 
 def _specialised(examples: Sequence[Any]) -> bool:
@@ -75,13 +102,16 @@ def decompositions() -> dict[Any, Any]:
 class Compiled:
     """A graph of aten whose constants are known when it is called.
 
-    fixed  the placeholders that dynamo holds for parameters and buffers
+    fixed    the placeholders that dynamo holds for parameters and buffers
+    threads  the most that a call may use
 
     Constants are packed and folded. One that is changed in place is noticed by its version, one that is replaced by its address.
     """
 
-    def __init__(self, module: Any, fixed: Sequence[int], facts: Facts) -> None:
-        self.module, self.fixed, self.facts = module, tuple(fixed), facts
+    def __init__(
+        self, module: Any, fixed: Sequence[int], facts: Facts, threads: int | None
+    ) -> None:
+        self.module, self.fixed, self.facts, self.threads = module, tuple(fixed), facts, threads
         self.programs: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[..., Any]]] = {}
         self.changes = 0
 
@@ -107,7 +137,7 @@ class Compiled:
         known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
         run: Program | Whole
         try:
-            run = Program(self.module, known, self.facts)
+            run = Program(self.module, known, self.facts, self.threads)
         except Left as refused:
             run = Whole(self.module, str(refused))
         noted(run)
@@ -115,7 +145,7 @@ class Compiled:
         return self.programs[key]
 
 
-def _forward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+def _forward(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
     """A graph of results, without a backward graph."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
@@ -128,15 +158,15 @@ def _forward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
             if one.mutates_data or one.mutates_metadata
         }
         fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
-    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env)))
+    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env), threads))
 
 
-def _training(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+def _training(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
     """A graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
-    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env)))
+    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env), threads))
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
@@ -156,11 +186,11 @@ def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     return boxed
 
 
-def _by_aot(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
+def _by_aot(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
     compiler = aot_autograd(
-        fw_compiler=_training,
+        fw_compiler=partial(_training, threads=threads),
         bw_compiler=_backward,
-        inference_compiler=_forward,
+        inference_compiler=partial(_forward, threads=threads),
         decompositions=decompositions(),
     )
     return compiler(module, examples)  # type: ignore[no-any-return]

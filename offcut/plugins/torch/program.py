@@ -30,11 +30,14 @@ class Program:
 
     known   tensors of placeholders that do not change: constants
     facts   of its symbols
+    threads the most that a kernel may use; None: as `offcut.compile` says
     left    the operators that torch runs, each with the reason
     """
 
-    def __init__(self, module: Any, known: Mapping[Any, Any], facts: Facts) -> None:
-        graph = module.graph
+    def __init__(
+        self, module: Any, known: Mapping[Any, Any], facts: Facts, threads: int | None = None
+    ) -> None:
+        graph, self.threads = module.graph, threads
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
@@ -81,7 +84,7 @@ class Program:
             return _Called(module, step)
         instead = _Instead(module, step)
         try:
-            return _Ran(step, compiled(step.bound), partial(self._refused, instead))
+            return _Ran(step, compiled(step.bound, self.threads), partial(self._refused, instead))
         except Exception as refused:  # a model runs, whatever becomes of a region
             return self._refused(instead, refused)
 
