@@ -123,3 +123,30 @@ def test_a_mode_that_is_not_ours_is_refused(node: str, because: str) -> None:
     )
     with pytest.raises(oc.DescribeError, match=because):
         oc.from_onnx(parsed(text))
+
+
+@pytest.mark.parametrize(
+    ("node", "because"),
+    [
+        ("Flatten <axis = 2> (s)", "there is no axis 2 of 1"),
+        ("Flatten <axis = 4> (x)", "there is no axis 4 of 2"),
+        ("ReduceSum (s, three)", "there is no axis 3 of 1"),
+        (
+            "Gather (s, three)",
+            "its inputs are known, and numpy says: index 3 is out of bounds for axis 0 with size 2",
+        ),
+        (
+            "Reshape (s, three)",
+            "its inputs are known, and numpy says: cannot reshape array of size 2 into shape (3,)",
+        ),
+        ("Split (s, three)", "parts of 3 elements, of 2"),
+    ],
+)
+def test_a_node_on_a_shape_that_it_does_not_fit_is_refused(node: str, because: str) -> None:
+    text = "g (float[n, 4] x) => (int64[a] y) <int64[1] three = {3}> { s = Shape (x)  y = "
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + text + node + " }"))
+    op = node.split(maxsplit=1)[0]
+    assert (
+        str(refused.value) == f"from_onnx: cannot take one node of g\n  because  {op} y: {because}"
+    )

@@ -6,16 +6,18 @@ calculate from it, are arrays of objects, which numpy rearranges as it does numb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
-from offcut.plugins.onnx.operands import Call, Element, Known, Refused, known
+from offcut.plugins.onnx.operands import Call, Element, Known, Refused, known, said
 
 DRAWN = frozenset(
     [
@@ -41,9 +43,27 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
         return None
     if not any(one.symbolic for one in inputs):
         return _by_reference(call)
+    found = _by_rule(context, call)
+    if found is None:
+        call.read.clear()
+    return found
+
+
+def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
+    """What a node gives by a rule of ours; None where there is none, or it overlooks what is given.
+
+    Raises Refused where numpy does not take it.
+    """
     rule = SYMBOLIC.get(call.op)
-    found = rule(context, call) if rule is not None else None
-    return (found,) if isinstance(found, Known) else found
+    if rule is None:
+        return None
+    try:
+        found = rule(context, call)
+    except (IndexError, ValueError) as error:  # numpy's, of axes and shapes that do not fit
+        raise Refused(f"its inputs are known, and numpy says: {error}") from None
+    if found is None or call.overlooked:
+        return None
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _by_reference(call: Call) -> tuple[Known, ...]:
@@ -110,6 +130,7 @@ def _slice(x: Any, call: Call) -> Any:
     steps = _integers(call, 4, "steps") or [1] * len(starts)
     at = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = normalize_axis_index(axis, x.ndim)
         stop = None if step < 0 and end < -x.shape[axis] else end
         at[axis] = slice(start, stop, step)
     return x[tuple(at)]
@@ -142,13 +163,22 @@ def _gathered(x: Any, call: Call) -> tuple[int, ...]:
     return (*x.shape[:axis], *indices.array.shape, *x.shape[axis + 1 :])
 
 
+def _flatten(x: Any, call: Call) -> Any:
+    axis = call.get("axis", 1)
+    if not -x.ndim <= axis <= max(x.ndim, 1):
+        raise Refused(f"there is no axis {axis} of {x.ndim}")
+    first = x.shape[:axis]
+    return x.reshape(math.prod(first), math.prod(x.shape[len(first) :]))
+
+
 def _concat(context: Context, call: Call) -> Known:
-    parts = [_objects(one) for one in call.inputs]
+    parts = [_objects(one) for one in call.present]
     return _same_dtype(call, np.concatenate(parts, axis=call.get("axis", 0)))
 
 
 def _cast(context: Context, call: Call) -> Known | None:
     dtype = str(helper.tensor_dtype_to_np_dtype(call.get("to")))
+    call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
     assert isinstance(first, Known)
     if "int" in dtype and "int" in first.dtype:
@@ -162,10 +192,11 @@ def _element_wise(
     """A rule for integers, of two arrays or more that are broadcast; None where an element is not seen."""
 
     def rule(context: Context, call: Call) -> Known | None:
-        if any(not isinstance(one, Known) or "int" not in one.dtype for one in call.inputs):
+        parts = call.present
+        if any(not isinstance(one, Known) or "int" not in one.dtype for one in parts):
             return None
         one = np.frompyfunc(lambda a, b: apply(context, a, b), 2, 1)
-        found = np.asarray(reduce(one, map(_objects, call.inputs)), dtype=object)
+        found = np.asarray(reduce(one, map(_objects, parts)), dtype=object)
         if any(element is None for element in found.ravel()):
             return None
         decided = all(isinstance(element, bool) for element in found.ravel())
@@ -244,6 +275,11 @@ def _reduced(
         first = call[0]
         if not isinstance(first, Known) or first.array.ndim > 1 or "int" not in first.dtype:
             return None
+        axes, none = _integers(call, 1, "axes"), call.get("noop_with_empty_axes", 0)
+        if none and not axes:
+            return first
+        for axis in axes or []:
+            context.axis(first, axis)
         kept = bool(call.get("keepdims", 1)) and first.array.ndim
         found = apply(first.elements)
         return known([found] if kept else found, first.dtype)
@@ -271,8 +307,12 @@ def _absolute(context: Context, call: Call) -> Known | None:
 def _split(context: Context, call: Call) -> tuple[Known, ...] | None:
     first, sizes = call[0], _integers(call, 1, "split")
     assert isinstance(first, Known)
+    call.overlook("num_outputs")
+    context.axis(first, call.get("axis", 0))
     if first.array.ndim != 1:
         return None
+    if sizes is not None and (sum(sizes) != len(first.array) or min(sizes) < 0):
+        raise Refused(f"parts of {said(*sizes)} elements, of {len(first.array)}")
     part = -(-len(first.array) // call.outputs)
     ends = np.cumsum(sizes or [part] * call.outputs)[:-1]
     return tuple(_same_dtype(call, one) for one in np.split(_objects(first), ends))
@@ -286,7 +326,7 @@ SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]]
     "Concat": _concat,
     "Div": _element_wise(_divide),
     "Equal": _element_wise(_compare(_equal)),
-    "Flatten": _structural(lambda x, call: x.reshape(1, -1) if x.ndim < 2 else x),
+    "Flatten": _structural(_flatten),
     "Floor": _whole,
     "Gather": _structural(_gather),
     "Greater": _element_wise(lambda context, a, b: _compare(_below)(context, b, a)),

@@ -75,8 +75,10 @@ def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[El
 def _flatten(g: Context, call: Call) -> Results:
     x, axis = call[0], call.get("axis", 1)
     shape = g.shape(x)
-    axis = axis + len(shape) if axis < 0 else axis
-    return g.reshape(x, (product(shape[:axis]), product(shape[axis:])))
+    if not -len(shape) <= axis <= max(len(shape), 1):
+        raise Refused(f"there is no axis {axis} of {len(shape)}")
+    first = shape[:axis]
+    return g.reshape(x, (product(first), product(shape[len(first) :])))
 
 
 def _squeeze(g: Context, call: Call) -> Results:
