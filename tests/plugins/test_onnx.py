@@ -227,12 +227,56 @@ def test_sizes_that_enter_the_arithmetic_of_arrays_are_computed_from_them() -> N
     each(parsed(text, zero=np.int64(0)), [{"x": drawn(0, n, 4)} for n in (1, 2, 7)])
 
 
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = Flatten (s)",
+        "y = Flatten <axis = 0> (s)",
+        "y = Flatten <axis = -1> (s)",
+        "y = ReduceSum (s, zeros)",
+        "y = ReduceSum <noop_with_empty_axes = 1> (s)",
+        "y = ReduceProd <keepdims = 0> (s)",
+        "y = Mod <fmod = 1> (s, two)",
+        "y, rest = Split <axis = -1> (s, parts)",
+        "y, rest = Split <num_outputs = 2> (s)",
+        "y = Slice (s, two, zeros, zeros, below)",
+    ],
+)
+def test_what_is_calculated_from_a_shape_is_what_its_attributes_say(node: str) -> None:
+    text = "g (float[n, 4, 5] x) => (int64[a] y) { s = Shape (x)  " + node + " }"
+    weights: dict[str, Any] = {
+        "zeros": np.array([0]),
+        "two": np.array([2]),
+        "below": np.array([-1]),
+        "parts": np.array([2, 1]),
+    }
+    each(parsed(text, **weights), [{"x": drawn(0, n, 4, 5)} for n in (1, 3)])
+
+
 def test_both_branches_of_an_if_are_taken_where_only_a_call_decides() -> None:
     text = """g (bool c, float[n] x) => (float[n] y)
     { y = If (c) <then_branch = t () => (float[n] a) { a = Neg (x) },
                   else_branch = e () => (float[n] d) { d = Exp (x) }> }"""
     feeds = [{"c": np.array(value), "x": drawn(0, 5)} for value in (True, False)]
     each(parsed(text), feeds)
+
+
+@pytest.mark.parametrize("node", ["Celu", "Celu <alpha = 0.5>", "Selu", "Elu <alpha = 2.0>"])
+def test_exponentials_less_one_keep_their_digits_near_zero(node: str) -> None:
+    text = "g (float[n] x) => (float[n] y) { y = " + node + " (x) }"
+    model = oc.from_onnx(parsed(text), threads=1)
+    x = np.array([-90, -3, -1e-3, -1e-6, -1e-8, -0.0, 1e-8, 2, np.nan], np.float32)
+    wide = x.astype(np.float64)
+    alpha, inner, gamma = {
+        "Celu": (1, 1, 1),
+        "Celu <alpha = 0.5>": (0.5, 0.5, 1),
+        "Selu": (1.6732632423543772, 1, 1.0507009873554805),
+        "Elu <alpha = 2.0>": (2, 1, 1),
+    }[node]
+    exact = gamma * np.where(wide > 0, wide, alpha * np.expm1(wide / inner))
+    imported = model.imported
+    for found in (model({"x": x}), imported.named(interpreted(imported.bound, {"x": x}))):
+        np.testing.assert_allclose(found["y"], exact, rtol=1e-6, atol=0)
 
 
 def test_functions_of_the_model_are_expanded() -> None:

@@ -168,23 +168,18 @@ def _leaky(g: Context, call: Call) -> Results:
     return g.op("where", below, g.binary("multiply", x, slope), x)
 
 
-def _exponential(g: Context, x: Operand, alpha: float) -> Operand:
-    """``alpha * (exp(x) - 1)`` where x is below 0."""
-    low = scalar(g, "minimum", x, 0.0)
-    return scalar(g, "multiply", scalar(g, "subtract", g.op("exp", low), 1.0), alpha)
-
-
 def _selu(g: Context, call: Call) -> Results:
     alpha, gamma = call.get("alpha", 1.6732632423543772), call.get("gamma", 1.0507009873554805)
-    x = call[0]
-    made = g.binary("add", scalar(g, "maximum", x, 0.0), _exponential(g, x, alpha))
-    return scalar(g, "multiply", made, gamma)
+    return scalar(g, "multiply", g.op("elu", call[0], alpha), gamma)
 
 
 def _celu(g: Context, call: Call) -> Results:
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; where alpha is not above 0, what the body of ONNX says."""
     alpha, x = call.get("alpha", 1.0), call[0]
-    low = _exponential(g, scalar(g, "multiply", x, 1 / alpha), alpha)
-    return g.binary("add", scalar(g, "maximum", x, 0.0), low)
+    if not alpha > 0:
+        raise Refused(f"alpha is {alpha}", "alpha above 0")
+    low = g.op("elu", scalar(g, "divide", x, alpha), alpha)
+    return g.op("where", scalar(g, "greater", x, 0.0), x, low)
 
 
 def _hard_sigmoid(g: Context, call: Call) -> Results:
