@@ -56,6 +56,7 @@ WITH_PROGRAMS = [
 # What the Python of a page imports that is an extra.
 NEEDS = {
     "docs/search/pool.md": "distributed",
+    "docs/plugins/mlir.md": "xdsl",
     "docs/plugins/onnx.md": "onnx",
     "docs/plugins/torch.md": "torch",
     "docs/plugins/tvm.md": "tvm",

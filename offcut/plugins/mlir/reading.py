@@ -49,10 +49,62 @@ from offcut.polyhedral import sizes_inside
 _REDUCED = {"+": "sum", "max": "max", "min": "min"}
 _UNKNOWN = "?"
 _WORDS = frozenset(
-    """and or not true false inf nan if else for in tile alloc let choose option size assume index
-    where input output inout constant local private program min max pow sum abs neg exp tanh sqrt erf
-    log log1p sin cos floor ceil round lookup float64 float32 float16 bfloat16 int64 int32 int8 uint8
-    bool""".split()
+    [
+        "and",
+        "or",
+        "not",
+        "true",
+        "false",
+        "inf",
+        "nan",
+        "if",
+        "else",
+        "for",
+        "in",
+        "tile",
+        "alloc",
+        "let",
+        "choose",
+        "option",
+        "size",
+        "assume",
+        "index",
+        "where",
+        "input",
+        "output",
+        "inout",
+        "constant",
+        "local",
+        "private",
+        "program",
+        "min",
+        "max",
+        "pow",
+        "sum",
+        "abs",
+        "neg",
+        "exp",
+        "tanh",
+        "sqrt",
+        "erf",
+        "log",
+        "log1p",
+        "sin",
+        "cos",
+        "floor",
+        "ceil",
+        "round",
+        "lookup",
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int8",
+        "uint8",
+        "bool",
+    ]
 )
 """What the text of a program gives another meaning."""
 

@@ -6,13 +6,14 @@ counter. The elements of `Nest.held` are SSA values again, which loops and condi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import arith, memref, scf
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core import index as ix
+from offcut.core.conditions import all_of, conjuncts
 from offcut.errors import InternalError
 from offcut.ir import (
     Binary,
@@ -27,6 +28,7 @@ from offcut.ir import (
     dtype_of,
     free,
     plain,
+    rewrite,
     walk,
 )
 from offcut.plugins.mlir.emitting import Scalars, constant
@@ -41,7 +43,7 @@ def written(nest: Nest, program: Program) -> tuple[tuple[Operation, ...], tuple[
 
     program  what `nest.program` was cut to
     """
-    return _Writer(nest).whole(plain(program))
+    return _Writer(nest).whole(rewrite(plain(program), _outside))
 
 
 @dataclass
@@ -219,6 +221,24 @@ class _Writer:
         found.append(made)
         for name, result in zip(changed, made.output, strict=True):
             scope.held[name] = inners[0].held[name][0], result
+
+
+def _outside(stmt: Stmt) -> Stmt | None:
+    """A loop with the conditions of its body that it does not change asked before it."""
+    match stmt:
+        case For(name, _, _, (If(condition, then, ()),)):
+            parts = conjuncts(condition)
+            inside = [part for part in parts if name in free(part) or _reads(part)]
+            before = [part for part in parts if part not in inside]
+            if not before:
+                return None
+            body = (If(all_of(inside), then),) if inside else then
+            return If(all_of(before), (replace(stmt, body=body),))
+    return None
+
+
+def _reads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _stored(body: tuple[Stmt, ...]) -> tuple[str, ...]:
