@@ -270,3 +270,37 @@ def test_what_is_read_names_apart_what_tvm_names_alike() -> None:
         if isinstance(stmt, ir.For)
     ]
     assert len(names) == len(set(names)) == 5
+
+
+@T.prim_func(s_tir=True)
+def in_two_steps(a: T.handle, c: T.handle) -> None:
+    T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    B = T.alloc_buffer((n,), "float32")
+    D = T.alloc_buffer((n,), "float32")
+    for i in T.serial(n):
+        B[i] = A[i] + T.float32(1)
+    for i in T.serial(n):
+        D[i] = B[i] * T.float32(3)
+    for i in T.serial(n):
+        C[i] = D[i] * T.float32(2)
+
+
+@pytest.mark.parametrize("tail", ["cut", "mask", "shift", "ladder"])
+def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
+    report = plugin.register("offcut-test", tile={"i": 4, "i_2": 4, "i_3": 4}, tail=tail)
+    module = tvm.IRModule({"main": in_two_steps})
+    built = tvm.compile(module, target="llvm", tir_pipeline="offcut-test")
+    for n in SIZES:
+        a = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+        wanted = 6 * (a.astype(np.float64) + 1)
+        np.testing.assert_allclose(run(built, a, poisoned(n)), wanted, rtol=1e-5, atol=1e-5)
+    if tail == "shift":
+        assert report.left["main"] == (
+            "tvm: cannot write a shifted tile that reads B\n"
+            "  because  TVM may keep what it writes in the memory of what it reads, and it runs twice\n"
+            '  help     tail="cut"\n'
+            '  help     tail="mask"'
+        )

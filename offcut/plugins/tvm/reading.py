@@ -275,6 +275,15 @@ class _Reader:
         arguments: Sequence[Any] = value.args
         if op in FUNCTIONS and dtype in FLOATS:
             return ir.Unary(FUNCTIONS[op], self.element(arguments[0], dtype))
+        if op in ("rsqrt", "sigmoid") and dtype in FLOATS:  # as TVM itself lowers them
+            one, x = ir.Const(1.0, dtype), self.element(arguments[0], dtype)
+            minus = ir.Binary("*", x, ir.Const(-1.0, dtype))
+            under = (
+                ir.Unary("sqrt", x)
+                if op == "rsqrt"
+                else ir.Binary("+", one, ir.Unary("exp", minus))
+            )
+            return ir.Binary("/", one, under)
         if op == "pow" and dtype in FLOATS:
             return ir.Binary("pow", *(self.element(one, dtype) for one in arguments))
         if op == "if_then_else":

@@ -28,12 +28,35 @@ def write(reading: Reading, program: ir.Program) -> Any:
     Every loop starts at 0: of a nest of loops whose first iterations depend on each other TVM's CanonicalizeLoop (0.27)
     makes another one, which leaves arrays.
 
-    Raises DescribeError for an expression that TVM has not.
+    Raises DescribeError for an expression that TVM has not, and for what TVM's later passes would break.
     """
+    _check_shifted(program)
     if any(isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(program)):
         program = ir.plain(program)
     writer = _Writer(reading, program)
     return reading.function.with_body(writer.body())
+
+
+def _check_shifted(program: ir.Program) -> None:
+    """Refuse instances that run twice and read an array that TVM allocates.
+
+    TVM's StorageRewrite lets the array that a statement writes take the memory of one that is read there last.
+    """
+    own = {b.name for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)}
+    for tile in ir.walk(program):
+        if not isinstance(tile, ir.Tile) or tile.form is not ir.Form.SHIFT:
+            continue
+        inside = list(ir.walk(tile))
+        stored = {stmt.buffer for stmt in inside if isinstance(stmt, ir.Store)}
+        nodes = (n for stmt in inside for e in ir.expressions(stmt) for n in ir.walk(e))
+        read = {node.buffer for node in nodes if isinstance(node, ir.Load)}
+        for name in sorted(read & own - stored):
+            raise DescribeError(
+                "tvm",
+                f"cannot write a shifted tile that reads {name}",
+                because="TVM may keep what it writes in the memory of what it reads, and it runs twice",
+                help=('tail="cut"', 'tail="mask"'),
+            )
 
 
 class _Writer:
