@@ -150,3 +150,35 @@ def test_a_node_on_a_shape_that_it_does_not_fit_is_refused(node: str, because: s
     assert (
         str(refused.value) == f"from_onnx: cannot take one node of g\n  because  {op} y: {because}"
     )
+
+
+CONV = "g (float[n, 1, h, 9] x, float[1, 1, 5, 5] k) => (float[n, 1, r, 5] y) { y = Conv (x, k) }"
+
+
+@pytest.mark.parametrize(("high", "accepted"), [(3, 4), (8, 8)])
+def test_sizes_that_are_too_small_for_a_window_are_refused_with_the_smallest(
+    high: int, accepted: int
+) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + CONV), sizes={"h": (1, high)})
+    assert (
+        str(refused.value)
+        == f"""\
+from_onnx: cannot take one node of g
+  because  Conv y: it gives the extent h + -4, below 0 at h = 1
+  help     sizes={{"h": (4, {accepted})}}"""
+    )
+    assert oc.from_onnx(parsed(HEAD + CONV), sizes={"h": (4, accepted)}, threads=1).sizes
+
+
+def test_more_of_the_greatest_than_there_are_are_refused() -> None:
+    text = "g (float[h, 4] x) => (float[a, 4] y, int64[a, 4] i) <int64[1] k = {5}> { y, i = TopK <axis = 0> (x, k) }"
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + text), sizes={"h": (1, 8)})
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  TopK y: beyond the first 5 there is the extent h + -5, below 0 at h = 1
+  help     sizes={"h": (5, 8)}"""
+    )

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from offcut import ops
 from offcut.core.dtypes import DTYPES, numpy_dtype
-from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
+from offcut.core.expr import Binary, Const, Expr, Var, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.bounds import bounds
+from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused, said
-
-INT_MAX = 2**31 - 1
-
-
-class Raised(Exception):
-    """A size has to be at least `low`: the import is done again with that."""
-
-    def __init__(self, size: str, low: int) -> None:
-        super().__init__(size, low)
-        self.size, self.low = size, low
 
 
 class Scaled(Exception):
@@ -41,12 +33,14 @@ class Scaled(Exception):
 class Context:
     """A builder, and what operators of ONNX ask of it.
 
-    free  the sizes whose least value nobody stated
+    free     the sizes whose least value nobody stated
+    origins  by a size, that of the file, and the number of which it is a multiple: it is this size times that
     """
 
     def __init__(self, name: str) -> None:
         self.builder = Builder(name)
         self.free: set[str] = set()
+        self.origins: dict[str, tuple[str, int]] = {}
         self.held: dict[int, tuple[Known, Ref]] = {}
 
     # -- what an operand is
@@ -154,11 +148,19 @@ class Context:
             raise Refused(f"{what} is {said(value)}, which is no number")
         return int(value)
 
-    def bounds(self, value: Element) -> tuple[int, int]:
-        """The least and the greatest value that is seen, below 0 too."""
+    def bounds(self, value: Element, lows: Mapping[str, int] | None = None) -> tuple[int, int]:
+        """The least and the greatest value that is seen, below 0 too.
+
+        lows  other least values of sizes; a greatest one is as great at least
+        """
         if not isinstance(value, Expr):
             return int(value), int(value)
         sizes = tuple(self.builder.sizes.values())
+        for name, low in (lows or {}).items():
+            sizes = tuple(
+                replace(one, min=low, max=max(low, one.max)) if one.name == name else one
+                for one in sizes
+            )
         low, high = extents.bounds(value, sizes)
         minus = extents.bounds(Binary("-", Const(0, "index"), value), sizes)
         low, high = low or -minus[1], high or -minus[0]
@@ -193,24 +195,13 @@ class Context:
         except (TypeError, ValueError) as error:
             raise Refused(f"{name} does not take it: {error}") from None
         results: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
-        for one in results:
-            for value in self.shape(one):
-                self.not_negative(value)
+        operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
+        own = {value for operand in operands for value in self.shape(operand)}
+        for value in (value for one in results for value in self.shape(one) if value not in own):
+            raise_sizes(self, value)
+            if name not in VIEWS:  # a view is refused by the call that it does not fit
+                refuse_negative(self, value)
         return results
-
-    def not_negative(self, value: Element) -> None:
-        """See to it that an extent is at least 0, by sizes that are large enough.
-
-        Raises Refused where that takes sizes that the caller excludes.
-        """
-        if self.bounds(value)[0] >= 0 or not isinstance(value, Expr):
-            return
-        for name in sorted(variables(value) & self.free):
-            size = self.builder.sizes[name]
-            for low in range(size.min + 1, min(size.max, size.min + 4096) + 1):
-                at_least = extents.at(value, {name: _above(name, low)})
-                if self.bounds(plain(at_least))[0] >= 0:
-                    raise Raised(name, low)
 
     def binary(self, name: str, a: Operand, b: Operand) -> Ref:
         """An element-wise operator of two; one known number stands for an array of it."""
@@ -324,10 +315,6 @@ def arithmetic(op: str, a: Element, b: Element) -> Element:
 def product(values: Sequence[Element]) -> Element:
     """Of extents."""
     return plain(extents.product(map(extents.normal, values)))
-
-
-def _above(name: str, low: int) -> Expr:
-    return Binary("max", Var(name), Const(low, "index"))
 
 
 def _scalar(operand: Operand, rank: int) -> Any:

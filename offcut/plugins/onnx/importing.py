@@ -14,7 +14,8 @@ from offcut.core.dtypes import DTYPES
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
 from offcut.graph import Bound, Graph, Ref
-from offcut.plugins.onnx.context import INT_MAX, Context, Raised, Scaled, arithmetic
+from offcut.plugins.onnx.context import Context, Scaled, arithmetic
+from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
 
@@ -73,7 +74,7 @@ def imported(
             lows[raised.size] = raised.low
         except Scaled as scaled:
             for name, factor in scaled.factors.items():
-                text = run.origins[name]
+                text, _ = run.context.origins[name]
                 factors[text] = factors.get(text, 1) * factor
 
 
@@ -92,7 +93,6 @@ class _Import:
 
     lows     the least value of sizes, where an earlier run found that they need one
     factors  what a size of the file is a multiple of, likewise: its size here is that part of it
-    origins  the size of the file that a size here is of
     """
 
     def __init__(
@@ -105,7 +105,6 @@ class _Import:
     ) -> None:
         self.proto, self.graph = proto, proto.graph
         self.sizes, self.constants, self.lows, self.factors = sizes, constants, lows, factors
-        self.origins: dict[str, str] = {}
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
         self.complaints: list[Complaint] = []
@@ -228,7 +227,7 @@ class _Import:
                     because=f"the model wants a multiple of {factor}, and none is between them",
                 )
             made = self.context.builder.size(name, low, high // factor)
-            self.origins[name] = text
+            self.context.origins[name] = text, factor
             self.symbols[text] = arithmetic("*", factor, made)
         return self.symbols[text]
 

@@ -9,6 +9,7 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
+from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import (
     Call,
     Element,
@@ -39,7 +40,7 @@ def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
     """The elements at one place of an axis, which goes away."""
     whole = g.shape(x)[axis]
     start = _counted_place(g, place, whole)
-    g.not_negative(extent(whole, -1))
+    raise_sizes(g, extent(whole, -1))
     found = g.slice(x, axis, start, extent(start, 1))
     shape = g.shape(found)
     return g.reshape(found, (*shape[:axis], *shape[axis + 1 :]))
@@ -52,11 +53,11 @@ def _counted_place(g: Context, place: Element, whole: Element) -> Element:
     """
     start = extent(place, whole) if g.bounds(place)[1] < 0 else place
     if g.bounds(start)[0] < 0:
-        g.not_negative(start)
+        raise_sizes(g, start)
     if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
         raise Refused(f"there is no place {said(place)} among {said(whole)}")
     if not isinstance(start, Expr):
-        g.not_negative(extent(whole, -start - 1))
+        raise_sizes(g, extent(whole, -start - 1))
     return start
 
 

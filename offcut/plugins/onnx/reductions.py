@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
+from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.operands import Call, Element, Operand, Refused, Results, said
 from offcut.plugins.onnx.shapes import axes_of, given
 
@@ -173,7 +174,9 @@ def _top(g: Context, call: Call) -> Results:
     whole = g.shape(x)[axis]
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
-    g.not_negative(extent(whole, -int(k)))
+    rest = extent(whole, -int(k))
+    raise_sizes(g, rest)
+    refuse_negative(g, rest, f"beyond the first {k} there is")
     return g.several("topk", x, int(k), axis=axis, largest=bool(call.get("largest", 1)))
 
 

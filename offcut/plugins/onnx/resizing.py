@@ -18,6 +18,7 @@ from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator
+from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
 
 LONGEST = 4096
@@ -102,7 +103,7 @@ def _stretched(
     )  # fmt: skip
     count = g.shape(made)[1]
     if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
-        g.not_negative(extent(count, -2))
+        raise_sizes(g, extent(count, -2))
         if g.bounds(count)[0] < 2:
             raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
     return g.reshape(made, [*shape[:axis], count, *shape[axis + 1 :]])
