@@ -17,9 +17,9 @@ _PARAM = isl.dim_type.param
 
 
 def sizes_inside(program: Program) -> tuple[Expr, ...]:
-    """What holds of the sizes of every call in which no access passes the end of its array.
+    """What holds of the sizes of every call in which no access leaves its array.
 
-    With ``outside = { sizes : some instance runs, whose index fails index < shape }`` conditions of
+    With ``outside = { sizes : some instance runs, whose index fails 0 <= index < shape }`` conditions of
     ``sizes - outside``; of a part of it that is no conjunction of affine inequalities, weaker ones.
     An access whose index, extent or guard is not quasi-affine says nothing. Where accesses are in
     bounds by the language, these are facts. There is none where some access could never run.
@@ -57,14 +57,14 @@ def _running(
     shape: tuple[Expr, ...],
     path: tuple[Expr, ...],
 ) -> tuple[isl.Set, isl.Set] | None:
-    """The sizes at which an access runs, and at which it passes an end; None where sets do not say."""
+    """The sizes at which an access runs, and at which it leaves its array; None where sets do not say."""
     at = coordinates(one.iterators)
     known = [space.condition(part, at) for given in path for part in conjuncts(given)]
     parts = [space.expr(part, at) for part in index]
     extents = [space.expr(extent, {}) for extent in shape]
     if not parts or None in (*known, *parts, *extents):
         return None
-    wrong = " or ".join(f"({e}) >= ({n})" for e, n in zip(parts, extents, strict=True))
+    wrong = " or ".join(f"({e}) < 0 or ({e}) >= ({n})" for e, n in zip(parts, extents, strict=True))
     said = [text for text in known if text is not None]
     runs, leaves = space.set(one.iterators, said), space.set(one.iterators, [*said, f"({wrong})"])
     return runs.params(), leaves.params()

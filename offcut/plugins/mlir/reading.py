@@ -44,10 +44,11 @@ from offcut.ir import (
 from offcut.plugins.mlir.nest import DTYPES, Extent, Nest, refused
 from offcut.plugins.mlir.scalars import expression
 from offcut.plugins.mlir.signs import is_natural
-from offcut.polyhedral import sizes_inside
+from offcut.polyhedral import accesses_outside, sizes_inside
 
 _REDUCED = {"+": "sum", "max": "max", "min": "min"}
 _UNKNOWN = "?"
+_MOST = ix.const(2**40)  # elements along an axis: more fit into no memory
 _WORDS = frozenset(
     [
         "and",
@@ -136,6 +137,7 @@ class _Reader:
         self.loops: list[tuple[str, Expr, Expr]] = []
         self.root = root
         self.natural: set[str] = set()
+        self.unasked: set[Expr] = set()
         self.writes = {one: _written(one) for one in self.place if one.regions}
 
     def nest(self, op: Operation, body: tuple[Stmt, ...]) -> Nest:
@@ -151,11 +153,25 @@ class _Reader:
         buffers = (*inputs, *arrays, *self.locals)
         program = Program(self.called("nest"), sizes, (), buffers, body)
         self.check_apart(op, stored)
-        program = replace(program, assumptions=sizes_inside(program))
+        program = self.opened(replace(program, assumptions=sizes_inside(program)))
         named = {buffer.name: value for value, buffer in self.buffers.items()}
         found = {b.name: named[b.name] for b in arrays if b.kind is not Kind.LOCAL}
         held = frozenset(self.held)
         return Nest(op, program, found, self.scalars, self.sizes, held, tuple(self.results))
+
+    def opened(self, program: Program) -> Program:
+        """`program` with no end for the axes that nothing asks for, where accesses may not seem to keep to it.
+
+        That they do is known, and of the sizes alone sets may be unable to say it.
+        """
+        leaving = {one.buffer for one in accesses_outside(program) if one.sizes is not None}
+        found = [
+            replace(b, shape=tuple(_MOST if e in self.unasked else e for e in b.shape))
+            if b.name in leaving
+            else b
+            for b in program.buffers
+        ]
+        return replace(program, buffers=tuple(found))
 
     # names
 
@@ -246,10 +262,11 @@ class _Reader:
         for axis, extent in enumerate(shape):
             if extent != Var(_UNKNOWN):
                 continue
-            said = None
-            if Extent(source, axis) not in self.sizes.values():
-                said = _run_to(buffer.name, axis, body, frozenset(self.sizes))
+            asked = Extent(source, axis) in self.sizes.values()
+            said = None if asked else _run_to(buffer.name, axis, body, frozenset(self.sizes))
             shape[axis] = self.extent(source, axis) if said is None else said
+            if not asked and said is None:
+                self.unasked.add(shape[axis])
         return replace(buffer, shape=tuple(shape))
 
     def check_apart(self, op: Operation, stored: set[str]) -> None:

@@ -64,7 +64,7 @@ def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
         case arith.CmpfOp():
             return _ordered(int(op.predicate.value.data), *args)
         case arith.SelectOp():
-            return Select(*args)
+            return _smaller(*args) or Select(*args)
     name = op.name
     if name in BINARY:
         return _folded(Binary(BINARY[name], *args))
@@ -130,6 +130,16 @@ def _ordered(predicate: int, a: Expr, b: Expr) -> Expr:
     if predicate == 7:
         return Logic("and", (Compare("==", a, a), Compare("==", b, b)))
     return Compare(_ORDERED[predicate], a, b)
+
+
+def _smaller(condition: Expr, then: Expr, other: Expr) -> Expr | None:
+    """``a < b ? a : b`` of indices as their minimum, likewise the maximum; None for what is neither."""
+    match condition:
+        case Compare("<" | "<=" | ">" | ">=" as op, a, b) if dtype_of(a) == "index":
+            if {then, other} == {a, b}:
+                least = (op[0] == "<") == (then == a)
+                return (ix.minimum if least else ix.maximum)(a, b)
+    return None
 
 
 _FAILS = {8: 6, 9: 5, 10: 4, 11: 3, 12: 2, 14: 7}
