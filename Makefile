@@ -80,7 +80,7 @@ clean:
 
 # A folder of its own: `make test` is to run, and to skip, as it does without.
 .venv/hosts: .venv/installed
-	$(DEV) $(PIP) --target $@ 'apache-tvm>=0.27,<0.28'
+	$(DEV) $(PIP) --target $@ --no-deps 'apache-tvm>=0.27,<0.28' 'apache-tvm-ffi>=0.1.14,<0.2' typing_extensions
 
 .venv-demo/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-demo

@@ -24,7 +24,7 @@ TILE, TAIL = "offcut.tile", "offcut.tail"
 
 @dataclass
 class Report:
-    """What became of the functions that a pass has seen, by name.
+    """What became of the functions that a pass has seen, by name; of two of one name, the last.
 
     cut    the partition of each that was cut, with its certificate
     left   why each of the others is as TVM has it
@@ -89,8 +89,10 @@ def partitioned(
             made = _partitioned(reading, *_settings(function, *settings))
             written = write(reading, made.loops)
         except OffcutError as refused:
+            told.cut.pop(name, None)
             told.left[name] = str(refused)
             return function
+        told.left.pop(name, None)
         told.cut[name] = made
         return written
 
