@@ -15,9 +15,13 @@ from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import CallError, DescribeError, InternalError, TargetError
+from offcut.graph import Model
 from offcut.plugins import torch as plugin
+from offcut.plugins.torch import program as plugin_program
+from offcut.plugins.torch.table import TABLE
 from tests.plugins.torch_models import (
+    Eighths,
     Gpt,
     Masked,
     Mobile,
@@ -196,7 +200,7 @@ def test_an_operator_that_is_not_ours_stays_with_torch_and_is_listed() -> None:
 def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(bound: object) -> None:
+    def failing(*_: object) -> None:
         raise DescribeError("graph", "cannot", because="of this test")
 
     monkeypatch.setattr("offcut.plugins.torch.program.compiled", failing)
@@ -204,6 +208,86 @@ def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1)])
     assert len(left()) == 3
     assert "1 × aten.gelu.default: graph: cannot because of this test" in plugin.report()
+
+
+def test_a_model_that_fails_is_not_tried_again_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def failing(model: Model, *given: object, **sizes: int) -> None:
+        tried.append(given)
+        raise InternalError("of this test")
+
+    model = mlp()
+    monkeypatch.setenv("OFFCUT_VERIFY", "0")
+    monkeypatch.setattr(Model, "__call__", failing)
+    held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1, 7)])
+    assert len(tried) == 1
+    assert plugin.report().startswith("0 regions of 0 operators by offcut, 4 operators by torch")
+    assert "1 × aten.gelu.default: internal error: InternalError: of this test" in plugin.report()
+
+
+def test_a_call_that_is_refused_is_torchs_and_the_next_is_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried, run = [], Model.__call__
+
+    def refusing(model: Model, *given: Any, **sizes: int) -> Any:
+        tried.append(given)
+        if len(tried) < 3:
+            raise CallError("graph", "cannot", because="of this test")
+        return run(model, *given, **sizes)
+
+    model = mlp()
+    monkeypatch.setattr(Model, "__call__", refusing)
+    held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1, 7)])
+    assert len(tried) == 3
+    assert "1 × aten.gelu.default: graph: cannot because of this test" in plugin.report()
+
+
+def test_an_error_of_ours_is_raised_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise InternalError("of this test")
+
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    for owner, name in ((Model, "__call__"), (plugin_program, "compiled")):
+        with monkeypatch.context() as patched, torch.no_grad():
+            patched.setattr(owner, name, failing)
+            torch._dynamo.reset()
+            with pytest.raises(InternalError, match="of this test"):
+                fast(mlp())(torch.randn(3, 40))
+
+
+def test_a_rule_that_fails_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(t: Any, x: Any) -> Any:
+        return x.nonsense
+
+    model = nn.ReLU()
+    monkeypatch.setitem(TABLE, torch.ops.aten.relu.default, failing)
+    monkeypatch.setenv("OFFCUT_VERIFY", "0")
+    held(fast(model), model, [(torch.randn(b, 8),) for b in (3, 1)])
+    reason = "internal error: AttributeError: 'Ref' object has no attribute 'nonsense'"
+    assert f"1 × aten.relu.default: {reason}" in plugin.report()
+
+    torch._dynamo.reset()
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    with pytest.raises(AttributeError, match="nonsense"), torch.no_grad():
+        fast(model)(torch.randn(3, 8))
+
+
+def test_what_a_rule_does_not_take_stays_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLE, torch.ops.aten.relu.default, lambda t: None)
+    held(fast(nn.ReLU()), nn.ReLU(), [(torch.randn(b, 8),) for b in (3, 1)])
+    reason = "its rule does not take what it is called with: too many positional arguments"
+    assert f"1 × aten.relu.default: {reason}" in plugin.report()
+
+
+def test_constants_of_other_elements_stay_with_torch() -> None:
+    model = Eighths()
+    held(fast(model), model, [(torch.randn(b, 8),) for b in (3, 1)])
+    assert left() == {"aten._to_copy.default"}
+    assert "its elements are float8_e4m3fn" in plugin.report()
 
 
 def test_a_shape_that_depends_on_data_stays_with_torch() -> None:

@@ -142,6 +142,17 @@ class Placed(nn.Module):
         return torch.tanh(self.words(ids) + self.places(self.ids[:, : ids.shape[1]]))
 
 
+class Eighths(nn.Module):
+    """A buffer of elements that are not ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.arange(8.0).to(torch.float8_e4m3fn))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) * self.scale.to(x.dtype)
+
+
 class Sorted(nn.Module):
     """An operator that is not ours between two dense layers."""
 

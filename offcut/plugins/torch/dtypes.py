@@ -26,6 +26,12 @@ NAMES: Mapping[Any, str] = {
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
+def is_held(tensor: Any) -> bool:
+    """Whether the memory of a tensor can be an array: of which elements, where, and how it lies."""
+    strided = tensor.layout is torch.strided
+    return strided and tensor.device.type == "cpu" and tensor.dtype in NAMES
+
+
 def array_of(tensor: Any) -> Array:
     """The memory of a tensor as an array, of its strides."""
     found = tensor.detach() if tensor.requires_grad else tensor

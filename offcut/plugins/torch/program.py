@@ -14,10 +14,10 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
-from offcut.errors import OffcutError
+from offcut.errors import CallError
 from offcut.graph import Model, compiled
-from offcut.plugins.torch.dtypes import array_of, tensor_of
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
+from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
@@ -41,12 +41,14 @@ class Program:
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
-        fixed = {node: array_of(tensor) for node, tensor in known.items()}
-        attributes = [node for node in graph.nodes if node.op == "get_attr"]
-        for node in attributes:
-            held = _attribute(module, node.target)
-            if isinstance(held, torch.Tensor):
-                fixed[node] = array_of(held)
+        attributes = {
+            node: _attribute(module, node.target) for node in graph.nodes if node.op == "get_attr"
+        }
+        fixed = {
+            node: array_of(one)
+            for node, one in {**known, **attributes}.items()
+            if isinstance(one, torch.Tensor) and is_held(one)
+        }
         self.split = split(graph, facts, fixed)
         self.left = list(self.split.left)
         self.sizes = _solutions(self.inputs)
@@ -55,8 +57,9 @@ class Program:
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        """What is ours."""
-        return tuple(step for step in self.split.steps if isinstance(step, Region))
+        """What is ours, and has not failed."""
+        ran = (step for step in self.steps if isinstance(step, _Ran))
+        return tuple(step.region for step in ran if not step.failed)
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """The results, for tensors and ints in the order of the placeholders."""
@@ -82,24 +85,24 @@ class Program:
     def _step(self, module: Any, step: Region | Any) -> Step:
         if not isinstance(step, Region):
             return _Called(module, step)
-        instead = _Instead(module, step)
+        instead, refused = _Instead(module, step), partial(self._refused, step)
         try:
-            return _Ran(step, compiled(step.bound, self.threads), partial(self._refused, instead))
-        except Exception as refused:  # a model runs, whatever becomes of a region
-            return self._refused(instead, refused)
+            return _Ran(step, compiled(step.bound, self.threads), instead, refused)
+        except Exception as failed:  # a model runs, whatever becomes of a region
+            refused(failed)
+            return instead
 
-    def _refused(self, instead: _Instead, refused: Exception) -> Step:
-        """What torch does in place of a region, which is listed from now on."""
-        if not instead.listed:
-            instead.listed = True
-            kind = "" if isinstance(refused, OffcutError) else f"{type(refused).__name__}: "
-            reason = kind + " ".join(str(refused).split())
-            self.left += [
-                (node, reason)
-                for node in instead.region.nodes
-                if not is_view(node) and node.target is not operator.getitem
-            ]
-        return instead
+    def _refused(self, region: Region, failed: Exception) -> None:
+        """List what torch does in place of a region.
+
+        Raises what is no refusal, where ``OFFCUT_VERIFY=1``.
+        """
+        reason, listed = reason_of(failed), {node for node, _ in self.left}
+        self.left += [
+            (node, reason)
+            for node in region.nodes
+            if not (node in listed or is_view(node) or node.target is operator.getitem)
+        ]
 
 
 @dataclass(frozen=True)
@@ -123,10 +126,21 @@ class Whole:
 
 
 class _Ran:
-    """A region as a step."""
+    """A region as a step.
 
-    def __init__(self, region: Region, model: Model, refused: Callable[[Exception], Step]) -> None:
-        self.model, self.refused = model, refused
+    instead  what torch does where a call is refused; where the model fails, from then on
+    refused  lists that
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        model: Model,
+        instead: _Instead,
+        refused: Callable[[Exception], None],
+    ) -> None:
+        self.region, self.model, self.failed = region, model, False
+        self.instead, self.refused = instead, refused
         self.inputs = tuple(region.inputs.items())
         shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
@@ -138,11 +152,20 @@ class _Ran:
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its outputs from its inputs."""
+        if self.failed:
+            self.instead(values, sizes)
+            return
         given = {name: array_of(values[node]) for name, node in self.inputs}
         try:
             found = self.model(given, **{name: sizes[name] for name in self.sizes})
-        except Exception as refused:  # torch calculates it, or says what is wrong
-            self.refused(refused)(values, sizes)
+        except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
+            self.instead(values, sizes)
+            self.refused(refused)
+            return
+        except Exception as failed:
+            self.refused(failed)
+            self.failed = True
+            self.instead(values, sizes)
             return
         for node, name, shared, strides in self.outputs:
             array = found[name]
@@ -184,7 +207,7 @@ class _Instead:
     """A region by torch: all that its results need and that is not there."""
 
     def __init__(self, module: Any, region: Region) -> None:
-        self.region, self.listed = region, False
+        self.region = region
         self.steps = {node: _Called(module, node) for node in _needed(region)}
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
+
+from offcut.plugins.torch.left import Left
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation
@@ -17,6 +21,19 @@ F = TypeVar("F", bound=Rule)
 
 TABLE: dict[Any, Rule] = {}
 """By operator of torch, with its overload."""
+
+
+def check_taken(rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Raises Left where an operator is called with what its rule does not take."""
+    try:
+        _signature(rule).bind(None, *arguments, **options)
+    except TypeError as refused:
+        raise Left(f"its rule does not take what it is called with: {refused}") from None
+
+
+@cache
+def _signature(rule: Rule) -> inspect.Signature:
+    return inspect.signature(rule)
 
 
 def takes(*names: str) -> Callable[[F], F]:

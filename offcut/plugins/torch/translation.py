@@ -16,15 +16,14 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
-from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import Facts, extent_of, is_size_symbol, sympy_of
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.table import TABLE, Rule, check_taken
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 
@@ -48,7 +47,7 @@ class Translation:
     def take(self, node: Any) -> None:
         """Translate a node whose operands are known or can be inputs.
 
-        Raises Left with the reason where it is not ours.
+        Raises Left with the reason where it is not ours; what else fails, where ``OFFCUT_VERIFY=1``.
         """
         if node in self.held:
             return
@@ -58,23 +57,31 @@ class Translation:
         rule = TABLE.get(node.target)
         if rule is None:
             raise Left("there is no rule for it")
+        try:
+            self.held[node] = self.applied(rule, node)
+        except Left:
+            raise
+        except Exception as failed:
+            raise Left(reason_of(failed)) from failed
+
+    def applied(self, rule: Rule, node: Any) -> Any:
+        """What a rule makes of a node.
+
+        Raises Left where it does not take it, or gives what torch does not say of the result.
+        """
         fake = node.meta["val"]
         for one in _tensors(fake):
             self.declare(one)
         arguments = [self.argument(one) for one in node.args]
         options = {name: self.argument(one) for name, one in node.kwargs.items()}
+        check_taken(rule, arguments, options)
         self.fake = fake
-        try:
-            found = rule(self, *arguments, **options)
-        except OffcutError as refused:
-            raise Left(" ".join(str(refused).split())) from None
-        except (TypeError, ValueError, AttributeError, IndexError, KeyError) as failed:
-            raise Left(f"{type(failed).__name__}: {failed}") from failed
+        found = rule(self, *arguments, **options)
         self.agree(found)
         for user in node.users:
             if user.target is operator.getitem and found[user.args[1]] is None:
                 raise Left(f"its result {user.args[1]} is asked for")
-        self.held[node] = found
+        return found
 
     def several(self, node: Any) -> Any:
         """The results of a node that has several."""
