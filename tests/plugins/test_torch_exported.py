@@ -1,5 +1,7 @@
 """Programs of ``torch.export`` as models: what they give, what they refuse."""
 
+import copy
+
 import pytest
 
 pytest.importorskip("torch", reason="torch is an extra")
@@ -9,7 +11,7 @@ from torch import nn
 
 import offcut as oc
 from offcut.errors import CallError, DescribeError
-from tests.plugins.torch_models import Gpt, Placed, ResNet, Sorted, held, mlp
+from tests.plugins.torch_models import Eighths, Gpt, Placed, ResNet, Sorted, held, mlp
 
 
 def tokens(*shape: int) -> torch.Tensor:
@@ -56,6 +58,37 @@ def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:
     model = oc.from_torch(module, (torch.randn(3, 8),))
     held(model, module, [(torch.randn(b, 8),) for b in (3, 1, 5)])
     assert "1 × aten.sort.default: there is no rule for it" in model.report
+
+
+def test_constants_of_other_elements_stay_with_torch() -> None:
+    module = Eighths()
+    model = oc.from_torch(module, (torch.randn(3, 8),))
+    held(model, module, [(torch.randn(b, 8),) for b in (3, 1)])
+    assert "its elements are float8_e4m3fn" in model.report
+
+
+def test_a_weight_that_changes_afterwards_changes_nothing() -> None:
+    class Weighed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Parameter(torch.randn(8, 8)), nn.Linear(8, 8)
+            self.register_buffer("shift", torch.randn(8))
+            self.tied = self.right.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found = self.right(self.left @ x) + self.shift
+            return torch.sort(found)[0] + torch.sort(self.shift)[0] + found @ self.tied
+
+    module, calls = Weighed(), [(torch.randn(b, 8, 8),) for b in (3, 1)]
+    before = copy.deepcopy(module)
+    model = oc.from_torch(module, calls[0])
+    held(model, before, calls)
+    with torch.no_grad():
+        for one in (*module.parameters(), *module.buffers()):
+            one.zero_()
+    held(model, before, calls)
+    tied = [one.data_ptr() for one in model.known if one is not None and one.shape == (8, 8)]
+    assert len(set(tied)) == 2
 
 
 def test_arguments_and_results_may_be_nested() -> None:
@@ -117,6 +150,14 @@ def test_a_module_that_cannot_be_exported_is_refused() -> None:
         oc.from_torch(Branching(), (torch.randn(3),))
     with pytest.raises(DescribeError, match="cannot export Sequential"):
         oc.from_torch(mlp(), (torch.randn(3, 41),))
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(nn.Linear(3, 4), (torch.randn(2, 3), 7))
+    assert (
+        str(refused.value)
+        == """\
+from_torch: cannot export Linear
+  because  TypeError: too many positional arguments"""
+    )
 
 
 def test_a_module_that_writes_to_its_buffers_is_refused() -> None:

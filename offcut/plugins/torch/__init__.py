@@ -33,7 +33,7 @@ def from_torch(
     args            example arguments of a module: tensors of any sizes, 2 or more where they may vary
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
 
-    The model is called with tensors of torch and gives what the module gives; its weights are those that the module has now.
+    The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 
     Raises DescribeError for what is neither, or cannot be exported.
     """

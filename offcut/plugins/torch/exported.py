@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +23,12 @@ from offcut.plugins.torch.tracing import oblivious
 class TorchModel:
     """A module for all its sizes: called with its tensors, it gives what the module gives.
 
-    Weights are constants: those of the module when it was taken.
+    Weights are constants: copies of those that the module had when it was taken.
 
     report  how many operators are ours, and which stay with torch, why
     """
 
     def __init__(self, exported: Any) -> None:
-        self.exported = exported
         signature = exported.graph_signature
         if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
             raise DescribeError(
@@ -45,10 +45,13 @@ class TorchModel:
         }
         nodes = [node for node in exported.graph.nodes if node.op == "placeholder"]
         facts = _facts(exported)
-        self.known = [state[names[node.name]] if node.name in names else None for node in nodes]
-        known = {node: one for node, one in zip(nodes, self.known, strict=True) if one is not None}
+        weights = [node for node in nodes if node.name in names]
+        # All at once: what shares memory does so in the copies.
+        copies = copy.deepcopy([state[names[node.name]].detach() for node in weights])
+        known = dict(zip(weights, copies, strict=True))
+        self.known = [known.get(node) for node in nodes]
         try:
-            self.program = Program(exported.graph_module, known, _facts(exported))
+            self.program = Program(exported.graph_module, known, facts)
         except Left as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
@@ -116,10 +119,10 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
 
 
 def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
-    if dynamic_shapes is None:
-        given = inspect.signature(model.forward).bind(*args).arguments
-        dynamic_shapes = {name: pytree.tree_map(_free, one) for name, one in given.items()}
     try:
+        if dynamic_shapes is None:
+            given = inspect.signature(model.forward).bind(*args).arguments
+            dynamic_shapes = {name: pytree.tree_map(_free, one) for name, one in given.items()}
         with torch.no_grad(), oblivious():
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes)
     except Exception as failed:
