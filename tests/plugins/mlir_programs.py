@@ -249,6 +249,117 @@ func.func @carried(%A: memref<?xf32>, %R: memref<2xf32>) {
 }
 """
 
+# Two values that a loop carries, one of them an integer.
+ARGMAX = """
+func.func @argmax(%A: memref<?x?xf32>, %M: memref<?xf32>, %K: memref<?xi64>) {  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+
+  %n = memref.dim %A, %c0 : memref<?x?xf32>
+  %m = memref.dim %A, %c1 : memref<?x?xf32>
+  %zi = arith.constant 0 : i64
+  scf.for %i = %c0 to %n step %c1 {
+    %a0 = memref.load %A[%i, %c0] : memref<?x?xf32>
+    %b, %k = scf.for %j = %c0 to %m step %c1 iter_args(%best = %a0, %at = %zi) -> (f32, i64) {
+      %a = memref.load %A[%i, %j] : memref<?x?xf32>
+      %g = arith.cmpf ogt, %a, %best : f32
+      %nb = arith.select %g, %a, %best : f32
+      %ji = arith.index_cast %j : index to i64
+      %nk = arith.select %g, %ji, %at : i64
+      scf.yield %nb, %nk : f32, i64
+    }
+    memref.store %b, %M[%i] : memref<?xf32>
+    memref.store %k, %K[%i] : memref<?xi64>
+  }
+  return
+}
+"""
+
+# A value that is read before memory changes, and used after.
+STALE = """
+func.func @stale(%A: memref<?xf32>, %B: memref<?x?xf32>) {  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  %m = memref.dim %B, %c1 : memref<?x?xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %A[%i] : memref<?xf32>
+    scf.for %j = %c0 to %m step %c1 {
+      %b = memref.load %B[%i, %j] : memref<?x?xf32>
+      %x = memref.load %A[%i] : memref<?xf32>
+      %s = arith.addf %b, %x : f32
+      memref.store %s, %A[%i] : memref<?xf32>
+      %t = arith.mulf %a, %b : f32
+      memref.store %t, %B[%i, %j] : memref<?x?xf32>
+    }
+    %y = memref.load %A[%i] : memref<?xf32>
+    %u = arith.subf %y, %a : f32
+    memref.store %u, %A[%i] : memref<?xf32>
+  }
+  return
+}
+"""
+
+# Where it adds up, memory says.
+HISTOGRAM = """
+func.func @histogram(%A: memref<?xi32>, %C: memref<16xi64>) {  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1 : i64
+
+  %n = memref.dim %A, %c0 : memref<?xi32>
+  scf.for %i = %c0 to %n step %c1 {
+    %a = memref.load %A[%i] : memref<?xi32>
+    %x = arith.index_cast %a : i32 to index
+    %c = memref.load %C[%x] : memref<16xi64>
+    %d = arith.addi %c, %one : i64
+    memref.store %d, %C[%x] : memref<16xi64>
+  }
+  return
+}
+"""
+
+# The extent of one memref runs over three; the smaller of two indices by a select.
+CLAMPED = """
+func.func @clamped(%A: memref<?xf32>, %B: memref<?xf32>, %C: memref<?xf32>) {  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+
+  %n = memref.dim %A, %c0 : memref<?xf32>
+  %m = memref.dim %B, %c0 : memref<?xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %q = arith.subi %m, %c1 : index
+    %lt = arith.cmpi slt, %i, %q : index
+    %p = arith.select %lt, %i, %q : index
+    %a = memref.load %A[%i] : memref<?xf32>
+    %b = memref.load %B[%p] : memref<?xf32>
+    %s = arith.addf %a, %b : f32
+    memref.store %s, %C[%i] : memref<?xf32>
+  }
+  return
+}
+"""
+
+# Blocks that somebody cut already; the columns of the result are asked for nowhere.
+BLOCKED = """
+func.func @blocked(%A: memref<?x?xf32>, %B: memref<?x?xf32>) {  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+
+  %n = memref.dim %A, %c0 : memref<?x?xf32>
+  %m = memref.dim %A, %c1 : memref<?x?xf32>
+  %c3 = arith.constant 3 : index
+  scf.for %ii = %c0 to %n step %c3 {
+    %end = arith.addi %ii, %c3 : index
+    %lt = arith.cmpi slt, %end, %n : index
+    %hi = arith.select %lt, %end, %n : index
+    scf.for %i = %ii to %hi step %c1 {
+      scf.for %j = %c0 to %m step %c1 {
+        %a = memref.load %A[%i, %j] : memref<?x?xf32>
+        memref.store %a, %B[%j, %i] : memref<?x?xf32>
+      }
+    }
+  }
+  return
+}
+"""
+
 
 def _padded(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     wide = np.pad(a, 1)
@@ -279,6 +390,22 @@ def _slice(lo: int, hi: int, x: np.ndarray) -> list[np.ndarray]:
     if hi > lo:
         x[lo:hi] *= 2
     return [x]
+
+
+def _argmax(a: np.ndarray, m: np.ndarray, k: np.ndarray) -> list[np.ndarray]:
+    return [a, a.max(1) if len(a) else m, a.argmax(1) if len(a) else k]
+
+
+def _stale(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    return [b.sum(1), a[:, None] * b]
+
+
+def _histogram(a: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+    return [a, c + np.bincount(a, minlength=16)]
+
+
+def _clamped(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> list[np.ndarray]:
+    return [a, b, a + b[np.minimum(np.arange(len(a)), len(b) - 1)]]
 
 
 CASES = {
@@ -321,4 +448,32 @@ CASES = {
         TRIANGLE, lambda n, rng: [floats(rng, n, n), floats(rng, n), 5.0], _triangle, "i=4"
     ),
     "carried": Case(CARRIED, lambda n, rng: [floats(rng, n), floats(rng, 2)], _carried, "i=4"),
+    "argmax": Case(
+        ARGMAX,
+        lambda n, rng: [floats(rng, n, n + 2), floats(rng, n), np.zeros(n, np.int64)],
+        _argmax,
+        "i=4,j=4",
+    ),
+    "stale": Case(STALE, lambda n, rng: [floats(rng, n), floats(rng, n, n + 1)], _stale, "i=4,j=4"),
+    "histogram": Case(
+        HISTOGRAM,
+        lambda n, rng: [rng.integers(0, 16, n).astype(np.int32), np.zeros(16, np.int64)],
+        _histogram,
+        "i=4",
+        ("cut", "balance"),
+    ),
+    "clamped": Case(
+        CLAMPED,
+        lambda n, rng: [floats(rng, n), floats(rng, n // 2 + 1), floats(rng, n)],
+        _clamped,
+        "i=4",
+        ("cut", "pad"),
+    ),
+    "blocked": Case(
+        BLOCKED,
+        lambda n, rng: [floats(rng, n, n + 1), floats(rng, n + 1, n)],
+        lambda a, b: [a, a.T],
+        "j=4",
+        ("cut", "mask"),
+    ),
 }

@@ -34,7 +34,11 @@ def test_a_cut_nest_computes_what_the_nest_does(name: str, tail: str) -> None:
                 np.testing.assert_array_equal(array, wanted)
 
 
-@pytest.mark.parametrize("name", CASES)
+# Of the columns of its result nothing is known but that they are enough.
+OPEN = {"blocked"}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in OPEN])
 def test_the_program_that_is_read_computes_what_the_nest_does(name: str) -> None:
     case = CASES[name]
     loop = next(op for op in parsed(case.text).walk() if isinstance(op, scf.ForOp))

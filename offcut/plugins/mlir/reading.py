@@ -11,16 +11,14 @@ memory; a nest that writes through a view beside another memref is refused.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.dialects import memref, scf
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from offcut.core import index as ix
-from offcut.errors import DescribeError
 from offcut.ir import (
     Binary,
     Buffer,
@@ -38,76 +36,14 @@ from offcut.ir import (
     Store,
     Var,
     dtype_of,
-    expressions,
     walk,
 )
-from offcut.plugins.mlir.nest import DTYPES, Extent, Nest, refused
+from offcut.plugins.mlir.nest import DTYPES, Nest, refused
+from offcut.plugins.mlir.outside import UNKNOWN, Outside, literal_of, names_in
 from offcut.plugins.mlir.scalars import expression
-from offcut.plugins.mlir.signs import is_natural
-from offcut.polyhedral import accesses_outside, sizes_inside
+from offcut.polyhedral import answered, sizes_inside
 
 _REDUCED = {"+": "sum", "max": "max", "min": "min"}
-_UNKNOWN = "?"
-_MOST = ix.const(2**40)  # elements along an axis: more fit into no memory
-_WORDS = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "true",
-        "false",
-        "inf",
-        "nan",
-        "if",
-        "else",
-        "for",
-        "in",
-        "tile",
-        "alloc",
-        "let",
-        "choose",
-        "option",
-        "size",
-        "assume",
-        "index",
-        "where",
-        "input",
-        "output",
-        "inout",
-        "constant",
-        "local",
-        "private",
-        "program",
-        "min",
-        "max",
-        "pow",
-        "sum",
-        "abs",
-        "neg",
-        "exp",
-        "tanh",
-        "sqrt",
-        "erf",
-        "log",
-        "log1p",
-        "sin",
-        "cos",
-        "floor",
-        "ceil",
-        "round",
-        "lookup",
-        "float64",
-        "float32",
-        "float16",
-        "bfloat16",
-        "int64",
-        "int32",
-        "int8",
-        "uint8",
-        "bool",
-    ]
-)
-"""What the text of a program gives another meaning."""
 
 
 def read(op: scf.ForOp) -> Nest:
@@ -120,25 +56,18 @@ def read(op: scf.ForOp) -> Nest:
     return reader.nest(op, body)
 
 
-class _Reader:
-    """The names of what is outside, and the expressions of the values inside, of one nest."""
+class _Reader(Outside):
+    """The statements of one nest, and the values that it holds."""
 
     def __init__(self, root: Operation) -> None:
+        super().__init__(root)
         self.place = {one: k for k, one in enumerate(root.walk())}
-        self.names = set(_WORDS)
+        self.writes = {one: _written(one) for one in self.place if one.regions}
         self.iterators: set[str] = set()
-        self.env: dict[SSAValue, Expr] = {}
-        self.buffers: dict[SSAValue, Buffer] = {}
-        self.scalars: dict[str, SSAValue] = {}
-        self.sizes: dict[str, SSAValue | Extent] = {}
         self.locals: list[Buffer] = []
         self.held: set[str] = set()
         self.results: list[str] = []
         self.loops: list[tuple[str, Expr, Expr]] = []
-        self.root = root
-        self.natural: set[str] = set()
-        self.unasked: set[Expr] = set()
-        self.writes = {one: _written(one) for one in self.place if one.regions}
 
     def nest(self, op: Operation, body: tuple[Stmt, ...]) -> Nest:
         """The program, its extents as its loops say them where nothing asks for these."""
@@ -153,40 +82,13 @@ class _Reader:
         buffers = (*inputs, *arrays, *self.locals)
         program = Program(self.called("nest"), sizes, (), buffers, body)
         self.check_apart(op, stored)
-        program = self.opened(replace(program, assumptions=sizes_inside(program)))
+        program = self.opened(
+            replace(program, assumptions=answered(lambda: sizes_inside(program), ()))
+        )
         named = {buffer.name: value for value, buffer in self.buffers.items()}
         found = {b.name: named[b.name] for b in arrays if b.kind is not Kind.LOCAL}
         held = frozenset(self.held)
         return Nest(op, program, found, self.scalars, self.sizes, held, tuple(self.results))
-
-    def opened(self, program: Program) -> Program:
-        """`program` with no end for the axes that nothing asks for, where accesses may not seem to keep to it.
-
-        That they do is known, and of the sizes alone sets may be unable to say it.
-        """
-        leaving = {one.buffer for one in accesses_outside(program) if one.sizes is not None}
-        found = [
-            replace(b, shape=tuple(_MOST if e in self.unasked else e for e in b.shape))
-            if b.name in leaving
-            else b
-            for b in program.buffers
-        ]
-        return replace(program, buffers=tuple(found))
-
-    # names
-
-    def called(self, wanted: str) -> str:
-        """`wanted`, or like it, as a name that nothing else has."""
-        name = re.sub(r"\W", "_", wanted)
-        name = name if re.match(r"[A-Za-z]", name) else f"v{name}"
-        found, number = name, 1
-        while found in self.names:
-            found, number = f"{name}_{number}", number + 1
-        self.names.add(found)
-        return found
-
-    def name_of(self, value: SSAValue, otherwise: str) -> str:
-        return self.called(value.name_hint or otherwise)
 
     def iterator(self, variable: SSAValue) -> str:
         """The name of a loop: its hint, which loops that are not in each other may share."""
@@ -196,110 +98,6 @@ class _Reader:
         name = self.name_of(variable, "loop")
         self.iterators.add(name)
         return name
-
-    # what is outside
-
-    def outer(self, value: SSAValue) -> Expr:
-        """The expression of a scalar that is made outside of the nest."""
-        owner = value.owner
-        if value.type not in DTYPES:
-            raise refused(self.root, f"offcut has no scalars of type {value.type}")
-        if isinstance(owner, arith.ConstantOp):
-            return expression(owner, (), _never)
-        dtype = DTYPES[value.type]
-        if dtype != "index":
-            name = self.name_of(value, "scalar")
-            self.scalars[name] = value
-            return Load(name, (), dtype)
-        if isinstance(owner, memref.DimOp):
-            axis = _constant(owner.index)
-            if axis is not None:
-                return self.extent(owner.source, axis, value.name_hint)
-        if isinstance(owner, Operation) and owner.name in _PLAIN:
-            try:
-                return expression(owner, [self.value(v) for v in owner.operands], self.is_natural)
-            except DescribeError:
-                pass
-        name = self.name_of(value, "n")
-        self.sizes[name] = value
-        return Var(name)
-
-    def extent(self, source: SSAValue, axis: int, hint: str | None = None) -> Expr:
-        """The extent of a memref along an axis; what is unknown is a size."""
-        static = source.type.get_shape()[axis]
-        if static >= 0:
-            return ix.const(static)
-        buffer = self.buffers.get(source)
-        if buffer is not None and buffer.kind is Kind.LOCAL:
-            return buffer.shape[axis]
-        for name, what in self.sizes.items():
-            if what == Extent(source, axis):
-                return Var(name)
-        name = self.called(hint or f"{source.name_hint or 'array'}_{axis}")
-        self.sizes[name] = Extent(source, axis)
-        return Var(name)
-
-    def array(self, value: SSAValue, op: Operation) -> Buffer:
-        """The array that stands for a memref."""
-        if value in self.buffers:
-            return self.buffers[value]
-        kind = value.type
-        if not isinstance(kind, MemRefType) or DTYPES.get(kind.element_type, "index") == "index":
-            raise refused(op, f"offcut has no arrays of type {kind}")
-        shape = tuple(Var(_UNKNOWN) if n < 0 else ix.const(n) for n in kind.get_shape())
-        name = self.name_of(value, "array")
-        made = Buffer(name, DTYPES[kind.element_type], shape, Kind.INPUT)
-        self.buffers[value] = made
-        return made
-
-    def shaped(self, buffer: Buffer, body: tuple[Stmt, ...]) -> Buffer:
-        """`buffer` with an extent for each that its type leaves open.
-
-        Of one that nothing asks for, what the loops around its accesses run to; it is at least that.
-        """
-        source = next(value for value, one in self.buffers.items() if one.name == buffer.name)
-        shape = list(buffer.shape)
-        for axis, extent in enumerate(shape):
-            if extent != Var(_UNKNOWN):
-                continue
-            asked = Extent(source, axis) in self.sizes.values()
-            said = None if asked else _run_to(buffer.name, axis, body, frozenset(self.sizes))
-            shape[axis] = self.extent(source, axis) if said is None else said
-            if not asked and said is None:
-                self.unasked.add(shape[axis])
-        return replace(buffer, shape=tuple(shape))
-
-    def check_apart(self, op: Operation, stored: set[str]) -> None:
-        """Refuse arrays that may share memory, one of them written."""
-        if not stored:
-            return
-        globals_: set[object] = set()
-        for value, buffer in self.buffers.items():
-            owner = value.owner
-            own = isinstance(owner, memref.AllocOp | memref.AllocaOp) or (
-                isinstance(owner, Block) and isinstance(owner.parent_op(), func.FuncOp)
-            )
-            if isinstance(owner, memref.GetGlobalOp):
-                own = owner.name_ not in globals_
-                globals_.add(owner.name_)
-            if not own and len(self.buffers) > 1:
-                raise refused(
-                    op,
-                    f"{buffer.name} may share memory with another memref of the loop",
-                    "memrefs that are arguments, allocations or globals are memory of their own",
-                )
-
-    # what is inside
-
-    def value(self, value: SSAValue) -> Expr:
-        """The expression of a scalar."""
-        if value not in self.env:
-            self.env[value] = self.outer(value)
-        return self.env[value]
-
-    def is_natural(self, expr: Expr) -> bool:
-        """Whether an index is seen to be never negative, by the loops around."""
-        return is_natural(expr, self.natural | set(self.sizes))
 
     def block(self, block: Block) -> tuple[Stmt, ...]:
         """The statements of all operations but the last one, which yields."""
@@ -325,7 +123,7 @@ class _Reader:
                 return self.condition(op)
             case memref.AllocOp() | memref.AllocaOp():
                 return self.allocation(op)
-            case memref.DimOp() if (axis := _constant(op.index)) is not None:
+            case memref.DimOp() if (axis := literal_of(op.index)) is not None:
                 self.env[op.result] = self.extent(op.source, axis, op.result.name_hint)
                 return ()
             case memref.DeallocOp():
@@ -341,9 +139,9 @@ class _Reader:
     def allocation(self, op: memref.AllocOp | memref.AllocaOp) -> tuple[Stmt, ...]:
         buffer = self.array(op.memref, op)
         given = iter([self.value(v) for v in op.dynamic_sizes])
-        shape = tuple(next(given) if n == Var(_UNKNOWN) else n for n in buffer.shape)
+        shape = tuple(next(given) if n == UNKNOWN else n for n in buffer.shape)
         around = {name for name, _, _ in self.loops}
-        if any(set(_names(extent)) & around for extent in shape):
+        if any(set(names_in(extent)) & around for extent in shape):
             raise refused(op, "its extent changes from one iteration to the next")
         self.buffers[op.memref] = replace(buffer, shape=shape, kind=Kind.LOCAL)
         return ()
@@ -479,16 +277,7 @@ class _Reader:
     def is_plain(self, lo: Expr, hi: Expr) -> bool:
         """Whether a loop runs over what an array can have as an extent."""
         from_start = isinstance(lo, Const) and int(lo.value) >= 0
-        return from_start and set(_names(hi)) <= set(self.sizes) and self.is_natural(hi)
-
-
-_PLAIN = {
-    f"arith.{n}" for n in ("addi", "subi", "muli", "floordivsi", "ceildivsi", "divsi", "divui")
-}
-
-
-def _never(expr: Expr) -> bool:
-    return False
+        return from_start and set(names_in(hi)) <= set(self.sizes) and self.is_natural(hi)
 
 
 def _assigned(buffer: Buffer, index: tuple[Expr, ...], value: Expr) -> Store:
@@ -502,38 +291,8 @@ def _assigned(buffer: Buffer, index: tuple[Expr, ...], value: Expr) -> Store:
     return Store(buffer.name, index, value)
 
 
-def _names(expr: Expr) -> Iterator[str]:
-    return (node.name for node in walk(expr) if isinstance(node, Var))
-
-
 def _reads(expr: Expr, buffers: set[str]) -> bool:
     return any(isinstance(node, Load) and node.buffer in buffers for node in walk(expr))
-
-
-def _run_to(buffer: str, axis: int, body: tuple[Stmt, ...], sizes: frozenset[str]) -> Expr | None:
-    """The one end of the loops over which accesses of `buffer` run along an axis; None where there are more."""
-    ends: set[Expr | None] = set()
-
-    def seek(stmts: tuple[Stmt, ...], loops: dict[str, Expr]) -> None:
-        for stmt in stmts:
-            accesses = [n for e in expressions(stmt) for n in walk(e) if isinstance(n, Load)]
-            indices = [one.index for one in accesses if one.buffer == buffer]
-            if isinstance(stmt, Store) and stmt.buffer == buffer:
-                indices.append(stmt.index)
-            for index in indices:
-                part = index[axis]
-                ends.add(loops.get(part.name) if isinstance(part, Var) else None)
-            match stmt:
-                case For(name, lo, hi, inner):
-                    free = set(_names(hi)) <= sizes and lo == ix.const(0)
-                    plain = isinstance(hi, Var) or (isinstance(hi, Const) and hi.value >= 0)
-                    seek(inner, {**loops, name: hi} if free and plain else loops)
-                case If(_, then, other):
-                    seek(then, loops)
-                    seek(other, loops)
-
-    seek(body, {})
-    return next(iter(ends)) if len(ends) == 1 else None
 
 
 def _written(op: Operation) -> set[SSAValue]:
@@ -544,14 +303,6 @@ def _is_pure(op: scf.IfOp) -> bool:
     """Whether its branches are expressions: no store, no loop, no allocation."""
     inside = (one for region in op.regions for one in region.walk())
     return not any(isinstance(one, memref.StoreOp | scf.ForOp | memref.AllocOp) for one in inside)
-
-
-def _constant(value: SSAValue) -> int | None:
-    owner = value.owner
-    if not isinstance(owner, arith.ConstantOp):
-        return None
-    found = expression(owner, (), _never)
-    return int(found.value) if isinstance(found, Const) else None
 
 
 def _owner(value: SSAValue) -> Operation:
