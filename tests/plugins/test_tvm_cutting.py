@@ -221,7 +221,19 @@ def written_far(c: T.handle) -> None:
         C[i + 1] = T.float32(0)
 
 
+@T.prim_func(s_tir=True)
+def of_no_shape(c: T.handle) -> None:
+    n = T.int64()
+    C = T.match_buffer(c, (2 * n,), "int64")
+    for i in T.serial(n):
+        C[i] = i
+
+
 REFUSED = [
+    (
+        of_no_shape,
+        "tvm: cannot read the name n\n  because  it is no extent of a parameter, and no loop's",
+    ),
     (
         truncated,
         "tvm: cannot read T.Div(i, T.int64(2))\n"

@@ -227,6 +227,10 @@ class _Reader:
                 return ir.Const(float(value.value), dtype)
             case "Var" if value in self.bound:
                 return self.bound[value]
+            case "Var":
+                raise refusal(
+                    f"the name {value.name}", "it is no extent of a parameter, and no loop's"
+                )
             case "TensorLoad":
                 index = tuple(self.index(part) for part in value.indices)
                 return ir.Load(self.known(value.source), index, dtype)
