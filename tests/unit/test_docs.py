@@ -56,7 +56,9 @@ WITH_PROGRAMS = [
 # What the Python of a page imports that is an extra.
 NEEDS = {
     "docs/search/pool.md": "distributed",
+    "docs/plugins/jax.md": "jax",
     "docs/plugins/mlir.md": "xdsl",
+    "docs/plugins/numba.md": "numba",
     "docs/plugins/onnx.md": "onnx",
     "docs/plugins/torch.md": "torch",
     "docs/plugins/tvm.md": "tvm",
