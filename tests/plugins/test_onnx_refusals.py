@@ -182,3 +182,30 @@ from_onnx: cannot take one node of g
   because  TopK y: beyond the first 5 there is the extent h + -5, below 0 at h = 1
   help     sizes={"h": (5, 8)}"""
     )
+
+
+@pytest.mark.parametrize(
+    ("node", "because"),
+    [
+        ("EyeLike (x)", "Input tensor must be 2-dimensional"),
+        ("MaxPool <kernel_shape = [2, 2, 2]> (x)", "Attribute kernel_shape has incorrect size"),
+        ("Pad (x, one)", "Pads has incorrect number of values"),
+        ("Cast <to = 99> (x)", "Attribute to does not specify a valid type"),
+    ],
+)
+def test_a_node_that_contradicts_itself_is_refused_as_onnx_says(node: str, because: str) -> None:
+    text = "g (float[n, 4, 8, 8] x) => (float[a] y) <int64[1] one = {1}> { y = "
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + text + node + " }"))
+    head = "from_onnx: cannot take the model\n  because  onnx.shape_inference: "
+    assert str(refused.value).startswith(head)
+    assert because in str(refused.value)
+
+
+def test_an_operator_that_is_broken_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(x: Any, *, name: str = "") -> Any:
+        raise TypeError("a bug of ours")
+
+    monkeypatch.setattr(oc.ops, "relu", broken)
+    with pytest.raises(TypeError, match="a bug of ours"):
+        oc.from_onnx(parsed(RELU))

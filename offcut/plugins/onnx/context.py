@@ -15,6 +15,7 @@ from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.bounds import bounds
+from offcut.plugins.onnx.dtypes import not_ours
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused, said
 
@@ -84,9 +85,7 @@ class Context:
             return operand
         if id(operand) not in self.held:
             if operand.dtype not in DTYPES:
-                raise Refused(
-                    f"elements of {operand.dtype}", f"element types are {', '.join(DTYPES)}"
-                )
+                raise not_ours(operand.dtype)
             made = self._of_sizes(operand) if operand.symbolic else self._constant(operand)
             self.held[id(operand)] = operand, made
         return self.held[id(operand)][1]
@@ -192,8 +191,6 @@ class Context:
             made = self.builder.node(name, *given, **named)
         except OffcutError as refused:
             raise Refused(f"{refused.refused}: {refused.because}") from None
-        except (TypeError, ValueError) as error:
-            raise Refused(f"{name} does not take it: {error}") from None
         results: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
         operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
         own = {value for operand in operands for value in self.shape(operand)}

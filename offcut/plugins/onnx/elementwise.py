@@ -8,10 +8,10 @@ from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
-from onnx import helper
 
-from offcut.core.dtypes import DTYPES, numpy_dtype
+from offcut.core.dtypes import numpy_dtype
 from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
 
 Operator: TypeAlias = Callable[[Context, Call], Results]
@@ -119,26 +119,9 @@ def _clip(g: Context, call: Call) -> Results:
     return x
 
 
-def dtype_of(code: int) -> str:
-    """Our name of an element type of ONNX.
-
-    Raises Refused where it is not ours.
-    """
-    from onnx import TensorProto
-
-    name = str(TensorProto.DataType.Name(code)).lower()
-    ours = {"float": "float32", "double": "float64"}.get(name, name)
-    if ours not in DTYPES:
-        raise Refused(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
-    return ours
-
-
 def _cast(g: Context, call: Call) -> Results:
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
-    code = call.get("to")
-    if code == helper.np_dtype_to_tensor_dtype(np.dtype(object)):
-        raise Refused("elements of string", f"element types are {', '.join(DTYPES)}")
-    return g.cast(call[0], dtype_of(code))
+    return g.cast(call[0], dtype_of(call.get("to")))
 
 
 def _cast_like(g: Context, call: Call) -> Results:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from offcut.core.dtypes import DTYPES
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
-from offcut.graph import Bound, Graph, Ref
+from offcut.graph import Bound, Ref
+from offcut.graph.passes import drop_dead
 from offcut.plugins.onnx.context import Context, Scaled, arithmetic
+from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
@@ -76,6 +77,9 @@ def imported(
             for name, factor in scaled.factors.items():
                 text, _ = run.context.origins[name]
                 factors[text] = factors.get(text, 1) * factor
+        except (IndexError, KeyError, TypeError, ValueError):
+            _check_consistent(proto)
+            raise
 
 
 def _checked(proto: Any) -> None:
@@ -85,6 +89,22 @@ def _checked(proto: Any) -> None:
         text = " ".join(str(error).split())
         raise DescribeError(OP, "cannot take the model", because=f"onnx.checker: {text}") from None
     except ValueError:  # larger than a protobuf message may be: it is taken as it is
+        return
+
+
+def _check_consistent(proto: Any) -> None:
+    """Where an import ended as only a bug does, or a node whose attributes and inputs do not go together: which of them.
+
+    Raises DescribeError for such a node.
+    """
+    try:
+        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        text = " ".join(str(error).split())
+        raise DescribeError(
+            OP, "cannot take the model", because=f"onnx.shape_inference: {text}"
+        ) from None
+    except ValueError:  # larger than a protobuf message may be: nothing is known of it
         return
 
 
@@ -145,7 +165,7 @@ class _Import:
             raise _refusal(self.proto, self.complaints)
         builder = self.context.builder
         builder.output(*(Ref(name) for name in outputs.values()))
-        return Imported(_needed(builder.bound), self.inputs, outputs)
+        return Imported(drop_dead(builder.bound), self.inputs, outputs)
 
     def output(self, name: str, operand: Operand | None) -> str:
         """An output as a value of the graph."""
@@ -164,11 +184,10 @@ class _Import:
             self.complaints.append(Complaint(value.name, "input", because, "tensors"))
             return None
         tensor = value.type.tensor_type
-        dtype = _dtype(tensor.elem_type)
-        if dtype not in DTYPES:
-            because = f"elements of {dtype}"
-            help = f"element types are {', '.join(DTYPES)}"
-            self.complaints.append(Complaint(value.name, "input", because, help))
+        try:
+            dtype = dtype_of(tensor.elem_type)
+        except Refused as refused:
+            self.complaints.append(Complaint(value.name, "input", refused.because, refused.help))
             return None
         if not tensor.HasField("shape"):
             because = "its rank is not known"
@@ -263,30 +282,6 @@ def _bounds(name: str, bounds: Any) -> tuple[int, int]:
 def _identifier(text: str) -> str:
     made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
     return made if not made[:1].isdigit() else f"v{made}"
-
-
-def _dtype(code: int) -> str:
-    """An element type by numpy's name, or by ONNX's where it has none."""
-    name = str(onnx.TensorProto.DataType.Name(code)).lower()
-    if name in ("float", "double", "string"):
-        return {"float": "float32", "double": "float64", "string": "string"}[name]
-    return name
-
-
-def _needed(bound: Bound) -> Bound:
-    """A graph without what no output needs."""
-    graph = bound.graph
-    wanted = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if wanted & {value.name for value in node.results}:
-            kept.append(node)
-            wanted |= set(node.operands)
-    constants = tuple(value for value in graph.constants if value.name in wanted)
-    made = Graph(
-        graph.name, graph.sizes, graph.assumptions, graph.inputs, constants, tuple(kept[::-1]), graph.outputs
-    )  # fmt: skip
-    return Bound(made, {value.name: bound.arrays[value.name] for value in constants})
 
 
 def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:

@@ -17,6 +17,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.dtypes import name_of
 from offcut.plugins.onnx.operands import Call, Element, Known, Refused, known, said
 
 DRAWN = frozenset(
@@ -177,11 +178,11 @@ def _concat(context: Context, call: Call) -> Known:
 
 
 def _cast(context: Context, call: Call) -> Known | None:
-    dtype = str(helper.tensor_dtype_to_np_dtype(call.get("to")))
+    dtype = name_of(call.get("to"))
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
     assert isinstance(first, Known)
-    if "int" in dtype and "int" in first.dtype:
+    if dtype in ("int32", "int64") and "int" in first.dtype:
         return Known(first.array, dtype)
     return None
 

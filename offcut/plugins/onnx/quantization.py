@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from offcut.plugins.onnx.context import Context
-from offcut.plugins.onnx.elementwise import Operator, dtype_of, number
+from offcut.plugins.onnx.dtypes import dtype_of
+from offcut.plugins.onnx.elementwise import Operator, number
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.products import multiplied, without_zero
 from offcut.plugins.onnx.windows import convolved, window_sizes, windows_of

@@ -10,7 +10,8 @@ import numpy as np
 
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
-from offcut.plugins.onnx.elementwise import Operator, dtype_of, number
+from offcut.plugins.onnx.dtypes import dtype_of
+from offcut.plugins.onnx.elementwise import Operator, number
 from offcut.plugins.onnx.operands import (
     Call,
     Element,

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.dtypes import code_of
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, said
@@ -190,7 +191,7 @@ class Walk:
             return onnx.TypeProto()
         dtype = self.context.dtype(operand)
         shape = [None if isinstance(one, Expr) else one for one in self.context.shape(operand)]
-        return helper.make_tensor_type_proto(_element_type(dtype), shape)
+        return helper.make_tensor_type_proto(code_of(dtype), shape)
 
     def branch(
         self, attributes: Mapping[str, Any], given: Sequence[Operand | None], scope: Scope
@@ -317,11 +318,3 @@ def of_tensor(tensor: Any) -> Known:
     """A tensor of a file as a known array."""
     array = numpy_helper.to_array(tensor)
     return Known(array, str(array.dtype))
-
-
-def _element_type(dtype: str) -> int:
-    if dtype == "bfloat16":
-        return int(onnx.TensorProto.BFLOAT16)
-    from offcut.core.dtypes import numpy_dtype
-
-    return int(helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
