@@ -35,7 +35,8 @@ from tests.plugins.torch_models import (
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
     torch._dynamo.reset()
     torch.manual_seed(0)
     counters.clear()
@@ -222,8 +223,9 @@ def test_a_model_that_fails_is_not_tried_again_and_listed(monkeypatch: pytest.Mo
     monkeypatch.setattr(Model, "__call__", failing)
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1, 7)])
     assert len(tried) == 1
-    assert plugin.report().startswith("0 regions of 0 operators by offcut, 4 operators by torch")
-    assert "1 × aten.gelu.default: internal error: InternalError: of this test" in plugin.report()
+    report = plugin.programs()[-1].report()
+    assert report.startswith("0 regions of 0 operators by offcut, 4 operators by torch")
+    assert "1 × aten.gelu.default: internal error: InternalError: of this test" in report
 
 
 def test_a_call_that_is_refused_is_torchs_and_the_next_is_ours(
@@ -250,7 +252,6 @@ def test_an_error_of_ours_is_raised_where_that_is_asked_for(
     def failing(*_: object, **__: object) -> None:
         raise InternalError("of this test")
 
-    monkeypatch.setenv("OFFCUT_VERIFY", "1")
     for owner, name in ((Model, "__call__"), (plugin_program, "compiled")):
         with monkeypatch.context() as patched, torch.no_grad():
             patched.setattr(owner, name, failing)

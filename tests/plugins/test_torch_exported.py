@@ -14,6 +14,11 @@ from offcut.errors import CallError, DescribeError
 from tests.plugins.torch_models import Eighths, Gpt, Placed, ResNet, Sorted, held, mlp
 
 
+@pytest.fixture(autouse=True)
+def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+
+
 def tokens(*shape: int) -> torch.Tensor:
     return torch.randint(0, 50, shape)
 

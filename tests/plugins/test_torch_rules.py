@@ -20,6 +20,11 @@ from tests.plugins.torch_models import wide
 Results = tuple[torch.Tensor, ...]
 
 
+@pytest.fixture(autouse=True)
+def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+
+
 class Function(nn.Module):
     """A function as a module."""
 
