@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import DTYPES
-from offcut.core.expr import Const, Expr, Var
+from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.program import Size
 from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array
@@ -54,6 +54,9 @@ class Builder:
 
         Raises DescribeError for facts that no value meets, or where another size or a value has the name.
         """
+        if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
+            because = "a size is known by an ASCII identifier"
+            raise DescribeError("graph", f"cannot name a size {name!r}", because=because)
         if not (
             0 <= low <= high and multiple_of >= 1 and -(-low // multiple_of) * multiple_of <= high
         ):
@@ -78,7 +81,7 @@ class Builder:
         if dtype not in DTYPES:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
-        made = self._value(name, dtype, tuple(map(normal, shape)))
+        made = self._value(name, dtype, self._shape(name, shape))
         self.inputs.append(made)
         return Ref(made.name)
 
@@ -160,6 +163,20 @@ class Builder:
         """The graph so far, with its constants."""
         return Bound(self.graph, dict(self.arrays))
 
+    def _shape(self, name: str, shape: Iterable[Expr | int]) -> tuple[Expr, ...]:
+        """A shape in the form of graphs; refused where an extent is none, or names no size."""
+        extents = tuple(shape) if isinstance(shape, Iterable) else ()
+        good = isinstance(shape, Iterable) and all(
+            variables(one) <= set(self.sizes) if isinstance(one, Expr) else _is_extent(one)
+            for one in extents
+        )
+        if not good:
+            because = "an extent is an int of at least 0, or an expression over sizes of the graph"
+            raise DescribeError(
+                "graph", f"cannot take the shape {shape!r}", at=name, because=because
+            )
+        return tuple(map(normal, extents))
+
     def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
         if name not in self.later and self.fresh(name) != name:
             raise DescribeError(
@@ -170,6 +187,10 @@ class Builder:
         made = Value(name, dtype, shape)
         self.values[name] = made
         return made
+
+
+def _is_extent(one: object) -> bool:
+    return isinstance(one, int) and not isinstance(one, bool) and one >= 0
 
 
 def plain(argument: Argument) -> Argument:

@@ -13,6 +13,7 @@ from offcut.core.program import Buffer, Kind, Program
 from offcut.describe.computation import computation
 from offcut.describe.request import Array
 from offcut.describe.source import source
+from offcut.errors import CallError
 from offcut.graph.describing import Description, alike
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.views import VIEWS
@@ -26,6 +27,10 @@ def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[s
 
     Raises CallError where an array does not fit.
     """
+    if not isinstance(bound, Bound):
+        raise CallError(
+            "graph", f"cannot interpret {bound!r}", because="it is no graph with its constants"
+        )
     graph = bound.graph
     declared = declaration_of(graph)
     given = checked_arrays(declared, inputs)

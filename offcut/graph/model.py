@@ -15,7 +15,7 @@ from offcut.backends.target import Target
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.describe.request import Array
-from offcut.errors import CallError, OffcutError
+from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import extents
 from offcut.graph.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.extents import Numbers, Valued
@@ -51,7 +51,7 @@ class _Known:
 class Model:
     """A graph compiled for all its sizes.
 
-    ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
+    It can be pickled: it is compiled again where it is read. ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
     tuple of several. Arrays are numpy's, or of any package that speaks DLPack; results are of the first one's kind.
     Calls may run in several threads.
 
@@ -65,6 +65,7 @@ class Model:
     ) -> None:
         graph = bound.graph
         self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
+        self.asked: tuple[Any, ...] = ()
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, laid.outputs
         self._fresh = _fresh(
@@ -137,6 +138,10 @@ class Model:
             return found
         several = tuple(found[name] for name in self.bound.graph.outputs)
         return several[0] if len(several) == 1 else several
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is compiled again where it is read: its kernels come from the cache."""
+        return compiled, self.asked
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
@@ -261,10 +266,19 @@ def compiled(
 
     Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
     """
+    if not isinstance(bound, Bound):
+        raise DescribeError(
+            "graph",
+            f"cannot compile {bound!r}",
+            because="it is no graph with its constants",
+            help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
+        )
     made = improved(bound, passes)
     graph = made.graph
     kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
-    return Model(made, *stepped(made, kernels))
+    model = Model(made, *stepped(made, kernels))
+    model.asked = bound, threads, target, tuple(passes)
+    return model
 
 
 def stepped(

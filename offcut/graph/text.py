@@ -22,11 +22,12 @@ from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
 from offcut.core.text.printer import format_expr, format_size
 from offcut.core.text.tokens import Line, read_lines
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, ParseError
 from offcut.graph.describing import inferred
 from offcut.graph.extents import normal
 from offcut.graph.graph import Argument, Graph, Node, Ref, Value
 
+_MAX_BRACKETS = 20
 _WORDS: dict[str, Argument] = {"true": True, "false": False, "none": None}
 
 
@@ -72,11 +73,21 @@ def format_argument(argument: Argument) -> str:
 
 
 def parse_graph(text: str) -> Graph:
-    """The graph that a text says.
+    """The graph that a text says, with one output at least.
 
     Raises ParseError, with the line, for what is none, or where a type is not what the operator gives.
     """
-    return _Lines(read_lines(text)).graph()
+    if not isinstance(text, str):
+        raise ParseError("parse", f"cannot read {text!r}", because="a graph is read from a text")
+    found = _Lines(read_lines(text)).graph()
+    if not found.outputs:
+        raise ParseError(
+            "parse",
+            f"cannot take the graph {found.name}",
+            because="it gives nothing back",
+            help=("output y",),
+        )
+    return found
 
 
 class _Lines(Declarations):
@@ -193,13 +204,17 @@ class _Lines(Declarations):
         shape = tuple(normal(reader.typed(one, "index", "an extent")) for one in extents)
         return Value(name, dtype, shape)
 
-    def argument(self, reader: Reader) -> Argument:
+    def argument(self, reader: Reader, depth: int = 0) -> Argument:
         """A value, a number, a word, a text, an expression, or several in brackets."""
         token = reader.token
+        if depth > _MAX_BRACKETS:
+            raise reader.refuse(
+                "cannot read an argument so deep", f"more than {_MAX_BRACKETS} brackets are nested"
+            )
         if reader.accept("["):
             parts: list[Argument] = []
             while not reader.at("]"):
-                parts.append(self.argument(reader))
+                parts.append(self.argument(reader, depth + 1))
                 if not reader.accept(","):
                     break
             reader.close(token, "]")

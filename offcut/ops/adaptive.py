@@ -8,7 +8,9 @@ from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
 from offcut.ops.convolution import check_layout, window_names
+from offcut.ops.copies import MOST_PIECES
 from offcut.ops.naming import named
 from offcut.ops.operands import check_floats, check_tensor, element, wider
 from offcut.ops.window import Pair, pair
@@ -23,7 +25,7 @@ def adaptive_avg_pool2d(
     ``i*h // size`` up to, and without, ``((i + 1)*h + size - 1) // size``.
 
     x      (n, c, h, w), or (n, h, w, c) with layout "NHWC", of floats; h and w symbolic or not
-    size   places of the result: an int of at least 1, or one for each spatial axis
+    size   places of the result: an int of at least 1, or one for each spatial axis; 150 at most along a symbolic one
 
     Windows overlap by one element where the extent is no multiple of `size`. Rows are added up
     first, then columns. bfloat16 and float16 are calculated in float32 and rounded once; NaN where
@@ -36,6 +38,7 @@ def adaptive_avg_pool2d(
     check_floats(op, "x", x)
     last = check_layout(op, layout, LAYOUTS)
     sizes = pair(op, "size", size, 2, 1)
+    _check_places(x, sizes, last)
     name = named(op, name, [x], ("", sizes, None), ("", layout, "NCHW"))
     spatial, total = (1, 2) if last else (2, 3), wider(x.dtype)
     letters = list(("n", "y", "x", "c") if last else ("n", "c", "y", "x"))
@@ -49,6 +52,18 @@ def adaptive_avg_pool2d(
         return cast(sums[at] / (counts[0] * counts[1]), x.dtype)
 
     return compute(sums.shape, mean, name, tuple(letters))
+
+
+def _check_places(x: Tensor, sizes: tuple[int, ...], last: bool) -> None:
+    """Refuse more places along a symbolic axis than a result may be read in."""
+    for axis, count in zip((1, 2) if last else (2, 3), sizes, strict=True):
+        if count > MOST_PIECES and not x.shape[axis].is_Integer:
+            raise DescribeError(
+                "adaptive_avg_pool2d",
+                f"cannot take size={count}",
+                at=repr(x),
+                because=f"{count} ranges of the symbolic extent {x.shape[axis]} are more than {MOST_PIECES}",
+            )
 
 
 class _Parts:

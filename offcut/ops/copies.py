@@ -14,7 +14,7 @@ from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, is_one
 from offcut.ops.padding import Pieces, pieced
 
-MOST_PIECES = 256  # ranges that the result of `repeat` may be read in
+MOST_PIECES = 150  # ranges that a result may be read in: choices inside of choices, of which an expression holds 200
 
 
 def flip(x: Tensor, axes: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
@@ -42,7 +42,7 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
     counts   one int of at least 0 for each axis, or one for all
 
     An axis of a symbolic extent is read in ranges, one for each time; of all axes together there are
-    256 at most.
+    150 at most.
 
     Raises DescribeError where `counts` is no such thing.
     """
@@ -57,8 +57,7 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
             f"cannot take counts={counts!r}",
             because=f"counts is an int of at least 0, or one for each of the {rank} axes",
         )
-    pieces = [_again(extent, count) for extent, count in zip(x.shape, times, strict=True)]
-    ranges = math.prod(map(len, pieces))
+    ranges = math.prod(map(_ranges, x.shape, times))
     if ranges > MOST_PIECES:
         raise DescribeError(
             "repeat",
@@ -67,9 +66,15 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
             because=f"{ranges} ranges of symbolic extents are more than {MOST_PIECES}",
             help=("a tensor of one more axis: compute((c, n), lambda t, i: X[i])",),
         )
+    pieces = [_again(extent, count) for extent, count in zip(x.shape, times, strict=True)]
     shape = tuple(extent * count for extent, count in zip(x.shape, times, strict=True))
     name = named("repeat", name, [x], ("", times, None))
     return compute(shape, lambda *at: pieced(x, at, pieces), name, axis_letters(rank))
+
+
+def _ranges(extent: Any, count: int) -> int:
+    """How many ranges of an axis are read, each by an index of its own."""
+    return 1 if extent.is_Integer else max(count, 1)
 
 
 def _again(extent: Any, count: int) -> Pieces:

@@ -332,6 +332,10 @@ def _read_together(block: _Block) -> Together:
             inner.line.refuse("loops are shared by nests", "nest C", "together b h")
         parts.append(part)
     size = None if found[2] is None else Block(int(found[2]), int(found[3]))
+    if "by" in found[1].split()[1:]:
+        block.line.refuse(
+            "a block is of several iterations, in some bytes", "together i by 4 in 16384"
+        )
     if size is not None and not (size.iterations > 1 and size.room > 0):
         block.line.refuse(
             "a block is of several iterations, in some bytes", "together i by 4 in 16384"

@@ -124,3 +124,28 @@ def test_a_constant_is_what_it_was_when_it_was_given() -> None:
     np.testing.assert_array_equal(model(np.ones((3, 8), "float32")), np.full((3, 4), 8))
     with pytest.raises(ValueError, match="read-only"):
         made.arrays["w"][:] = 0
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(DescribeError, match="it is no graph with its constants"):
+        compiled(5)  # type: ignore[arg-type]
+    with pytest.raises(CallError, match="it is no graph with its constants"):
+        interpreted(5, {})  # type: ignore[arg-type]
+    with pytest.raises(ParseError, match="a graph is read from a text"):
+        parse_graph(5)  # type: ignore[arg-type]
+    with pytest.raises(ParseError, match="it gives nothing back"):
+        parse_graph("graph g")
+    deep = "y: float32[n, 8] = relu(x, " + "[" * 3000 + "]" * 3000 + ")"
+    with pytest.raises(ParseError, match="more than 20 brackets are nested"):
+        parse_graph(TEXT.format(line=deep, name="y"))
+
+
+@pytest.mark.parametrize("shape", [5, ("q",), (-3,), (True,), (None,)])
+def test_a_shape_is_extents(shape: object) -> None:
+    with pytest.raises(DescribeError, match="cannot take the shape"):
+        builder()[0].input("y", "float32", shape)  # type: ignore[arg-type]
+
+
+def test_a_size_has_a_name() -> None:
+    with pytest.raises(DescribeError, match="a size is known by an ASCII identifier"):
+        Builder().size("a b")

@@ -6,8 +6,8 @@ from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
-from tvm.script import ir as I  # noqa: N812
-from tvm.script import tirx as T  # noqa: N812
+from tvm.script import ir as I
+from tvm.script import tirx as T
 
 HINT = "pragma_loop_partition_hint"
 

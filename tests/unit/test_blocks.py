@@ -130,3 +130,9 @@ let wide in 0:2 = {value}
         return
     with pytest.raises(oc.PartitionError, match="the value of wide is not in 0:2"):
         oc.prove_equal(source, emitted)
+
+
+@pytest.mark.parametrize("block", [" by 2", " by -1 in 5", " by x in 3", " by 4 by 4 in 100"])
+def test_what_is_no_block_is_refused_as_one(block: str) -> None:
+    with pytest.raises(oc.ParseError, match="a block is of several iterations, in some bytes"):
+        oc.Schedule.parse(schedule_of(block))

@@ -1,5 +1,7 @@
 """Models: few kernels, no copies but where they are needed, memory used again; every call as the interpreter computes it."""
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -10,6 +12,7 @@ from offcut.core.expr import Binary
 from offcut.core.program import Kind
 from offcut.errors import CallError
 from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
+from tests.compiled import floats
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
@@ -241,3 +244,13 @@ def test_a_constant_on_the_left_is_read_as_any_other_operand() -> None:
     for rows in (1, 3):
         given = arrays(made.bound, 5, n=rows)
         near(model(given)["relu"], interpreted(made.bound, given)["relu"])
+
+
+def test_a_model_is_pickled_and_copied() -> None:
+    made = Builder("pickled")
+    x = made.input("x", "float32", (made.size("n", 0, 64), 8))
+    made.output(made.node("relu", made.node("matmul", x, made.constant("w", floats("w", 8, 4)))))
+    model = compiled(made.bound, threads=1)
+    given = floats("x", 7, 8)
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(again(given), model(given))

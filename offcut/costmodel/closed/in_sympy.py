@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
-from itertools import product
+from itertools import count, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offcut.core.expr import (
@@ -56,16 +56,18 @@ class Names:
         self.users: dict[str, Expr] = {name: Var(user) for name, user in users.items()}
         self.known: dict[str, Expr] = {}
         self.sizes: dict[str, tuple[str, ...]] = {}
+        self.types: dict[str, str] = {}
         self.called: dict[Expr, Expr] = {}
         for name, value in values.items():
-            self._call(name, substitute(value, self.users))
+            self._call(name, substitute(value, self.users), "index")
 
     def formula(self, expr: Expr) -> sympy.Expr:
         """An expression over the sizes, and over what has a name; its sizes as integers that are not negative."""
         written = self._settled(expr, frozenset(), {})
         for part in _repeated(written):
-            self._call(f"e{len(self.known) + 1}", self._with_names(part))
-            self.called[part] = Var(next(reversed(self.known)))
+            name = self._fresh()
+            self._call(name, self._with_names(part), dtype_of(part))
+            self.called[part] = Var(name)
         made: sympy.Expr = self._formula(self._with_names(written))
         return made
 
@@ -96,8 +98,17 @@ class Names:
             seen[key] = _joined(rebuild(expr, inner)) if inner else expr
         return seen[key]
 
-    def _call(self, name: str, value: Expr) -> None:
-        """Name a value."""
+    def _fresh(self) -> str:
+        """A name that neither a part nor a size has."""
+        taken = {
+            *self.known,
+            *(str(size.name) for size in self.users.values() if isinstance(size, Var)),
+        }
+        return next(name for k in count(len(self.known) + 1) if (name := f"e{k}") not in taken)
+
+    def _call(self, name: str, value: Expr, dtype: str) -> None:
+        """Name a value; whatever its type, its name is a variable in the values of others."""
+        self.types[name] = dtype
         own = variables(value)
         inner = (size for other in own & set(self.sizes) for size in self.sizes[other])
         self.sizes[name] = tuple(sorted({*(own - set(self.known)), *inner}))
@@ -124,10 +135,11 @@ class Names:
         """What a name stands for at sizes."""
         found = self._values.setdefault(tuple(sorted(sizes.items())), dict(sizes))
         if name not in found:
-            given: dict[str, Any] = dict(sizes)
+            inside: dict[str, Expr] = {}
             for inner in sorted(variables(self.known[name]) & set(self.known)):
-                given[inner] = self.value(inner, {size: sizes[size] for size in self.sizes[inner]})
-            found[name] = evaluate(self.known[name], given)
+                known = self.value(inner, {size: sizes[size] for size in self.sizes[inner]})
+                inside[inner] = Const(known, self.types[inner])
+            found[name] = evaluate(substitute(self.known[name], inside), sizes)
         return found[name]
 
     def _named(self, name: str) -> Any:
@@ -150,7 +162,7 @@ class Names:
                 return whole.subs(list(given), simultaneous=True)
 
             members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
-            if dtype_of(self.known[name]) == "index":
+            if self.types[name] == "index":
                 members["is_integer"] = True
             self._functions[name] = type(name, (sympy.Function,), members)
         return self._functions[name](*map(_symbol, sizes))

@@ -1,0 +1,46 @@
+"""Formulas with names in them give at numbers what costs at these sizes say."""
+
+from __future__ import annotations
+
+import pytest
+
+import offcut as oc
+from offcut.kernel import Kernel
+
+
+def running() -> Kernel:
+    n = oc.dim("n", max=300)
+    return oc.compile(oc.ops.cumsum(oc.placeholder((n,), name="Z"), 0), records=False)
+
+
+def normalised() -> Kernel:
+    e1, n = oc.dim("e1", max=512), oc.dim("n", min=1, max=3000)
+    X, G = oc.placeholder((e1, n), name="X"), oc.placeholder((n,), name="G")
+    return oc.compile(oc.ops.layernorm(X, G), inputs=[X, G], records=False)
+
+
+def product() -> Kernel:
+    b, m, n = (oc.dim(name, min=1, max=512) for name in "bmn")
+    A, B = oc.placeholder((b, m, 64), name="A"), oc.placeholder((b, 64, n), name="B")
+    return oc.compile(oc.ops.matmul(A, B), inputs=[A, B], records=False)
+
+
+@pytest.mark.parametrize(
+    ("made", "sizes"),
+    [
+        (running, {"n": 5}),
+        (running, {"n": 299}),
+        (normalised, {"e1": 7, "n": 40}),
+        (normalised, {"e1": 300, "n": 2999}),
+        (product, {"b": 3, "m": 20, "n": 40}),
+    ],
+)
+def test_numbers_put_into_a_formula_are_put_into_its_names(
+    made: object, sizes: dict[str, int]
+) -> None:
+    kernel = made()  # type: ignore[operator]
+    formula, at = kernel.cost(), kernel.cost(**sizes)
+    for found, exact in ((formula.cycles, at.cycles), (formula.flop, at.flop)):
+        symbols = {symbol: sizes[symbol.name] for symbol in found.free_symbols}
+        assert float(found.subs(symbols)) == pytest.approx(exact, rel=0.02)
+    assert not set(formula.parts) & set(sizes)
