@@ -10,7 +10,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.convolution import check_layout, window_names
-from offcut.ops.copies import MOST_PIECES
+from offcut.ops.copies import MOST_ALONG
 from offcut.ops.naming import named
 from offcut.ops.operands import check_floats, check_tensor, element, wider
 from offcut.ops.window import Pair, pair
@@ -57,12 +57,12 @@ def adaptive_avg_pool2d(
 def _check_places(x: Tensor, sizes: tuple[int, ...], last: bool) -> None:
     """Refuse more places along a symbolic axis than a result may be read in."""
     for axis, count in zip((1, 2) if last else (2, 3), sizes, strict=True):
-        if count > MOST_PIECES and not x.shape[axis].is_Integer:
+        if count > MOST_ALONG and not x.shape[axis].is_Integer:
             raise DescribeError(
                 "adaptive_avg_pool2d",
                 f"cannot take size={count}",
                 at=repr(x),
-                because=f"{count} ranges of the symbolic extent {x.shape[axis]} are more than {MOST_PIECES}",
+                because=f"{count} ranges of the symbolic extent {x.shape[axis]} are more than {MOST_ALONG}",
             )
 
 

@@ -14,7 +14,10 @@ from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, is_one
 from offcut.ops.padding import Pieces, pieced
 
-MOST_PIECES = 150  # ranges that a result may be read in: choices inside of choices, of which an expression holds 200
+MOST_PIECES = 256  # ranges that the result of `repeat` may be read in
+MOST_ALONG = (
+    150  # of them along an axis: choices inside of choices, of which an expression holds 200
+)
 
 
 def flip(x: Tensor, axes: int | Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
@@ -42,7 +45,7 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
     counts   one int of at least 0 for each axis, or one for all
 
     An axis of a symbolic extent is read in ranges, one for each time; of all axes together there are
-    150 at most.
+    256 at most, and 150 along one.
 
     Raises DescribeError where `counts` is no such thing.
     """
@@ -57,13 +60,15 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
             f"cannot take counts={counts!r}",
             because=f"counts is an int of at least 0, or one for each of the {rank} axes",
         )
-    ranges = math.prod(map(_ranges, x.shape, times))
-    if ranges > MOST_PIECES:
+    along = tuple(map(_ranges, x.shape, times))
+    ranges = math.prod(along)
+    if ranges > MOST_PIECES or max(along, default=0) > MOST_ALONG:
+        most = MOST_ALONG if ranges <= MOST_PIECES else MOST_PIECES
         raise DescribeError(
             "repeat",
             f"cannot take counts={counts!r}",
             at=repr(x),
-            because=f"{ranges} ranges of symbolic extents are more than {MOST_PIECES}",
+            because=f"{ranges} ranges of symbolic extents are more than {most}",
             help=("a tensor of one more axis: compute((c, n), lambda t, i: X[i])",),
         )
     pieces = [_again(extent, count) for extent, count in zip(x.shape, times, strict=True)]

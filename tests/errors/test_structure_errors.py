@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.repeat(given("S", n, m), 20),
         "repeat: cannot take counts=20\n"
         "  at       S: float32[n, m]\n"
-        "  because  400 ranges of symbolic extents are more than 150\n"
+        "  because  400 ranges of symbolic extents are more than 256\n"
         "  help     a tensor of one more axis: compute((c, n), lambda t, i: X[i])",
     ),
     "classes that are no integers": (
