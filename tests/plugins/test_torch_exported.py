@@ -1,6 +1,8 @@
 """Programs of ``torch.export`` as models: what they give, what they refuse."""
 
 import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -170,3 +172,26 @@ def test_a_module_that_writes_to_its_buffers_is_refused() -> None:
         oc.from_torch(nn.BatchNorm1d(4), (torch.randn(3, 4),))
     assert "cannot take a module that writes to its buffers or arguments" in str(refused.value)
     assert "help     model.eval()" in str(refused.value)
+
+
+def test_a_model_taken_from_torch_is_not_pickled() -> None:
+    taken = oc.from_torch(torch.nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
+    with pytest.raises(DescribeError) as refused:
+        pickle.dumps(taken)
+    assert (
+        str(refused.value)
+        == """\
+from_torch: cannot pickle a model taken from torch
+  because  what stays with torch holds what torch traced
+  help     torch.export.save(program), and from_torch of what torch.export.load gives"""
+    )
+
+
+def test_models_are_taken_in_several_threads() -> None:
+    modules = [torch.nn.Linear(4, width).eval() for width in (3, 5, 7)]
+    x = torch.randn(2, 4)
+    with ThreadPoolExecutor(3) as pool:
+        taken = list(pool.map(lambda one: oc.from_torch(one, (x,)), modules))
+    with torch.no_grad():
+        for module, model in zip(modules, taken, strict=True):
+            torch.testing.assert_close(model(x), module(x))

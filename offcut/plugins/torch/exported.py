@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import torch
@@ -75,6 +76,14 @@ class TorchModel:
         results = self.program([next(rest) if one is None else one for one in self.known])
         return results[0] if self._single else pytree.tree_unflatten(results, self._out)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise DescribeError(
+            "from_torch",
+            "cannot pickle a model taken from torch",
+            because="what stays with torch holds what torch traced",
+            help=("torch.export.save(program), and from_torch of what torch.export.load gives",),
+        )
+
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         flat: list[Any]
         flat, spec = pytree.tree_flatten((args, kwargs))
@@ -95,6 +104,10 @@ class TorchModel:
         return self.program.report()
 
 
+_TRACING = RLock()
+"""torch traces in one thread at a time: what it patches meanwhile is the process's."""
+
+
 def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> TorchModel:
     """What `offcut.from_torch` gives."""
     if isinstance(model, torch.nn.Module):
@@ -105,7 +118,8 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
                 because="it is not known what it is called with",
                 help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
             )
-        model = _exported(model, args, dynamic_shapes)
+        with _TRACING:
+            model = _exported(model, args, dynamic_shapes)
     if not isinstance(model, torch.export.ExportedProgram):
         raise DescribeError(
             "from_torch",
@@ -115,7 +129,8 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
         )
     table = torch.export.default_decompositions()
     kept = {op: rule for op, rule in table.items() if op not in TABLE}
-    return TorchModel(model.run_decompositions(kept))
+    with _TRACING:
+        return TorchModel(model.run_decompositions(kept))
 
 
 def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
