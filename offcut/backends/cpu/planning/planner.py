@@ -10,6 +10,7 @@ all of this: what is planned is the program that they make.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -20,7 +21,7 @@ from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
 from offcut.backends.cpu.planning.nests import has_product, with_nests
-from offcut.backends.cpu.planning.policy import policy, pricing
+from offcut.backends.cpu.planning.policy import policy, pricing, without_blocks
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.planning.vectorize import privatized, vectorized
@@ -137,6 +138,10 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     if host.threads > 1 and asked.schedule is None and refused.refused == NOT_TOLD:
         # Threads never decide how an instance is computed, so neither does what is not told of their loops.
         return with_threads(_proved(program, users, replace(host, threads=1), asked), host)
+    row_by_row = without_blocks(made.schedule)
+    if asked.schedule is None and refused.refused == NOT_TOLD and row_by_row != made.schedule:
+        with suppress(PartitionError):
+            return _proved(program, users, host, replace(asked, schedule=row_by_row))
     decided = asked.schedule is not None or asked.strategy != "auto"
     if decided or refused.refused != NOT_TOLD:
         raise refused

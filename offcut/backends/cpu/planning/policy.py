@@ -85,11 +85,15 @@ def policy(
     return planner.schedule()
 
 
-def without_blocks(step: Nest | Together) -> Nest | Together:
-    """Nests whose shared loops run one iteration after the other."""
-    if isinstance(step, Nest):
-        return step
-    return replace(step, parts=tuple(map(without_blocks, step.parts)), block=None)
+def without_blocks(schedule: Schedule) -> Schedule:
+    """A schedule whose shared loops run one iteration after the other."""
+
+    def single(step: Step) -> Step:
+        if not isinstance(step, Together) or step.block is None:
+            return step
+        return replace(step, block=None)  # blocks are of outermost shared loops alone
+
+    return replace(schedule, steps=tuple(map(single, schedule.steps)))
 
 
 def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> Price:
@@ -187,9 +191,9 @@ class _Planner:
         shared = fused(self.given, limits)
         self.hold(with_shared(self.given, shared))
         nests = [self.nest(part, ()) for part in shared.parts]
-        if sum(isinstance(nest, Together) and nest.block is not None for nest in nests) > 1:
-            nests = [without_blocks(nest) for nest in nests]
-        return Schedule(self.given.name, (*self.steps, *self.laid, *nests))
+        made = Schedule(self.given.name, (*self.steps, *self.laid, *nests))
+        several = sum(isinstance(nest, Together) and nest.block is not None for nest in nests) > 1
+        return without_blocks(made) if several else made
 
     def to_scratch(self, stage: str) -> None:
         """Lay computed factors in scratch where some microkernel computes the sum for it: before they
