@@ -21,9 +21,12 @@ from typing import TypeAlias
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
-from offcut.core.program import Alloc, Buffer, For, Kind, Let, Stmt
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Alloc, Buffer, For, Kind, Let, Size, Stmt
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.errors import PartitionError
+
+_NOTHING: Expr = ix.const(0)
 
 Point: TypeAlias = tuple[Expr, Expr]
 """Along an axis of an array, where a window of it begins, and how far it reaches."""
@@ -156,13 +159,35 @@ def windowed(
             body = (For(axis.name, ix.const(0), axis.extent, body),)
         return body
     *outer, axis = shared.axes
-    body = _in_blocks(shared.block, axis, points, held, parts, names)
+    body = _in_blocks(computation, shared.block, axis, points, held, parts, names)
     for axis in reversed(outer):
         body = (For(axis.name, ix.const(0), axis.extent, body),)
     return body
 
 
+def held_by(computation: Computation, shared: Shared, many: int) -> Expr:
+    """Bytes of what lives in so many iterations of the innermost loop of `shared`, which no loops are around."""
+    depth, total = len(shared.axes), _NOTHING
+    for name in _lives_in(computation, set(shared.groups)):
+        buffer = computation.buffer(name)
+        total = ix.add(total, _bytes(buffer, depth, many))
+    return total
+
+
+def greatest(size: Expr, sizes: Sequence[Size]) -> int:
+    """The greatest value of a sum of products of sizes: each of them at its greatest."""
+    return int(evaluate(size, {one.name: one.max for one in sizes}))
+
+
+def _bytes(buffer: Buffer, depth: int, many: int) -> Expr:
+    each: Expr = ix.const(ITEM_BYTES[buffer.dtype] * many)
+    for length in buffer.shape[depth:]:
+        each = ix.mul(each, length)
+    return each
+
+
 def _in_blocks(
+    computation: Computation,
     block: Block,
     axis: StageAxis,
     points: Sequence[Point],
@@ -179,11 +204,10 @@ def _in_blocks(
     many, extent = block.iterations, axis.extent
     size: Expr = ix.const(0)
     for buffer in held:
-        each: Expr = ix.const(ITEM_BYTES[buffer.dtype] * many)
-        for length in buffer.shape[len(points) :]:
-            each = ix.mul(each, length)
-        size = ix.add(size, each)
+        size = ix.add(size, _bytes(buffer, len(points), many))
     known = ix.literal(size)
+    if known is None and greatest(size, computation.sizes) <= block.room:
+        known = 0
     name = names.fresh("fits") if known is None else ""
     fits = ix.const(int(known <= block.room)) if known is not None else Var(name)
     width = ix.add(1, ix.mul(many - 1, fits))

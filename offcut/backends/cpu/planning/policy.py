@@ -36,6 +36,8 @@ from offcut.partition import (
     Strategy,
     axis_named,
     fused,
+    greatest,
+    held_by,
     with_scratch,
     with_shared,
 )
@@ -221,8 +223,8 @@ class _Planner:
 
     def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
-        those of other iterations hide. None where microkernels or further loops are inside. A block's windows are of two
-        lengths, so that inside of other shared loops, and of several in a program, the proof would take isl too long.
+        those of other iterations hide. None where microkernels or further loops are inside, or where what lives in them
+        may be more than has room: code that asks at run time is slower on long rows than it is faster on short ones.
         """
         sizes = self.machine.policy
         plain = all(
@@ -231,7 +233,9 @@ class _Planner:
         sums = any(along_rows(self.given.groups[position][0]) for position in part.groups)
         if not plain or not sums or sizes.block < 2:
             return None
-        return Block(sizes.block, int(sizes.block_share * self.machine.memory[0].bytes))
+        room = int(sizes.block_share * self.machine.memory[0].bytes)
+        held = held_by(self.given, part, sizes.block)
+        return Block(sizes.block, room) if greatest(held, self.given.sizes) <= room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """How many of a group's first axes may be loops that it shares with other groups.
