@@ -19,12 +19,6 @@ def normalised() -> Kernel:
     return oc.compile(oc.ops.layernorm(X, G), inputs=[X, G], records=False)
 
 
-def product() -> Kernel:
-    b, m, n = (oc.dim(name, min=1, max=512) for name in "bmn")
-    A, B = oc.placeholder((b, m, 64), name="A"), oc.placeholder((b, 64, n), name="B")
-    return oc.compile(oc.ops.matmul(A, B), inputs=[A, B], records=False)
-
-
 @pytest.mark.parametrize(
     ("made", "sizes"),
     [
@@ -32,7 +26,6 @@ def product() -> Kernel:
         (running, {"n": 299}),
         (normalised, {"e1": 7, "n": 40}),
         (normalised, {"e1": 300, "n": 2999}),
-        (product, {"b": 3, "m": 20, "n": 40}),
     ],
 )
 def test_numbers_put_into_a_formula_are_put_into_its_names(
