@@ -19,6 +19,7 @@ from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, loads, variables
 from offcut.core.text.printer import format_expr
 from offcut.costmodel import Machine, lanes_seconds, shortened, worth
@@ -223,8 +224,8 @@ class _Planner:
 
     def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
-        those of other iterations hide. None where microkernels or further loops are inside, or where what lives in them
-        may be more than has room: code that asks at run time is slower on long rows than it is faster on short ones.
+        those of other iterations hide. None where microkernels or further loops are inside, or where what lives in them,
+        or a line that is added up, may be more than has room: code that asks at run time is slower on long rows than it is faster on short ones.
         """
         sizes = self.machine.policy
         plain = all(
@@ -234,8 +235,16 @@ class _Planner:
         if not plain or not sums or sizes.block < 2:
             return None
         room = int(sizes.block_share * self.machine.memory[0].bytes)
-        held = held_by(self.given, part, sizes.block)
-        return Block(sizes.block, room) if greatest(held, self.given.sizes) <= room else None
+        lines = [
+            ix.mul(axis.extent, sizes.block * ITEM_BYTES[self.given.buffer(lead.buffer).dtype])
+            for lead in (self.given.groups[position][0] for position in part.groups)
+            for axis in lead.reduce_axes
+        ]
+        most = max(
+            greatest(size, self.given.sizes)
+            for size in (held_by(self.given, part, sizes.block), *lines)
+        )
+        return Block(sizes.block, room) if most <= room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """How many of a group's first axes may be loops that it shares with other groups.
