@@ -58,14 +58,20 @@ class Model:
     bound  the graph that runs, after all passes, with its constants
     steps  the calls of kernels, in order
     notes  what was not fused as it might have been, and why
+    asked  the arguments of `compiled` that make it again
     """
 
     def __init__(
-        self, bound: Bound, steps: Sequence[Step], laid: Laid, notes: Sequence[str]
+        self,
+        bound: Bound,
+        steps: Sequence[Step],
+        laid: Laid,
+        notes: Sequence[str],
+        asked: tuple[Any, ...],
     ) -> None:
         graph = bound.graph
         self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
-        self.asked: tuple[Any, ...] = ()
+        self._asked = asked
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, laid.outputs
         self._fresh = _fresh(
@@ -83,10 +89,10 @@ class Model:
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
         self._compact = {name: place.compact for name, place in laid.outputs.items()}
-        asked = [*extents_of(steps, self.arena), *self._lengths.values()]
+        extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
         for place in laid.outputs.values():
-            asked += (place.offset, *place.shape, *place.strides)
-        self._valued = Valued(asked, [size.name for size in graph.sizes])
+            extents_asked += (place.offset, *place.shape, *place.strides)
+        self._valued = Valued(extents_asked, [size.name for size in graph.sizes])
         self._known: dict[object, _Known] = {}
         self._arenas: list[Array] = []
         self._lock = threading.Lock()
@@ -141,7 +147,7 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
-        return compiled, self.asked
+        return compiled, self._asked
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
@@ -276,9 +282,7 @@ def compiled(
     made = improved(bound, passes)
     graph = made.graph
     kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
-    model = Model(made, *stepped(made, kernels))
-    model.asked = bound, threads, target, tuple(passes)
-    return model
+    return Model(made, *stepped(made, kernels), (bound, threads, target, tuple(passes)))
 
 
 def stepped(

@@ -1,7 +1,7 @@
 """The operators of graphs: every function of `offcut.ops` on tensors, and the views. What one is like is read from its description.
 
 Operators are classed as TVM's fusion does: ``injective``, each element from elements at its own place; ``reduction``; ``complex``,
-sums of products, whose results others may follow; ``opaque``, the rest.
+sums of products, whose results others may follow. A view is none of them, and nothing that describes itself is opaque.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from offcut.graph.views import VIEWS
 class Kind(Enum):
     """How an operator may be fused."""
 
-    VIEW = "view"
     INJECTIVE = "injective"
     REDUCTION = "reduction"
     COMPLEX = "complex"
-    OPAQUE = "opaque"
 
 
 def described(op: str) -> Callable[..., Any]:

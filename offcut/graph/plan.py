@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
+from offcut.core.interpret.run_arguments import check_size
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 from offcut.graph.arena import ALIGNMENT, Arena
@@ -18,7 +19,7 @@ from offcut.graph.kernels import Operand, Step
 class ModelPlan:
     """The kernels of a call, in order; ``str`` of it is a table.
 
-    rows     value, operators, arrays that go in and out, slot of the arena
+    rows     value, operators, shapes of the results, slots of the arena
     kernels  how many of the kernels are distinct
     arena    bytes of the slots, by expressions or numbers
     notes    what was not fused, and why
@@ -52,7 +53,7 @@ def planned(
 ) -> ModelPlan:
     """The plan of a model, at sizes or in formulas.
 
-    Raises CallError for a size that is missing or unknown.
+    Raises CallError for a size that is missing, unknown, or not allowed.
     """
     names = [size.name for size in graph.sizes]
     if sizes and set(sizes) != set(names):
@@ -61,6 +62,8 @@ def planned(
             f"cannot plan {graph.name} at {', '.join(sizes)}",
             because=f"its sizes are {', '.join(names) or 'none'}",
         )
+    for size in graph.sizes if sizes else ():
+        check_size(size, sizes[size.name])
     number = Numbers(sizes) if sizes or not names else None
 
     def shown(expr: Expr) -> str:

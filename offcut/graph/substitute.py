@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from offcut.backends.target import Target
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 from offcut.graph.arena import typical_sizes
 from offcut.graph.extents import Numbers
 from offcut.graph.graph import Bound
@@ -58,13 +58,21 @@ def substituted(
     """The cheapest graph that rules lead to.
 
     alpha  a graph that costs at most so many times the best is gone on from, at least 1
-    sizes  at which graphs are priced; None: typical ones
+    sizes  at which graphs are priced, each of the graph's; None: typical ones
     most   graphs that are priced, at most
+
+    Raises DescribeError for arguments that mean nothing, and what `offcut.graph.compiled` raises for the first graph.
     """
+    names = [size.name for size in bound.graph.sizes]
+    if not alpha >= 1:
+        raise DescribeError("graph", f"cannot take alpha={alpha!r}", because="alpha is at least 1")
+    if sizes is not None and set(sizes) != set(names):
+        because = f"its sizes are {', '.join(names) or 'none'}"
+        raise DescribeError("graph", f"cannot price at {', '.join(sizes)}", because=because)
     start = improved(bound)
     at = dict(typical_sizes(start.graph.sizes) if sizes is None else sizes)
     prices = Prices(start, at, target)
-    first = prices.of(start)
+    first = prices.known_of(start)
     best, count, seen = (first, start, tuple[str, ...]()), 1, {str(start)}
     queue: list[tuple[Price, int, Bound, tuple[str, ...]]] = []
     heappush(queue, (first, 0, start, tuple[str, ...]()))
@@ -107,9 +115,16 @@ class Prices:
     def of(self, bound: Bound) -> Price:
         """What a call costs; infinite where a node has no kernel."""
         try:
-            steps, _, _ = stepped(bound, self.kernels(bound, self.first), priced=True)
+            return self.known_of(bound)
         except OffcutError:
             return float("inf"), 0
+
+    def known_of(self, bound: Bound) -> Price:
+        """What a call costs.
+
+        Raises what `offcut.graph.compiled` does where a node has no kernel.
+        """
+        steps, _, _ = stepped(bound, self.kernels(bound, self.first), priced=True)
         number, total = Numbers(self.sizes), 0.0
         for step in steps:
             at = {name: number(extent) for name, extent in step.sizes}

@@ -9,6 +9,7 @@ import pytest
 
 from offcut.errors import CallError, DescribeError, ParseError
 from offcut.graph import Bound, Builder, Ref, compiled, interpreted, parse_graph
+from offcut.graph.substitute import substituted
 from tests.compiled import floats
 
 TEXT = """\
@@ -149,3 +150,21 @@ def test_a_shape_is_extents(shape: object) -> None:
 def test_a_size_has_a_name() -> None:
     with pytest.raises(DescribeError, match="a size is known by an ASCII identifier"):
         Builder().size("a b")
+
+
+def test_a_plan_is_of_sizes_that_are_allowed() -> None:
+    made, x = builder()
+    made.output(made.node("relu", x))
+    with pytest.raises(CallError, match="cannot run at n = 65\n  because  n is in 0…64"):
+        compiled(made.bound).plan(n=65)
+
+
+def test_what_means_nothing_to_a_substitution_is_refused() -> None:
+    made, x = builder()
+    made.output(made.node("relu", x))
+    with pytest.raises(
+        DescribeError, match=r"cannot take alpha=0.5\n  because  alpha is at least 1"
+    ):
+        substituted(made.bound, (), alpha=0.5)
+    with pytest.raises(DescribeError, match="cannot price at q\n  because  its sizes are n"):
+        substituted(made.bound, (), sizes={"q": 3})

@@ -106,7 +106,7 @@ DAMAGED: dict[str, tuple[object, str]] = {
 
 @pytest.mark.parametrize("case", DAMAGED)
 def test_a_model_that_is_damaged(tmp_path: Path, case: str) -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     level, because = DAMAGED[case]
     file = tmp_path / "model.json"
     held = {

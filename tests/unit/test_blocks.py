@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.backends.cpu.planning import planner
 from offcut.core.program import Let, walk
 from offcut.kernel import Kernel
+from offcut.proof import NOT_TOLD
 from tests.compiled import floats, same_bits
 
 ROWS = [0, 1, 3, 4, 5, 12, 17]
@@ -140,3 +142,21 @@ let wide in 0:2 = {value}
 def test_what_is_no_block_is_refused_as_one(block: str) -> None:
     with pytest.raises(oc.ParseError, match="a block is of several iterations, in some bytes"):
         oc.Schedule.parse(schedule_of(block))
+
+
+def test_blocks_that_are_not_told_run_row_by_row_and_the_plan_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = planner.check_compiled
+
+    def checked(programs: tuple[oc.Program, ...], reassociate: bool) -> None:
+        if "i_block" in str(programs[-1]):
+            raise oc.PartitionError("prove", NOT_TOLD, because="isl takes too long")
+        real(programs, reassociate)
+
+    monkeypatch.setattr(planner, "check_compiled", checked)
+    m, n = oc.dim("m", max=77), oc.dim("n", min=1, max=90)
+    kernel = oc.compile(oc.ops.softmax(oc.placeholder((m, n), name="X")), records=False)
+    assert "i_block" not in str(kernel.loops)
+    said = f"no blocks of shared loops: {NOT_TOLD}: isl takes too long"
+    assert said in kernel.plan(m=3, n=4).notes

@@ -51,7 +51,7 @@ def times(schedules: Sequence[Schedule], name: str = "dense") -> Times:
 @cache
 def pair() -> Pair:
     """Learned from schedules of the same program."""
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     origins = planted.cases("dense").problem.origins
     rows = training_set(planted.records("dense", 32), origins, FEATURES).rows
     return learned(rows, 0, Settings(rounds=60))

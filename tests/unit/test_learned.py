@@ -43,7 +43,7 @@ def rows(seed: int = 0, programs: int = 5, schedules: int = 24) -> Rows:
 
 @cache
 def pair() -> Pair:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     return learned(rows(), 0, QUICK, "1.0")
 
 
@@ -170,7 +170,7 @@ def test_what_is_far_from_every_row_is_said_to_be() -> None:
 
 
 def test_what_orders_no_better_than_the_closed_form_is_never_used() -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     rng = np.random.default_rng(9)
     odd = replace(rows(), features=rng.uniform(0, 1, rows().features.shape))
     made = learned(odd, 0, QUICK)
@@ -189,7 +189,7 @@ def test_rows_of_one_key_are_left_out_together() -> None:
 
 
 def test_the_spread_covers_programs_that_it_has_not_seen() -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     made = rows()
     other = (made.program == "p1") | (made.program == "p3")
     odd = replace(made, seconds=made.seconds * np.where(other, 2.0, 1.0))

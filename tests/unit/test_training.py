@@ -121,7 +121,7 @@ def test_a_schedule_without_nests_is_left_out_and_no_case() -> None:
 
 
 def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     file, text = oc.Records(tmp_path / "all.sqlite"), tmp_path / "all.jsonl"
     for name, machine in (("dense", "cascade-lake"), ("dense", "zen4"), ("elementwise", "zen4")):
         planted.keep(file, name, 5, machine)
@@ -154,7 +154,7 @@ def test_records_without_text_are_refused_by_the_command(tmp_path: Path) -> None
 
 
 def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     rows = training_set(file, file.origins, FEATURES).rows
     lines = held_out(rows, 0, Settings(rounds=20, depth=3, rate=0.3, members=2))
     found = {(one.by, one.model): one for one in lines}
@@ -196,7 +196,7 @@ def test_without_xgboost_nothing_is_judged(
 
 
 def test_one_machine_is_never_left_out() -> None:
-    pytest.importorskip("xgboost")
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
     rows = training_set(
         planted.records("dense", 12), planted.cases("dense").problem.origins, FEATURES
     ).rows

@@ -93,7 +93,7 @@ def checked_sizes(
                 because="no shape of an input determines it",
                 help=(f"run(…, {name}={size.min})",),
             )
-        _check_size(size, known[name])
+        check_size(size, known[name])
     _check_shapes(program, arrays, known)
     for fact in program.assumptions:
         if not evaluate(fact, known):
@@ -135,7 +135,8 @@ def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffe
                 yield buffer, axis, extent
 
 
-def _check_size(size: Size, value: int) -> None:
+def check_size(size: Size, value: int) -> None:
+    """Refuse a value that a size may not have."""
     because = ""
     if not size.min <= value <= size.max:
         because = f"{size.name} is in {size.min}…{size.max}"

@@ -141,7 +141,9 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     row_by_row = without_blocks(made.schedule)
     if asked.schedule is None and refused.refused == NOT_TOLD and row_by_row != made.schedule:
         with suppress(PartitionError):
-            return _proved(program, users, host, replace(asked, schedule=row_by_row))
+            single = _proved(program, users, host, replace(asked, schedule=row_by_row))
+            why = f"no blocks of shared loops: {refused.refused}: {refused.because}"
+            return replace(single, notes=(*single.notes, why))
     decided = asked.schedule is not None or asked.strategy != "auto"
     if decided or refused.refused != NOT_TOLD:
         raise refused
@@ -457,7 +459,8 @@ def _in_loops(
         debug.passed("separate", run, inside)
         uncut = run
         if Mark("products") in schedule.steps:
-            run = _with_products(run, host, asked)
+            run, untold = _with_products(run, host, asked)
+            notes = (*notes, *untold)
             if run is uncut:
                 left = tuple(step for step in schedule.steps if step != Mark("products"))
                 schedule = replace(schedule, steps=left)
@@ -480,10 +483,10 @@ def _in_loops(
         )
 
 
-def _with_products(program: Program, host: Host, asked: Options) -> Program:
-    """`program` with the nests cut that are computations of their own, where that is proved."""
+def _with_products(program: Program, host: Host, asked: Options) -> tuple[Program, tuple[str, ...]]:
+    """`program` with the nests cut that are computations of their own, where that is proved; else why it is not."""
     if _is_cut(program) or _reads_bounds(program) or not has_product(program.body):
-        return program
+        return program, ()
 
     def cut(nest: Program) -> Program | None:
         users = Users(
@@ -506,12 +509,12 @@ def _with_products(program: Program, host: Host, asked: Options) -> Program:
     with debug.timed("products"):
         made = with_nests(program, cut)
         if made is program:
-            return program
+            return program, ()
         try:
             check_step(program, made, asked.reassociate)
-        except PartitionError:
-            return program
-    return made
+        except PartitionError as refused:
+            return program, (f"no nest is cut: {refused.refused}: {refused.because}",)
+    return made, ()
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:
