@@ -118,12 +118,20 @@ def with_loops(made: Any, program: Program) -> Any:
     return replace(made, partition=replace(made.partition, loops=program))
 
 
+def first(made: Any) -> Program:
+    return made[0]
+
+
+def with_first(made: Any, program: Program) -> Any:
+    return (program, *made[1:])
+
+
 PASSES = {
     "cut": Pass("apply", "product", loops, with_loops),
     "lanes of rows": Pass("marked", "gather", itself, instead),
     "keep inside": Pass("kept_inside", "gather", itself, instead),
     "separate": Pass("separate", "stencil"),
-    "cut nests": Pass("_with_products", "recurrence", itself, instead),
+    "cut nests": Pass("_with_products", "recurrence", first, with_first),
     "cover": Pass("without_covers", "stencil"),
     "vectorize": Pass("vectorized", "stencil"),
     "threads": Pass("shared", "stencil"),
