@@ -1,5 +1,6 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
+from offcut.costmodel.accelerator import Accelerator
 from offcut.costmodel.closed import Cost, Formulas, Hardware, Level, cost, formulas
 from offcut.costmodel.closed_form import (
     Blocks,
@@ -10,7 +11,7 @@ from offcut.costmodel.closed_form import (
     unpacked_factor,
 )
 from offcut.costmodel.description import load, of_plain, plain, shipped
-from offcut.costmodel.device import Accelerator, Device, Energy, MainMemory, Memory, Unit
+from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened

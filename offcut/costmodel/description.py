@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from offcut.core.dtypes import DTYPES
-from offcut.costmodel.device import Accelerator, Device
+from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
 from offcut.errors import TargetError
 
@@ -189,17 +190,27 @@ class _File:
             if key not in table and not _may_lack(field, hints[key]):
                 raise self.refused((*at, key), _UNSTATED)
         given = [key for key in known if key in table or known[key].default is MISSING]
-        return kind(**{key: self.value(hints[key], table.get(key), (*at, key)) for key in given})
+        return kind(
+            **{
+                key: self.value(
+                    hints[key], table.get(key), (*at, key), "zero" in known[key].metadata
+                )
+                for key in given
+            }
+        )
 
-    def value(self, hint: Any, value: Any, at: tuple[str, ...]) -> Any:
-        """A value of a field as its type says."""
+    def value(self, hint: Any, value: Any, at: tuple[str, ...], zero: bool = False) -> Any:
+        """A value of a field as its type says.
+
+        zero  whether a number may be 0
+        """
         if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
             if isinstance(value, dict):
                 return self.section(hint, value, at)
             raise self.refused(at, f"it is a table, [{at[-1]}]")
         parts = get_args(hint)
         if type(None) in parts:
-            return None if value is None else self.value(parts[0], value, at)
+            return None if value is None else self.value(parts[0], value, at, zero)
         if parts and parts[-1] is Ellipsis:
             if isinstance(value, list) and (value or parts[0] is str):
                 return tuple(
@@ -211,11 +222,15 @@ class _File:
             if isinstance(value, str) and value:
                 return value
             raise self.refused(at, f"it is a text, got {value!r}")
+        if hint is bool:
+            if isinstance(value, bool):
+                return value
+            raise self.refused(at, f"it is true or false, got {value!r}")
         whole = hint is int
         fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not fits or not isfinite(value) or value <= 0:
-            kind = "an int" if whole else "a number"
-            raise self.refused(at, f"it is {kind} above 0, got {value!r}")
+        if not fits or not isfinite(value) or value < 0 or (value == 0 and not zero):
+            kind = ("an int" if whole else "a number") + (", 0 or above" if zero else " above 0")
+            raise self.refused(at, f"it is {kind}, got {value!r}")
         return value if whole else float(value)
 
     def refused(self, at: tuple[str, ...], because: str) -> TargetError:

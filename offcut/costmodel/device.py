@@ -152,33 +152,3 @@ class Device(ABC):
     @abstractmethod
     def cores(self) -> int:
         """How many there are of what `memory` and `unit` describe one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What an accelerator computes with: a multiprocessor, a matrix unit with its buffers.
-
-    count  how many there are
-    hertz  cycles per second
-    """
-
-    count: int
-    hertz: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator(Device):
-    """A machine that is no processor: it has engines, and no core that runs loops."""
-
-    engine: Engine
-
-    @property
-    def hertz(self) -> float:
-        """Cycles per second."""
-        return self.engine.hertz
-
-    @property
-    def cores(self) -> int:
-        """How many engines there are."""
-        return self.engine.count

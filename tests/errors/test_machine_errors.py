@@ -111,7 +111,7 @@ REFUSED = {
     "an accelerator with a processor's table": (
         ENGINE + "[loops]\nchains = 4\n",
         ":8  loops",
-        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine",
+        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine, control, queue, alu",
     ),
     "an accelerator that computes nothing": (
         ENGINE

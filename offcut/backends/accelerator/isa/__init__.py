@@ -1,0 +1,33 @@
+"""The instruction set of a machine of queues: records, their binary form, a listing."""
+
+from offcut.backends.accelerator.isa.instructions import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    MicroOp,
+    Place,
+    Store,
+    Stream,
+    Tokens,
+    Unit,
+)
+
+__all__ = [
+    "Alu",
+    "AluOp",
+    "Finish",
+    "Gemm",
+    "Instruction",
+    "Load",
+    "Loop",
+    "MicroOp",
+    "Place",
+    "Store",
+    "Stream",
+    "Tokens",
+    "Unit",
+]

@@ -1,0 +1,147 @@
+"""The numbers of a machine of queues, as its instructions, its simulator and its price need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
+from offcut.costmodel import Accelerator, Device, Energy
+from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
+from offcut.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a place.
+
+    memory  name of the memory that they are kept in; some places share one
+    shape   elements of a word: rows and terms, columns and terms, rows and columns; of micro-ops their three fields
+    dtype   of these elements
+    bytes   of a word, as main memory has it
+    depth   words that there is room for
+    """
+
+    memory: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A machine of queues in numbers; cycles are of `hertz`.
+
+    rows, columns, terms   of the product that a micro-op is
+    words              by place
+    gemm_cycles        of a micro-op of the matrix unit
+    alu                operations that the vector unit has, by the names of `AluOp`
+    immediate_cycles, operand_cycles  of a micro-op of the vector unit, with an immediate or a second word
+    tokens             whether instructions say for whom they wait
+    token_depth        tokens between two units, at most
+    fetch_cycles       between two instructions that are fetched
+    queue_depth        instructions that wait for a unit, at most
+    instruction_cycles of a unit, beside what the words of an instruction take
+    loads              the unit that brings the words of a place
+    bus_bytes          per cycle; all units share one bus
+    beat               bytes of the bus that move together
+    row_cycles         of each row of a load or store, before its words
+    """
+
+    name: str
+    hertz: float
+    rows: int
+    columns: int
+    terms: int
+    words: Mapping[Place, Words]
+    gemm_cycles: float
+    alu: frozenset[str]
+    immediate_cycles: float
+    operand_cycles: float
+    tokens: bool
+    token_depth: int
+    fetch_cycles: float
+    queue_depth: Mapping[Unit, int]
+    instruction_cycles: Mapping[Unit, float]
+    loads: Mapping[Place, Unit]
+    bus_bytes: float
+    beat: int
+    row_cycles: float
+    energy: Energy | None
+
+    @classmethod
+    def of(cls, machine: Device) -> Spec:
+        """The numbers of a description.
+
+        Raises TargetError for a machine that has no queues.
+        """
+        unit = matrix_unit(machine) if isinstance(machine, Accelerator) else None
+        if (
+            not isinstance(machine, Accelerator)
+            or not machine.control
+            or not machine.alu
+            or not unit
+        ):
+            raise TargetError(
+                "target",
+                f"cannot plan for machine={machine.name!r}",
+                because=f"{machine.title} is no machine of queues: its description has no [control]",
+                help=('oc.target("vta")',),
+            )
+        queues = {Unit(queue.name): queue for queue in machine.queue}
+        return cls(
+            name=machine.name,
+            hertz=machine.hertz,
+            rows=unit.rows,
+            columns=unit.columns,
+            terms=unit.terms,
+            words={place: _words(machine, place) for place in Place},
+            gemm_cycles=unit.rows * unit.columns * unit.terms / unit.multiply_adds,
+            alu=frozenset(machine.alu.operations),
+            immediate_cycles=machine.alu.immediate_cycles,
+            operand_cycles=machine.alu.operand_cycles,
+            tokens=machine.control.tokens,
+            token_depth=machine.control.token_depth,
+            fetch_cycles=machine.control.fetch_cycles,
+            queue_depth={one: queue.depth for one, queue in queues.items()},
+            instruction_cycles={one: queue.instruction_cycles for one, queue in queues.items()},
+            loads={Place(name): one for one, queue in queues.items() for name in queue.loads},
+            bus_bytes=machine.dram.bytes_per_cycle,
+            beat=machine.dram.line,
+            row_cycles=machine.dram.latency_cycles,
+            energy=machine.energy,
+        )
+
+    def unit(self, instruction: Instruction) -> Unit:
+        """Which unit runs an instruction."""
+        match instruction:
+            case Load(place=place):
+                return self.loads[place]
+            case Store():
+                return Unit.STORE
+            case Gemm() | Alu() | Finish():
+                return Unit.COMPUTE
+            case _:
+                assert_never(instruction)
+
+
+def _words(machine: Accelerator, place: Place) -> Words:
+    unit, memory = matrix_unit(machine), held(machine, place.value)
+    assert unit is not None
+    assert memory is not None
+    shape, dtype = {
+        Place.MICRO_OPS: ((3,), "int32"),
+        Place.INPUTS: ((unit.rows, unit.terms), "int8"),
+        Place.WEIGHTS: ((unit.columns, unit.terms), "int8"),
+        Place.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
+        Place.OUTPUTS: ((unit.rows, unit.columns), "int8"),
+    }[place]
+    return Words(
+        memory=memory.name,
+        shape=shape,
+        dtype=dtype,
+        bytes=word_bytes(machine, unit, place.value),
+        depth=depth(machine, unit, place.value),
+    )
