@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from offcut.core.expr import Binary
-from offcut.graph import Bound, Builder, interpreted
-from offcut.graph.passes import DEFAULT, drop_dead, fold_constants, share_equal, sink_reshapes
+from offcut.graph import Bound, Builder, compiled, interpreted
+from offcut.graph.passes import (
+    DEFAULT,
+    drop_dead,
+    fold_constants,
+    patches_as_rows,
+    share_equal,
+    sink_reshapes,
+)
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
@@ -95,3 +102,55 @@ def test_a_pass_that_changes_nothing_gives_the_same_object(one: object) -> None:
     made.output(made.node("relu", x))
     bound = made.bound
     assert one(bound) is bound  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_windows_side_by_side_are_rows_of_a_product(before: bool) -> None:
+    """At images that end within a window, after what stores channels last or not."""
+    made = Builder("patches")
+    n, h = made.size("n", 0, 9), made.size("h", 3, 99)
+    generator = np.random.default_rng(5)
+    x = made.input("x", "float32", (n, 3, h, 11))
+    if before:
+        first = generator.standard_normal((3, 3, 3, 3), np.float32)
+        x = made.node("conv2d", x, made.constant("v", first), padding=(1, 1))
+    w = made.constant("w", generator.standard_normal((5, 3, 3, 2), np.float32))
+    bias = made.constant("bias", generator.standard_normal(5, np.float32))
+    y = made.node("conv2d", x, w, bias=bias, activation="relu", stride=(3, 2))
+    made.output(y)
+    after = patches_as_rows(made.bound)
+    assert [node.op for node in after.graph.nodes].count("conv2d") == int(before)
+    model = compiled(made.bound)
+    for count, rows in ((2, 9), (1, 11), (3, 4), (0, 5)):
+        given = {"x": generator.standard_normal((count, 3, rows, 11), np.float32)}
+        expected = interpreted(made.bound, given)[y.name]
+        assert expected.shape == (count, 5, rows // 3, 5)
+        near(interpreted(after, given)[y.name], expected)
+        near(model(given)[y.name], expected)
+
+
+def test_windows_that_overlap_or_are_padded_stay_convolutions() -> None:
+    made = Builder("kept")
+    x, w = made.input("x", "float32", (2, 4, 8, 8)), made.input("w", "float32", (6, 4, 2, 2))
+    narrow = made.input("narrow", "float32", (6, 2, 2, 2))
+    for given in ({"stride": 1}, {"stride": 2, "padding": 1}, {"stride": 2, "dilation": 2}):
+        made.output(made.node("conv2d", x, w, **given))
+    made.output(made.node("conv2d", x, narrow, stride=2, groups=2))
+    bound = made.bound
+    assert patches_as_rows(bound) is bound
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "window"), [("conv1d", (2, 4, 9), (4,)), ("conv3d", (2, 2, 4, 5, 2), (2, 2, 1))]
+)
+def test_windows_along_a_line_and_in_a_volume_are_rows(
+    op: str, shape: tuple[int, ...], window: tuple[int, ...]
+) -> None:
+    made, generator = Builder("patches"), np.random.default_rng(6)
+    x = made.input("x", "float32", shape)
+    w = made.constant("w", generator.standard_normal((3, shape[1], *window), np.float32))
+    made.output(made.node(op, x, w, stride=window))
+    after = patches_as_rows(made.bound)
+    assert "dense" in [node.op for node in after.graph.nodes]
+    given = {"x": generator.standard_normal(shape, np.float32)}
+    near(interpreted(after, given)[op], interpreted(made.bound, given)[op])

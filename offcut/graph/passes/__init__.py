@@ -8,6 +8,7 @@ from typing import TypeAlias
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.dead import drop_dead
+from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import share_equal
 from offcut.graph.passes.storing import store_for_products
@@ -16,6 +17,7 @@ Pass: TypeAlias = Callable[[Bound], Bound]
 
 DEFAULT: tuple[Pass, ...] = (
     drop_dead,
+    patches_as_rows,
     fold_constants,
     share_equal,
     sink_reshapes,
@@ -39,6 +41,7 @@ __all__ = [
     "drop_dead",
     "fold_constants",
     "improved",
+    "patches_as_rows",
     "share_equal",
     "sink_reshapes",
     "store_for_products",
