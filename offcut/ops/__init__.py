@@ -80,7 +80,7 @@ from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
 from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
-from offcut.ops.quantization import dequantize, quantize
+from offcut.ops.quantization import dequantize, quantize, requantize
 from offcut.ops.ranking import argmax, argmin, topk
 from offcut.ops.recurrent import gru as gru
 from offcut.ops.recurrent import lstm as lstm
@@ -165,6 +165,7 @@ __all__ = [
     "relu6",
     "remainder",
     "repeat",
+    "requantize",
     "rmsnorm",
     "round",
     "rsqrt",

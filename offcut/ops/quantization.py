@@ -1,4 +1,4 @@
-"""From floats to small integers and back."""
+"""From floats to small integers and back; from sums of products of small integers to small integers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import check_float_result, is_one_of
+from offcut.ops.arguments import check_float_result, is_one_of, whole
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
 from offcut.ops.parameters import parameter, scale_of, zero_of
 
 ROUND = 1.5 * 2.0**23
 """Added to a float32 below 2**22 and taken away again, it leaves the nearest integer, ties to even."""
+
+MOST_SHIFT = 30
+"""``2**30`` is the largest power of two that is an int32."""
 
 
 def quantize(
@@ -101,6 +104,52 @@ def dequantize(
         )
 
     return compute(x.shape, result, name, axis_letters(len(x.shape)))
+
+
+def requantize(
+    x: Tensor,
+    shift: int,
+    dtype: str = "int8",
+    low: int | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``clip(x // 2**shift)``: sums of products as small integers again, without a float.
+
+    x       int32 of any shape; ``2**(shift - 1)`` in the bias of its sums rounds to the nearest
+    shift   0 … 30; the quotient is floored, as a shift to the right is
+    dtype   int8 or uint8
+    low     of the results; None: the least value of `dtype`; 0: the activation relu
+
+    Raises DescribeError where an argument is none of these.
+    """
+    op = "requantize"
+    check_tensor(op, "x", x)
+    check_dtype(op, "x", x, ("int32",))
+    if not is_one_of(dtype, ("int8", "uint8")):
+        raise DescribeError(op, f"cannot give {dtype!r}", because="it gives int8 or uint8")
+    lowest, highest = _range(numpy_dtype(dtype))
+    bits = _between(op, "shift", shift, 0, MOST_SHIFT)
+    least = lowest if low is None else _between(op, "low", low, lowest, highest)
+    options = (("", bits, None), ("", dtype, "int8"), ("low", least, lowest))
+    name = named(op, name, [x], *options)
+
+    def result(*at: Value) -> Value:
+        shifted = x[at] // 2**bits if bits else x[at]
+        return cast(minimum(maximum(shifted, least), highest), dtype)
+
+    return compute(x.shape, result, name, axis_letters(len(x.shape)))
+
+
+def _between(op: str, label: str, given: Any, low: int, high: int) -> int:
+    found = whole(given)
+    if found is None or not low <= found <= high:
+        raise DescribeError(
+            op,
+            f"cannot take {label}={given!r}",
+            because=f"{label} is an int in {low}…{high}",
+        )
+    return found
 
 
 def _range(dtype: Any) -> tuple[int, int]:

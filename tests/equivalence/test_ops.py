@@ -58,6 +58,7 @@ V, G, H = given("V", 24), given("G", 24), given("H", 24)
 Q, M = given("Q", 2, n, 8), given("M", 2, n, n)
 P, F = given("P", b, 8, 8, 8), given("F", 8, 8, 8, 8)
 L, J = given("L", 24, 24, dtype="int8"), given("J", 24, 24, dtype="int8")
+T = given("T", 24, 24, dtype="int32")
 
 OPTIONS: dict[Callable[..., Tensor], tuple[tuple[Any, ...], list[dict[str, Any]]]] = {
     ops.attention: (
@@ -137,6 +138,10 @@ OPTIONS: dict[Callable[..., Tensor], tuple[tuple[Any, ...], list[dict[str, Any]]
             *({"scale": 0.1}, {"scale": 0.1, "zero": 5}, {"scale": 0.1, "zero": Z}, {"scale": V}),
             *({"scale": V, "zero": Z}, {"scale": V, "axis": 0}, {"scale": 0.1, "dtype": "uint8"}),
         ],
+    ),
+    ops.requantize: (
+        (T,),
+        [{"shift": 3}, {"shift": 4}, {"shift": 3, "dtype": "uint8"}, {"shift": 3, "low": 0}],
     ),
     ops.matmul: (
         (A, W),

@@ -83,6 +83,16 @@ def drawn(seed: object, dtype: str, *shape: int) -> Array:
     return floats(seed, *shape, dtype=dtype) if dtype in FLOATS else integers(seed, dtype, *shape)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_number_divides_as_a_tensor_of_it_does(dtype: str) -> None:
+    x = oc.placeholder((oc.dim("n"),), dtype, "X")
+    numbers = [1, 3, 49, *([-3] if dtype != "uint8" else [])]
+    run = results([ops.floor_divide(x, number) for number in numbers], [x])
+    for a in (specials(dtype), drawn("x", dtype, 17)):
+        for number, found in zip(numbers, run(a), strict=True):
+            np.testing.assert_array_equal(found, a // np.array(number, dtype))
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
     n = oc.dim("n")

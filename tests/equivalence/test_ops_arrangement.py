@@ -152,6 +152,19 @@ def test_nan_is_quantized_to_zero_and_infinity_to_the_ends() -> None:
     op.check([a], np.array([-5, 127, -128, -5], "int8"), interpreted=True)
 
 
+@pytest.mark.parametrize(
+    ("shift", "dtype", "low"), [(0, "int8", None), (6, "int8", 0), (30, "uint8", 3)]
+)
+def test_requantizing_floors_and_saturates(shift: int, dtype: str, low: int | None) -> None:
+    x, info = oc.placeholder((m, n), "int32", "X"), np.iinfo(dtype)
+    op = Operator(ops.requantize(x, shift, dtype, low), [x])
+    for shape in [(0, 5), (1, 1), (17, 15), (3, 53)]:
+        a = integers("a", "int32", *shape)
+        a.flat[::5] = (-(2**31), 2**31 - 1, -1)[shape[0] % 3]
+        exact = (a.astype("int64") // 2**shift).clip(info.min if low is None else low, info.max)
+        op.check([a], exact.astype(dtype), interpreted=shape == (17, 15))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dequantizing_is_affine_along_an_axis(axis: int, dtype: str) -> None:

@@ -341,6 +341,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dequantize(L, 0.1, dtype="int32"),
         "dequantize: cannot give 'int32'\n  because  it gives floats",
     ),
+    "requantizing to int32": (
+        lambda: ops.requantize(given("T", n, dtype="int32"), 3, "int32"),
+        "requantize: cannot give 'int32'\n  because  it gives int8 or uint8",
+    ),
+    "requantizing by more bits than there are": (
+        lambda: ops.requantize(given("T", n, dtype="int32"), 31),
+        "requantize: cannot take shift=31\n  because  shift is an int in 0…30",
+    ),
+    "requantizing to what the type has not": (
+        lambda: ops.requantize(given("T", n, dtype="int32"), 3, "uint8", -1),
+        "requantize: cannot take low=-1\n  because  low is an int in 0…255",
+    ),
+    "requantizing small integers": (
+        lambda: ops.requantize(L, 3),
+        "requantize: cannot take x of int8\n  at       L: int8[n, 24]\n  because  x is of int32",
+    ),
     "a zero point that is a float": (
         lambda: ops.quantize(A, 0.1, 0.5),  # type: ignore[arg-type]
         "quantize: cannot take zero=0.5\n"

@@ -9,6 +9,7 @@ from offcut.describe import functions
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.arguments import whole
 from offcut.ops.elementwise.joining import Operand, pointwise
 
 
@@ -55,7 +56,9 @@ def floor_divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 
     Raises DescribeError for floats, too.
     """
-    return pointwise("floor_divide", name, {"x": x, "y": y}, _quotient, INTEGERS)
+    known = whole(y)
+    of = _quotient if known is None or known < 1 else (lambda a, _: a // known)
+    return pointwise("floor_divide", name, {"x": x, "y": y}, of, INTEGERS)
 
 
 def _quotient(x: Value, y: Value) -> Value:
