@@ -15,8 +15,10 @@ from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
+from offcut.core.intervals import Interval, combined
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
+from offcut.graph.spread import of_floors
 
 Terms: TypeAlias = dict[tuple[Expr, ...], int]
 """A number by the factors beside it."""
@@ -60,9 +62,16 @@ def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def bounds(extent: Expr, sizes: Sequence[Size]) -> tuple[int, int]:
     """The least and the greatest value that an extent is seen to have; both 0 at least."""
-    known = {size.name: (size.min, size.max) for size in sizes}
-    low, high = _interval(extent, known)
+    low, high = span(extent, sizes)
     return max(low, 0), max(high, 0)
+
+
+def span(expr: Expr, sizes: Sequence[Size]) -> Interval:
+    """The least and the greatest value that an expression over sizes is seen to have, below 0 too."""
+    known = {size.name: (size.min, size.max) for size in sizes}
+    low, high = _interval(expr, known)
+    closer = of_floors(expr, known)
+    return (low, high) if closer is None else (max(low, closer[0]), min(high, closer[1]))
 
 
 def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
@@ -209,26 +218,13 @@ def _written(terms: Terms) -> Expr:
     return total
 
 
-def _interval(expr: Expr, known: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+def _interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
     match expr:
         case Const(value, _):
             return int(value), int(value)
         case Var(name):
             return known[name]
         case Binary(op, a, b):
-            x, y = _interval(a, known), _interval(b, known)
-            if op == "+":
-                return x[0] + y[0], x[1] + y[1]
-            if op == "-":
-                return x[0] - y[1], x[1] - y[0]
-            if op == "*":
-                ends = [p * q for p in x for q in y]
-                return min(ends), max(ends)
-            if op == "//":
-                return x[0] // y[0], x[1] // y[0]
-            if op == "%":
-                return 0, y[0] - 1
-            chosen = min if op == "min" else max
-            return chosen(x[0], y[0]), chosen(x[1], y[1])
+            return combined(op, _interval(a, known), _interval(b, known))
         case _:
             raise ValueError(f"no extent: {expr}")

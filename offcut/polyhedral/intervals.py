@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from offcut.core.expr import Binary, Cast, Const, Expr, Var, children, dtype_of
+from offcut.core.intervals import combined
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 
@@ -23,12 +23,7 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]], at: str) -> tupl
             high = 2**31 if dtype_of(a) != "int64" else INDEX_LIMIT // 2
             low = -high
         case Binary(op, a, b):
-            x, y = interval(a, ranges, at), interval(b, ranges, at)
-            if op == "%":
-                low, high = 0, y[1]
-            else:
-                ends = [_APPLY[op](p, q) for p in x for q in y]
-                low, high = min(ends), max(ends)
+            low, high = combined(op, interval(a, ranges, at), interval(b, ranges, at))
         case _:
             below = [interval(child, ranges, at) for child in children(expr)]
             high = max((max(abs(low), abs(high)) for low, high in below), default=0)
@@ -42,13 +37,3 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]], at: str) -> tupl
             help=("give the sizes a smaller max", "use smaller factors"),
         )
     return low, high
-
-
-_APPLY: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": lambda a, b: a // b if b else 0,
-    "min": min,
-    "max": max,
-}

@@ -14,7 +14,6 @@ from offcut.core.expr import Binary, Const, Expr, Var, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.views import VIEWS
-from offcut.plugins.onnx.bounds import bounds
 from offcut.plugins.onnx.dtypes import not_ours
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused, said
@@ -160,12 +159,7 @@ class Context:
                 replace(one, min=low, max=max(low, one.max)) if one.name == name else one
                 for one in sizes
             )
-        low, high = extents.bounds(value, sizes)
-        minus = extents.bounds(Binary("-", Const(0, "index"), value), sizes)
-        low, high = low or -minus[1], high or -minus[0]
-        known = {size.name: (size.min, size.max) for size in sizes}
-        closer = bounds(extents.normal(value), known) or (low, high)
-        return max(low, closer[0]), min(high, closer[1])
+        return extents.span(extents.normal(value), sizes)
 
     def same(self, a: Element, b: Element) -> bool:
         """Whether two extents are seen to be equal at every size."""

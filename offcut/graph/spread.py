@@ -1,4 +1,4 @@
-"""Bounds of extents that know what a floor leaves: ``2*((h + 1)//2) - h`` is 0 or 1.
+"""Bounds of expressions over sizes that know what a floor leaves: ``2*((h + 1)//2) - h`` is 0 or 1.
 
 An expression is a sum of sizes with fractions before them, and the least and the greatest value of what is left. ``a // k`` is ``a/k`` less
 a part of ``0, 1/k, …, (k - 1)/k``.
@@ -65,7 +65,7 @@ def spread(expr: Expr) -> Spread | None:
             return None
 
 
-def bounds(expr: Expr, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+def of_floors(expr: Expr, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
     """The least and the greatest value that is seen; None where the expression is no sum of floors.
 
     sizes  the least and the greatest value of each

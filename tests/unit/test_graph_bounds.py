@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
 
-pytest.importorskip("onnx", reason="the extra onnx is not installed")
+import pytest
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var
 from offcut.core.interpret.values import evaluate
-from offcut.plugins.onnx.bounds import bounds
+from offcut.core.intervals import combined
+from offcut.graph.spread import of_floors
 
 H = Var("h")
 
@@ -28,7 +29,7 @@ def floor(a: Expr, by: int) -> Expr:
     ],
 )
 def test_no_size_gives_less_or_more(expr: Expr) -> None:
-    found = bounds(expr, {"h": (1, 40)})
+    found = of_floors(expr, {"h": (1, 40)})
     assert found is not None
     values = [int(evaluate(expr, {"h": h})) for h in range(1, 41)]
     assert found[0] <= min(values)
@@ -37,8 +38,22 @@ def test_no_size_gives_less_or_more(expr: Expr) -> None:
 
 def test_a_floor_that_is_multiplied_again_is_near_what_it_was_of() -> None:
     twice = Binary("*", ix.const(2), floor(Binary("+", H, ix.const(1)), 2))
-    assert bounds(Binary("-", twice, H), {"h": (0, 2**31 - 1)}) == (0, 1)
+    assert of_floors(Binary("-", twice, H), {"h": (0, 2**31 - 1)}) == (0, 1)
 
 
-def test_a_product_of_sizes_has_no_such_bounds() -> None:
-    assert bounds(Binary("*", H, H), {"h": (1, 4)}) is None
+def test_a_product_of_sizes_has_no_such_of_floors() -> None:
+    assert of_floors(Binary("*", H, H), {"h": (1, 4)}) is None
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "//", "%", "min", "max"])
+def test_no_operands_give_less_or_more(op: str) -> None:
+    for a, b in product([(-3, 4), (0, 0), (2, 5), (-4, -1)], [(1, 3), (2, 2)]):
+        low, high = combined(op, a, b)
+        values = [
+            int(evaluate(Binary(op, ix.const(x), ix.const(y)), {}))
+            for x in range(a[0], a[1] + 1)
+            for y in range(b[0], b[1] + 1)
+        ]
+        assert low <= min(values)
+        assert max(values) <= high
+        assert op == "%" or (low, high) == (min(values), max(values))
