@@ -7,6 +7,8 @@ computes does not depend on where its sizes come from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -121,13 +123,45 @@ class Description:
         return argument
 
 
-def alike(node: Node, values: Mapping[str, Value]) -> tuple[Node, tuple[Value, ...]]:
-    """A node whose operands are called ``x0, x1, …``, and these: equal for nodes that compute the same."""
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A node whose operands are called ``x0, x1, …``, and these: equal for nodes that compute the same.
+
+    sizes  of its graph
+    typed  its arguments and options as text: 1, 1.0 and True are equal, and are three
+    """
+
+    node: Node
+    operands: tuple[Value, ...]
+    sizes: tuple[Size, ...]
+    typed: str
+
+
+def alike(node: Node, values: Mapping[str, Value], sizes: tuple[Size, ...]) -> Alike:
+    """What a node is but for the names of its operands and results."""
     names = {name: f"x{place}" for place, name in enumerate(node.operands)}
     arguments = tuple(renamed(one, names) for one in node.arguments)
     options = tuple((name, renamed(one, names)) for name, one in node.options)
     operands = tuple(Value(names[n], values[n].dtype, values[n].shape) for n in node.operands)
-    return Node((), node.op, arguments, options), operands
+    same = Node((), node.op, arguments, options)
+    return Alike(same, operands, sizes, typed(same))
+
+
+def typed(node: Node) -> str:
+    """Arguments and options as text."""
+    return repr((node.arguments, node.options))
+
+
+@lru_cache(maxsize=1024)
+def description_of(same: Alike) -> tuple[Description, tuple[Tensor, ...]]:
+    """What such nodes describe, and their results, the first of which is ``y``; nobody adds to it.
+
+    Raises DescribeError for what the operator does not take.
+    """
+    description = Description(same.sizes)
+    for value in same.operands:
+        description.given(value)
+    return description, description.node(same.node.op, same.node, ("y",))
 
 
 def inferred(
@@ -151,10 +185,19 @@ def inferred(
             )
         x = values[first.name]
         return ((x.dtype, VIEWS[op].shape(x, *rest, **dict(options))),)
-    description = Description(sizes)
-    for name in node.operands:
-        description.given(values[name])
-    results = description.node(op, node, ("result",))
+    try:
+        return _types_of(alike(node, values, tuple(sizes)))
+    except DescribeError:  # said once more, of the operands by their own names
+        description = Description(sizes)
+        for name in node.operands:
+            description.given(values[name])
+        description.node(op, node, ("result",))
+        raise
+
+
+@lru_cache(maxsize=4096)
+def _types_of(same: Alike) -> tuple[tuple[str, tuple[Expr, ...]], ...]:
+    description, results = description_of(same)
     return tuple(
         (one.dtype, tuple(description.dims.extent(extent) for extent in one.shape))
         for one in results

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import gcd
 from typing import TypeAlias
 
@@ -20,14 +21,17 @@ from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
 from offcut.graph.spread import of_floors
 
-Terms: TypeAlias = dict[tuple[Expr, ...], int]
+Terms: TypeAlias = Mapping[tuple[Expr, ...], int]
 """A number by the factors beside it."""
 
 
 def normal(expr: Expr | int) -> Expr:
     """An extent in the form of all extents."""
-    if isinstance(expr, int):
-        return ix.const(expr)
+    return ix.const(expr) if isinstance(expr, int) else _normal(expr)
+
+
+@lru_cache(maxsize=1 << 14)
+def _normal(expr: Expr) -> Expr:
     return _written(_terms(expr))
 
 
@@ -45,13 +49,13 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
     if len(divisor) != 1:
         return ix.const(1) if terms == divisor and terms else None
     ((factors, number),) = divisor.items()
-    found: Terms = {}
+    found: dict[tuple[Expr, ...], int] = {}
     for own, count in terms.items():
         left = Counter(own)
         left.subtract(factors)
         if number == 0 or count % number or any(times < 0 for times in left.values()):
             return None
-        found[tuple(sorted(left.elements(), key=format_expr))] = count // number
+        found[tuple(sorted(left.elements(), key=_text_of))] = count // number
     return _written(found)
 
 
@@ -166,7 +170,14 @@ _APPLIED: Mapping[str, Callable[[int, int], int]] = {
 }
 
 
+@lru_cache(maxsize=1 << 14)
+def _text_of(expr: Expr) -> str:
+    return format_expr(expr)
+
+
+@lru_cache(maxsize=1 << 14)
 def _terms(expr: Expr) -> Terms:
+    """Nobody writes to what it gives."""
     match expr:
         case Const(value, _):
             return {(): int(value)} if value else {}
@@ -179,7 +190,7 @@ def _terms(expr: Expr) -> Terms:
             found = {}
             for left, x in _terms(a).items():
                 for right, y in _terms(b).items():
-                    key = tuple(sorted((*left, *right), key=format_expr))
+                    key = tuple(sorted((*left, *right), key=_text_of))
                     found[key] = found.get(key, 0) + x * y
             return {factors: count for factors, count in found.items() if count}
         case Var():
@@ -203,7 +214,7 @@ def _once(atom: Expr) -> Expr:
 
 def _written(terms: Terms) -> Expr:
     parts: list[Expr] = []
-    for factors in sorted(terms, key=lambda own: (-len(own), [format_expr(one) for one in own])):
+    for factors in sorted(terms, key=lambda own: (-len(own), [_text_of(one) for one in own])):
         term: Expr | None = None
         for factor in factors:
             term = factor if term is None else Binary("*", term, factor)

@@ -14,7 +14,7 @@ from offcut.describe.computation import computation
 from offcut.describe.request import Array
 from offcut.describe.source import source
 from offcut.errors import CallError
-from offcut.graph.describing import Description, alike
+from offcut.graph.describing import alike, description_of
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.views import VIEWS
 
@@ -59,10 +59,10 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
     }
     given_options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
     fixed = Node((), node.op, tuple(_fixed(one, sizes) for one in node.arguments), given_options)
-    same, operands = alike(fixed, values)
-    description = Description(())
-    given = tuple(map(description.given, operands))
-    results = description.node(same.op, same, ("y",))
+    same = alike(fixed, values, ())
+    description, results = description_of(same)
+    operands = same.operands
+    given = tuple(description.tensors[value.name] for value in operands)
     if any(result.definition is None for result in results):
         return tuple(held[node.operands[given.index(result)]] for result in results)
     arrays = {value.name: held[name] for value, name in zip(operands, node.operands, strict=True)}

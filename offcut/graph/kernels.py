@@ -17,7 +17,7 @@ from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError
 from offcut.graph import extents
-from offcut.graph.describing import Description
+from offcut.graph.describing import Description, typed
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.places import ONE, Place, Placed, own_place
 from offcut.graph.rearrange import (
@@ -149,7 +149,8 @@ class Kernels:
         )
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
-        key = self.sizes, nodes, types, fixed, tuple(sorted(orders.items())), apart, before
+        texts = tuple(map(typed, nodes))
+        key = self.sizes, nodes, texts, types, fixed, tuple(sorted(orders.items())), apart, before
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
         made = self._known.get(key)
         if made is None:

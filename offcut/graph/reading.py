@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import cast
 
 from offcut.core import index as ix
@@ -12,8 +13,8 @@ from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import size_var
 from offcut.graph import extents
-from offcut.graph.describing import Description, alike
-from offcut.graph.graph import Graph, Node, Value
+from offcut.graph.describing import Alike, Description, alike, description_of
+from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind, kind_of
 from offcut.graph.rearrange import without_single_terms
 from offcut.graph.views import VIEWS
@@ -72,15 +73,19 @@ class Readings:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.values = graph, graph.values
-        self._known: dict[object, Reading] = {}
+        self._known: dict[Node, Reading] = {}
 
     def of(self, node: Node) -> Reading:
         """What a node is like, its operands by the graph's names; not for views."""
-        same, operands = alike(node, self.values)
-        if (same, operands) not in self._known:
-            self._known[same, operands] = self._found(same, operands)
-        known = self._known[same, operands]
-        names = {value.name: name for value, name in zip(operands, node.operands, strict=True)}
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = self._of(node)
+        return found
+
+    def _of(self, node: Node) -> Reading:
+        same = alike(node, self.values, self.graph.sizes)
+        known = _found(same)
+        names = {value.name: name for value, name in zip(same.operands, node.operands, strict=True)}
         return Reading(
             known.kind,
             known.strided,
@@ -97,54 +102,56 @@ class Readings:
         """Whether it may be no more than another way to look at its operand's memory."""
         return node.op in VIEWS or self.of(node).strided is not None
 
-    def _found(self, node: Node, operands: Sequence[Value]) -> Reading:
-        description = Description(self.graph.sizes)
-        given = {value.name: description.given(value) for value in operands}
-        results = description.node(node.op, node, ("y",))
-        simple = without_single_terms(results)
-        stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
-        read: dict[str, int] = dict.fromkeys(given, 0)
-        apart, inside, beside = set[str](), set[str](), set[str]()
-        reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
-        for stage in stages:
-            assert stage.definition is not None
-            parts = (reach[one.name] for one in stage.definition.reads)
-            reach[stage.name] = frozenset[str]().union(*parts)
-            for load, reduces in _loads(stage):
-                whole = not reduces and _at_own_place(stage, load)
-                if load.buffer in given:
-                    read[load.buffer] += 1
-                    if not whole or stage.shape != results[-1].shape:
-                        apart.add(load.buffer)
-                    if not whole or given[load.buffer].shape != results[-1].shape:
-                        apart.add(load.buffer)
-                    if reduces:
-                        inside.add(load.buffer)
-                elif not whole:
-                    beside |= reach[load.buffer]
-        kind = kind_of(results)
-        own = frozenset(name for name in given if name not in apart and read[name])
-        pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
-        strided = None
-        if results[-1].definition is None and len(given) == 1:
-            rank = len(results[-1].shape)
-            steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
-            strided = Strided((ix.const(0),) * rank, steps)
-        elif len(stages) == 1:
-            strided = _strided(stages[0], given, description)
-        axes = {name: _axes(name, stages, results[-1]) for name in given}
-        alone = {name: _alone(name, stages) for name in given}
-        return Reading(
-            kind,
-            strided,
-            own,
-            pointwise,
-            read,
-            frozenset(inside),
-            axes,
-            {name: sums for name, (sums, _) in alone.items()},
-            {name: plain for name, (_, plain) in alone.items()},
-        )
+
+@lru_cache(maxsize=1024)
+def _found(same: Alike) -> Reading:
+    """What such nodes are like, by the names of their operands."""
+    description, results = description_of(same)
+    given = {value.name: description.tensors[value.name] for value in same.operands}
+    simple = without_single_terms(results)
+    stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
+    read: dict[str, int] = dict.fromkeys(given, 0)
+    apart, inside, beside = set[str](), set[str](), set[str]()
+    reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
+    for stage in stages:
+        assert stage.definition is not None
+        parts = (reach[one.name] for one in stage.definition.reads)
+        reach[stage.name] = frozenset[str]().union(*parts)
+        for load, reduces in _loads(stage):
+            whole = not reduces and _at_own_place(stage, load)
+            if load.buffer in given:
+                read[load.buffer] += 1
+                if not whole or stage.shape != results[-1].shape:
+                    apart.add(load.buffer)
+                if not whole or given[load.buffer].shape != results[-1].shape:
+                    apart.add(load.buffer)
+                if reduces:
+                    inside.add(load.buffer)
+            elif not whole:
+                beside |= reach[load.buffer]
+    kind = kind_of(results)
+    own = frozenset(name for name in given if name not in apart and read[name])
+    pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
+    strided = None
+    if results[-1].definition is None and len(given) == 1:
+        rank = len(results[-1].shape)
+        steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
+        strided = Strided((ix.const(0),) * rank, steps)
+    elif len(stages) == 1:
+        strided = _strided(stages[0], given, description)
+    axes = {name: _axes(name, stages, results[-1]) for name in given}
+    alone = {name: _alone(name, stages) for name in given}
+    return Reading(
+        kind,
+        strided,
+        own,
+        pointwise,
+        read,
+        frozenset(inside),
+        axes,
+        {name: sums for name, (sums, _) in alone.items()},
+        {name: plain for name, (_, plain) in alone.items()},
+    )
 
 
 def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:

@@ -254,3 +254,15 @@ def test_a_model_is_pickled_and_copied() -> None:
     given = floats("x", 7, 8)
     for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(again(given), model(given))
+
+
+def test_options_that_are_equal_and_differ_are_told_apart() -> None:
+    made = Builder("signs")
+    x = made.input("x", "float32", (made.size("n"),))
+    for name, zero in (("plus", 0.0), ("minus", -0.0)):
+        made.output(made.node("multiply", x, zero, results=(name,)))
+    found = compiled(made.bound)({"x": np.ones(5, np.float32)})
+    assert {name: bool(np.signbit(array).all()) for name, array in found.items()} == {
+        "plus": False,
+        "minus": True,
+    }

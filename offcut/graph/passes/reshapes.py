@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
@@ -21,7 +22,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.reads import tensors_of
 from offcut.errors import DescribeError
 from offcut.graph.build import Builder, rebuilt
-from offcut.graph.describing import Description, alike
+from offcut.graph.describing import Alike, alike, description_of
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.operators import Kind
 from offcut.graph.passes.shared import with_operands
@@ -187,12 +188,18 @@ def _ones(shape: Shape, most: int) -> int:
 
 def _row_text(node: Node, made: Builder, rows: int) -> _Rows | None:
     """What a node does with each row of `rows` leading axes; None where rows are not apart."""
-    same, operands = alike(node, made.values)
-    description = Description(tuple(made.sizes.values()))
-    for value in operands:
-        description.given(value)
-    ones = {value.name: _ones(value.shape, rows) for value in operands}
-    results = description.node(same.op, same, ("y",))
+    same = alike(node, made.values, tuple(made.sizes.values()))
+    found = _rows_of(same, rows)
+    if found is None:
+        return None
+    names = dict(zip((value.name for value in same.operands), node.operands, strict=True))
+    return _Rows(found.text, frozenset(names[name] for name in found.leading))
+
+
+@lru_cache(maxsize=1024)
+def _rows_of(same: Alike, rows: int) -> _Rows | None:
+    ones = {value.name: _ones(value.shape, rows) for value in same.operands}
+    _, results = description_of(same)
     shape = results[-1].shape[:rows]
     if len(shape) < rows:
         return None
@@ -225,7 +232,4 @@ def _row_text(node: Node, made: Builder, rows: int) -> _Rows | None:
         extents = [str(extent) for extent in stage.shape[rows:]]
         extents += [str(axis.extent) for axis in definition.reduce_axes]
         lines.append(f"{stage.name}[{', '.join(extents)}] = {format_expr(substitute(body, named))}")
-    names = dict(zip((value.name for value in operands), node.operands, strict=True))
-    return _Rows(
-        "\n".join(lines), frozenset(names[n] for n, has in leading.items() if has and n in names)
-    )
+    return _Rows("\n".join(lines), frozenset(n for n, has in leading.items() if has and n in ones))

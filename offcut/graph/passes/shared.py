@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from offcut.describe.request import Array
+from offcut.graph.describing import typed
 from offcut.graph.graph import Bound, Node, renamed
 
 
@@ -22,7 +23,7 @@ def share_equal(bound: Bound) -> Bound:
     known: dict[object, Node] = {}
     for node in graph.nodes:
         now = with_operands(node, names)
-        key = now.op, now.arguments, _typed(now), tuple(value.dtype for value in now.results)
+        key = now.op, now.arguments, typed(now), tuple(value.dtype for value in now.results)
         twin = known.get(key)
         if twin is None or any(value.name in graph.outputs for value in now.results):
             known.setdefault(key, now)
@@ -44,11 +45,6 @@ def with_operands(node: Node, names: Mapping[str, str]) -> Node:
     arguments = tuple(renamed(one, names) for one in node.arguments)
     options = tuple((name, renamed(one, names)) for name, one in node.options)
     return replace(node, arguments=arguments, options=options)
-
-
-def _typed(node: Node) -> str:
-    """Arguments and options by their text too: 1 and 1.0 and True are three."""
-    return repr((node.arguments, node.options))
 
 
 def _equal_constants(bound: Bound) -> dict[str, str]:

@@ -52,7 +52,7 @@ class TorchModel:
         known = dict(zip(weights, copies, strict=True))
         self.known = [known.get(node) for node in nodes]
         try:
-            self.program = Program(exported.graph_module, known, facts)
+            self.program = Program(exported.graph_module, known, facts, owned=True)
         except Left as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)

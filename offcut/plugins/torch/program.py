@@ -31,11 +31,17 @@ class Program:
     known   tensors of placeholders that do not change: constants
     facts   of its symbols
     threads the most that a kernel may use; None: as `offcut.compile` says
+    owned   whether nobody writes to the memory of `known`: it is not copied then
     left    the operators that torch runs, each with the reason
     """
 
     def __init__(
-        self, module: Any, known: Mapping[Any, Any], facts: Facts, threads: int | None = None
+        self,
+        module: Any,
+        known: Mapping[Any, Any],
+        facts: Facts,
+        threads: int | None = None,
+        owned: bool = False,
     ) -> None:
         graph, self.threads = module.graph, threads
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
@@ -49,6 +55,9 @@ class Program:
             for node, one in {**known, **attributes}.items()
             if isinstance(one, torch.Tensor) and is_held(one)
         }
+        for node in known if owned else ():
+            if node in fixed:
+                fixed[node].flags.writeable = False
         self.split = split(graph, facts, fixed)
         self.left = list(self.split.left)
         self.sizes = _solutions(self.inputs)
