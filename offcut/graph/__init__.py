@@ -5,6 +5,7 @@ from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.model import Model, compiled
 from offcut.graph.rules import Rule, joined_products, rule
+from offcut.graph.split import Targets
 from offcut.graph.substitute import Substituted, substituted
 from offcut.graph.text import parse_graph
 
@@ -18,6 +19,7 @@ __all__ = [
     "Ref",
     "Rule",
     "Substituted",
+    "Targets",
     "Value",
     "compiled",
     "interpreted",

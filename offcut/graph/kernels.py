@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from offcut.backends.base import Entry
-from offcut.backends.target import Target
 from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.computation import computation
@@ -29,6 +28,7 @@ from offcut.graph.rearrange import (
     without_single_terms,
     written_in,
 )
+from offcut.graph.split import Taken, Targets, taken
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 
@@ -57,6 +57,7 @@ class Step:
     nodes   the operators that it runs
     inputs  of the kernel, in order; outputs likewise
     sizes   the kernel's sizes, in order, over those of the graph
+    target  the name of the target that runs it; refused: those before it, and why they do not
     """
 
     kernel: Kernel
@@ -67,6 +68,8 @@ class Step:
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     sizes: tuple[tuple[str, Expr], ...]
+    target: str
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class _Made:
     derived    the tensors that are computed from the region's constants alone
     """
 
-    kernel: Kernel
+    taken: Taken
     code: int
     constants: tuple[str, ...]
     derived: tuple[Tensor, ...]
@@ -99,14 +102,14 @@ class Kernels:
         sizes: Sequence[Size],
         values: Mapping[str, Value],
         arrays: Mapping[str, Array],
-        target: str | Target,
+        targets: Targets,
         threads: int | None,
         like: Kernels | None = None,
     ) -> None:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
-        self.target, self.threads = target, threads
+        self.targets, self.threads = targets, threads
         self._known: dict[object, _Made] = {} if like is None else like._known
-        self._compiled: dict[str, Kernel] = {} if like is None else like._compiled
+        self._compiled: dict[str, Taken] = {} if like is None else like._compiled
 
     def step(
         self,
@@ -155,9 +158,9 @@ class Kernels:
         made = self._known.get(key)
         if made is None:
             made = self._known[key] = self.made(nodes, types, constants, orders, apart, before)
-            kernel = made.kernel
+            kernel = made.taken.kernel
         else:
-            kernel = made.kernel
+            kernel = made.taken.kernel
             if constants and not priced:
                 every = constants | _run(made.derived, constants)
                 asked = {name: every[name] for name in made.constants}
@@ -180,6 +183,8 @@ class Kernels:
             tuple(operand(name) for name in region.operands if name not in known),
             tuple(operand(name) for name in region.results),
             tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
+            made.taken.target,
+            made.taken.refused,
         )
 
     def whole(self, place: Place) -> bool:
@@ -231,18 +236,21 @@ class Kernels:
         inputs = [by_name[tensor.name] for tensor in inputs]
         shaped = _shaped(constants, runs, orders)
         key = str(source(computation(results, inputs, tuple(constants))))
-        kernel = self._compiled.get(key)
-        if kernel is None:
-            kernel = self._compiled[key] = compile(
-                results, inputs, shaped, threads=self.threads, target=self.target
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = taken(
+                self.targets,
+                lambda target: compile(
+                    results, inputs, shaped, threads=self.threads, target=target
+                ),
             )
         elif shaped:
-            kernel = kernel.with_constants(shaped)
+            found = replace(found, kernel=found.kernel.with_constants(shaped))
         every = {t.name: (1,) * len(t.shape) for t in given} | runs
         every |= {new: runs[old] for old, new in renames.items()}
         extents_of = description.dims.extents
         return _Made(
-            kernel,
+            found,
             [*self._compiled].index(key),
             tuple(constants),
             derived,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.host import arrays as host
-from offcut.backends.target import Target
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.describe.request import Array
@@ -29,6 +28,7 @@ from offcut.graph.plan import ModelPlan, planned
 from offcut.graph.reading import Readings
 from offcut.graph.regions import Region, region_of, regions_of
 from offcut.graph.running import ARENA, Frame, checked, extents_of
+from offcut.graph.split import Targets, every
 from offcut.graph.views import VIEWS
 
 MOST_FRAMES = 256
@@ -260,12 +260,14 @@ class Model:
 def compiled(
     bound: Bound,
     threads: int | None = None,
-    target: str | Target = "cpu",
+    target: Targets = "cpu",
     passes: Sequence[Pass] = DEFAULT,
 ) -> Model:
     """A model of a graph.
 
     threads  that a kernel may use; None: as `offcut.compile` says
+    target   a target, or several: a kernel runs on the first that takes it, and the model's plan says which, and why
+             those before it do not
     passes   what is done to the graph first, in order
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
@@ -279,10 +281,11 @@ def compiled(
             because="it is no graph with its constants",
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
+    targets = every(target)
     made = improved(bound, passes)
     graph = made.graph
-    kernels = Kernels(graph.sizes, graph.values, made.arrays, target, threads)
-    return Model(made, *stepped(made, kernels), (bound, threads, target, tuple(passes)))
+    kernels = Kernels(graph.sizes, graph.values, made.arrays, targets, threads)
+    return Model(made, *stepped(made, kernels), (bound, threads, targets, tuple(passes)))
 
 
 def stepped(

@@ -14,34 +14,41 @@ from offcut.graph.extents import Numbers
 from offcut.graph.graph import Graph
 from offcut.graph.kernels import Operand, Step
 
+TARGET = 2  # the column of `ModelPlan.rows`
+
 
 @dataclass(frozen=True)
 class ModelPlan:
     """The kernels of a call, in order; ``str`` of it is a table.
 
-    rows     value, operators, shapes of the results, slots of the arena
+    rows     value, operators, target, shapes of the results, slots of the arena; the table shows targets where there are
+             several
     kernels  how many of the kernels are distinct
     arena    bytes of the slots, by expressions or numbers
+    split    kernels that a target runs after others refused them, and why these did
     notes    what was not fused, and why
     """
 
     name: str
     sizes: Mapping[str, int]
-    rows: tuple[tuple[str, str, str, str], ...]
+    rows: tuple[tuple[str, str, str, str, str], ...]
     kernels: int
     arena: tuple[str, ...]
+    split: tuple[str, ...]
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
         at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
         lines = [f"{self.name}({at}): {len(self.rows)} kernels, {self.kernels} distinct"]
-        rows = [("value", "operators", "shape", "memory"), *self.rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        rows = [("value", "operators", "target", "shape", "memory"), *self.rows]
+        several = len({row[TARGET] for row in self.rows}) > 1 or bool(self.split)
+        shown = [column for column in range(4) if several or column != TARGET]
+        widths = [max(len(row[column]) for row in rows) for column in shown]
         for row in rows:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-            lines.append("  ".join((*cells, row[3])).rstrip())
+            cells = [row[column].ljust(width) for column, width in zip(shown, widths, strict=True)]
+            lines.append("  ".join((*cells, row[4])).rstrip())
         lines.append(f"arena: {' + '.join(self.arena) or '0'} bytes")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self.split, *self.notes])
 
 
 def planned(
@@ -69,11 +76,11 @@ def planned(
     def shown(expr: Expr) -> str:
         return format_expr(expr) if number is None else f"{number(expr)}"
 
-    def line(step: Step) -> tuple[str, str, str, str]:
+    def line(step: Step) -> tuple[str, str, str, str, str]:
         shape = ", ".join(_shape(one, shown) for one in step.outputs)
         slots = [arena.of.get(one.root) for one in step.outputs]
         memory = ", ".join("result" if slot is None else f"slot {slot}" for slot in slots)
-        return step.name, " ".join(step.nodes), shape, memory
+        return step.name, " ".join(step.nodes), step.target, shape, memory
 
     slots = tuple(
         str(slot)
@@ -82,9 +89,13 @@ def planned(
         for slot in arena.slots
     )
     distinct = len({step.code for step in steps})
-    return ModelPlan(
-        graph.name, dict(sizes), tuple(map(line, steps)), distinct, slots, tuple(notes)
+    split = tuple(
+        f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
+        for step in steps
+        for name, because in step.refused
     )
+    rows = tuple(map(line, steps))
+    return ModelPlan(graph.name, dict(sizes), rows, distinct, slots, split, tuple(notes))
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:

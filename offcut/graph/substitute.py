@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.arena import typical_sizes
 from offcut.graph.extents import Numbers
@@ -24,6 +23,7 @@ from offcut.graph.matching import applied, matches
 from offcut.graph.model import stepped
 from offcut.graph.passes import improved
 from offcut.graph.rules import Rule
+from offcut.graph.split import Targets
 
 Price: TypeAlias = tuple[float, int]
 """Predicted seconds of a call, and its kernels: of two graphs of one time, fewer are cheaper."""
@@ -53,7 +53,7 @@ def substituted(
     alpha: float = 1.05,
     sizes: Mapping[str, int] | None = None,
     most: int = 32,
-    target: str | Target = "cpu",
+    target: Targets = "cpu",
 ) -> Substituted:
     """The cheapest graph that rules lead to.
 
@@ -102,7 +102,7 @@ def substituted(
 class Prices:
     """Predicted seconds of a call of a graph, at some sizes; equal kernels are priced once."""
 
-    def __init__(self, bound: Bound, sizes: Mapping[str, int], target: str | Target) -> None:
+    def __init__(self, bound: Bound, sizes: Mapping[str, int], target: Targets) -> None:
         self.sizes, self.target = sizes, target
         self.first = self.kernels(bound, None)
         self.known: dict[object, float] = {}

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.backends.target import Target
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, TargetError
-from offcut.graph import Graph, Model, compiled
+from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.importing import Imported
@@ -55,7 +54,7 @@ def from_onnx(
     source: Any,
     sizes: Mapping[str, int | tuple[int, int]] | None = None,
     threads: int | None = None,
-    target: str | Target = "cpu",
+    target: Targets = "cpu",
     *,
     constants: Mapping[str, Any] | None = None,
 ) -> OnnxModel:
@@ -65,7 +64,7 @@ def from_onnx(
     sizes      bounds of sizes, ``{"batch": (1, 512)}``, or values, ``{"batch": 8}``; by default from 1 on. A size is a
                ``dim_param`` of the file, or ``x_0`` for the first axis of x, where that has no name
     threads    that a kernel may use; None: as `offcut.compile` says
-    target     a target, or its name
+    target     a target, or its name; or several: a kernel runs on the first that takes it
     constants  arrays for inputs that no call changes: a shape, axes, weights
 
     Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that
