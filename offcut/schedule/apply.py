@@ -51,7 +51,6 @@ from offcut.schedule.decisions import (
     Pack,
     Schedule,
     Scratch,
-    Separate,
     Together,
     Turn,
     Way,
@@ -221,8 +220,6 @@ class _Applying:
                     nests.append(step)
                 elif nests and isinstance(step, Scratch | Copy | Turn | Convert):
                     raise not_applied("cannot change stages that are cut", "nests stand before it")
-                elif isinstance(step, Separate):
-                    raise not_applied("cannot separate conditions here", "nests say how loops run")
                 elif isinstance(step, Cut):
                     raise not_applied(f"cannot cut {step.axis}", "its nest says how it is split")
                 else:

@@ -211,13 +211,6 @@ schedule: cannot mark rows twice
   at       line 8: mark rows
   because  a line before it says how""",
     ),
-    "conditions separated beside nests": (
-        ("nest matmul_A_B\n", "separate 4\nnest matmul_A_B\n"),
-        """\
-schedule: cannot separate conditions here
-  at       line 2: separate 4
-  because  nests say how loops run""",
-    ),
     "a tile of nothing": (
         ("    split i ladder 14", "    split i balance 0"),
         """\

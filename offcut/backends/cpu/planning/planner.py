@@ -19,6 +19,14 @@ from offcut.backends import target
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
+from offcut.backends.cpu.planning.conditions import (
+    asks_lanes,
+    asks_loops,
+    is_cut,
+    reads_bounds,
+    separated,
+    separations,
+)
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.policy import policy, pricing, without_blocks
@@ -30,22 +38,15 @@ from offcut.backends.inside import kept_inside
 from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
-from offcut.core.expr import Binary, Compare, Expr, Load, Select, dtype_of, variables
-from offcut.core.expr import walk as nodes
+from offcut.core.expr import Binary, Expr
 from offcut.core.program import (
-    Choose,
     Execution,
-    For,
-    Let,
     Program,
     Store,
-    Tile,
     canonical,
-    expressions,
     walk,
 )
 from offcut.core.walking import side_by_side
-from offcut.costmodel import Machine, copies_worth
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
@@ -55,7 +56,6 @@ from offcut.partition import (
     check_tiles,
     check_windows,
     labelled,
-    separate,
     without_covers,
 )
 from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
@@ -65,8 +65,6 @@ from offcut.schedule import (
     Nest,
     Primitive,
     Schedule,
-    Separate,
-    Step,
     Together,
     apply,
     at_line,
@@ -196,6 +194,10 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
             unseen = _unseen(program, computation, asked)
             if asked.strategy != "auto" or (_is_worth(made) and not unseen):
                 return made
+            if not unseen and not asks_lanes(made.program):
+                apart = _apart(computation, host, asked, made.schedule)
+                if not asks_loops(apart.program):
+                    return apart
             why = unseen or "its conditions are moved out of its loops"
     return _default_loops(program, host, asked, why)
 
@@ -203,8 +205,16 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
 def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
     """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
     marks = (Mark("products"), Mark("rows"), Mark("lanes"))
-    steps = (*_separations(program, host.machine), *marks)
+    steps = (*separations(program, host.machine), *marks)
     return _in_loops(program, host, asked, _with_threads(Schedule(program.name, steps), host), why)
+
+
+def _apart(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
+    """A computation cut as `schedule` says, its conditions moved out of the loops that come of it."""
+    nests = [step for step in schedule.steps if not isinstance(step, Mark)]
+    marks = [step for step in schedule.steps if isinstance(step, Mark)]
+    steps = (*nests, *separations(source(computation), host.machine), *marks)
+    return _cut(computation, host, asked, replace(schedule, steps=steps))
 
 
 def _unseen(program: Program, computation: Computation, asked: Options) -> str:
@@ -271,16 +281,6 @@ def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
     return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
 
 
-def _separations(program: Program, machine: Machine) -> tuple[Step, ...]:
-    """How far conditions leave the loops of a program: not where it was cut, and they were separated,
-    nor where an array says how often a loop runs, since no set knows where its conditions change.
-    """
-    if _is_cut(program) or _reads_bounds(program):
-        return ()
-    stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
-    return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
-
-
 def computation_of(
     program: Program, users: Users, reassociate: bool
 ) -> tuple[Computation | None, str]:
@@ -320,11 +320,16 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+    whole, (loops, notes) = loops, separated(loops, schedule)
+    debug.passed("separate", loops, whole)
+    if undecided or notes:
+        asks = "its accesses are asked at run time, and a tile that asks is none"
+        because = "its conditions leave its loops" if notes else asks
         for why in covers_of(loops, host, asked.reassociate).refused.values():
             raise PartitionError(
                 "compile",
                 f"cannot cover {computation.name} by a microkernel",
-                because=f"its accesses are asked at run time, and a tile that asks is none: {why}",
+                because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
     shares, _, divided = _marked(loops, schedule, host, asked.reassociate)
@@ -337,6 +342,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         seconds=seconds_of_choices(applied),
         shares=shares,
         work=computation.instances,
+        notes=notes,
         through=(source(computation), applied.staged, *divided),
     )
 
@@ -406,20 +412,7 @@ def _is_worth(made: Planned) -> bool:
     cut = made.applied.partition
     covered = any(piece.microkernel is not None for piece in cut.pieces)
     shares = any(isinstance(step, Together) for step in made.schedule.steps)
-    return covered or shares or not _is_conditional(cut.source)
-
-
-def _is_conditional(program: Program) -> bool:
-    """Whether what is read depends on conditions on the coordinates of `program`."""
-    loops = {stmt.iter for stmt in walk(program.body) if isinstance(stmt, For)}
-    return any(
-        isinstance(test, Compare) and dtype_of(test.a) == "index" and variables(test) & loops
-        for stmt in walk(program.body)
-        for expr in expressions(stmt)
-        for choice in nodes(expr)
-        if isinstance(choice, Select)
-        for test in nodes(choice.condition)
-    )
+    return covered or shares or not asks_loops(cut.source)
 
 
 def shared(program: Program, host: Host) -> Parallel:
@@ -450,12 +443,8 @@ def _in_loops(
             run = inside = kept_inside(program)
         debug.passed("bounds", inside, program)
         notes: tuple[str, ...] = ()
-        with debug.timed("separate"):
-            for step in schedule.steps:
-                if isinstance(step, Separate) and not _is_cut(program):
-                    apart = separate(run, step.copies)
-                    run = apart.program
-                    notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+        if not is_cut(program):
+            run, notes = separated(run, schedule)
         debug.passed("separate", run, inside)
         uncut = run
         if Mark("products") in schedule.steps:
@@ -485,7 +474,7 @@ def _in_loops(
 
 def _with_products(program: Program, host: Host, asked: Options) -> tuple[Program, tuple[str, ...]]:
     """`program` with the nests cut that are computations of their own, where that is proved; else why it is not."""
-    if _is_cut(program) or _reads_bounds(program) or not has_product(program.body):
+    if is_cut(program) or reads_bounds(program) or not has_product(program.body):
         return program, ()
 
     def cut(nest: Program) -> Program | None:
@@ -523,15 +512,4 @@ def _reason(program: Program, why: str) -> tuple[str, ...]:
         isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
         for stmt in walk(program.body)
     )
-    return (f"no sum runs by a microkernel: {why}",) if products and not _is_cut(program) else ()
-
-
-def _is_cut(program: Program) -> bool:
-    """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
-    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
-
-
-def _reads_bounds(program: Program) -> bool:
-    """Whether an array says how often some loop runs: no set knows where its conditions change."""
-    bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
-    return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
+    return (f"no sum runs by a microkernel: {why}",) if products and not is_cut(program) else ()

@@ -1,0 +1,66 @@
+"""Conditions on coordinates: where a program asks them, and how far they leave its loops before it runs."""
+
+from __future__ import annotations
+
+from offcut import debug
+from offcut.core.expr import Compare, Load, Select, dtype_of, variables
+from offcut.core.expr import walk as nodes
+from offcut.core.program import Choose, For, Let, Program, Store, Tile, expressions, walk
+from offcut.costmodel import Machine, copies_worth
+from offcut.partition import separate
+from offcut.schedule import Schedule, Separate, Step
+
+
+def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
+    """How far conditions leave the loops of a program: not where it was cut, and they were separated,
+    nor where an array says how often a loop runs, since no set knows where its conditions change.
+    """
+    if is_cut(program) or reads_bounds(program):
+        return ()
+    stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
+    return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
+
+
+def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str, ...]]:
+    """`program` with conditions moved out of its loops where `schedule` says so, and what was done at which loop."""
+    notes: tuple[str, ...] = ()
+    with debug.timed("separate"):
+        for step in schedule.steps:
+            if isinstance(step, Separate):
+                apart = separate(program, step.copies)
+                program = apart.program
+                notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+    return program, notes
+
+
+def asks_loops(program: Program) -> bool:
+    """Whether what is read depends on conditions on the coordinates of loops."""
+    return _asks(program, {stmt.iter for stmt in walk(program.body) if isinstance(stmt, For)})
+
+
+def asks_lanes(program: Program) -> bool:
+    """Whether what is read depends on conditions on the coordinates of tiles: they cannot leave these."""
+    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    return _asks(program, {axis.iter for tile in tiles for axis in tile.axes})
+
+
+def _asks(program: Program, names: set[str]) -> bool:
+    return any(
+        isinstance(test, Compare) and dtype_of(test.a) == "index" and variables(test) & names
+        for stmt in walk(program.body)
+        for expr in expressions(stmt)
+        for choice in nodes(expr)
+        if isinstance(choice, Select)
+        for test in nodes(choice.condition)
+    )
+
+
+def is_cut(program: Program) -> bool:
+    """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
+    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
+
+
+def reads_bounds(program: Program) -> bool:
+    """Whether an array says how often some loop runs: no set knows where its conditions change."""
+    bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
+    return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
