@@ -321,7 +321,8 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
     whole, (loops, notes) = loops, separated(loops, schedule)
-    debug.passed("separate", loops, whole)
+    if loops is not whole:
+        debug.passed("separate", loops, whole)
     if undecided or notes:
         asks = "its accesses are asked at run time, and a tile that asks is none"
         because = "its conditions leave its loops" if notes else asks
