@@ -11,7 +11,15 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import check_float_result, is_one_of, whole
 from offcut.ops.naming import named
-from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
+from offcut.ops.operands import (
+    axis_letters,
+    axis_number,
+    check_dtype,
+    check_shape,
+    check_tensor,
+    element,
+    narrower,
+)
 from offcut.ops.parameters import parameter, scale_of, zero_of
 
 ROUND = 1.5 * 2.0**23
@@ -111,15 +119,17 @@ def requantize(
     shift: int,
     dtype: str = "int8",
     low: int | None = None,
+    residual: Tensor | None = None,
     *,
     name: str | None = None,
 ) -> Tensor:
-    """``clip(x // 2**shift)``: sums of products as small integers again, without a float.
+    """``clip(x // 2**shift + residual)``: sums of products as small integers again, without a float.
 
-    x       int32 of any shape; ``2**(shift - 1)`` in the bias of its sums rounds to the nearest
-    shift   0 … 30; the quotient is floored, as a shift to the right is
-    dtype   int8 or uint8
-    low     of the results; None: the least value of `dtype`; 0: the activation relu
+    x         int32 of any shape; ``2**(shift - 1)`` in the bias of its sums rounds to the nearest
+    shift     0 … 30; the quotient is floored, as a shift to the right is
+    dtype     int8 or uint8
+    low       of the results; None: the least value of `dtype`; 0: the activation relu
+    residual  int8, uint8 or int32, of the shape of `x`
 
     Raises DescribeError where an argument is none of these.
     """
@@ -131,12 +141,18 @@ def requantize(
     lowest, highest = _range(numpy_dtype(dtype))
     bits = _between(op, "shift", shift, 0, MOST_SHIFT)
     least = lowest if low is None else _between(op, "low", low, lowest, highest)
+    if residual is not None:
+        check_tensor(op, "residual", residual)
+        check_shape(op, "residual", residual, x.shape)
+        check_dtype(op, "residual", residual, narrower("int32"))
     options = (("", bits, None), ("", dtype, "int8"), ("low", least, lowest))
-    name = named(op, name, [x], *options)
+    name = named(op, name, [x], *options, ("", residual, None))
 
     def result(*at: Value) -> Value:
-        shifted = x[at] // 2**bits if bits else x[at]
-        return cast(minimum(maximum(shifted, least), highest), dtype)
+        total = x[at] // 2**bits if bits else x[at]
+        if residual is not None:
+            total = total + element(residual, at, "int32")
+        return cast(minimum(maximum(total, least), highest), dtype)
 
     return compute(x.shape, result, name, axis_letters(len(x.shape)))
 

@@ -166,6 +166,16 @@ def test_requantizing_floors_and_saturates(shift: int, dtype: str, low: int | No
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_a_residual_is_added_behind_the_shift(dtype: str) -> None:
+    x, r = oc.placeholder((m, n), "int32", "X"), oc.placeholder((m, n), dtype, "R")
+    op = Operator(ops.requantize(x, 24, low=0, residual=r), [x, r])
+    for shape in [(0, 5), (1, 1), (17, 15)]:
+        a, b = integers("a", "int32", *shape), integers("b", dtype, *shape) // 4
+        exact = (a.astype("int64") // 2**24 + b).clip(0, 127).astype("int8")
+        op.check([a, b], exact, interpreted=shape == (17, 15))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dequantizing_is_affine_along_an_axis(axis: int, dtype: str) -> None:
     x = oc.placeholder((m, n), dtype, "X")
