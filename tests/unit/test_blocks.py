@@ -7,7 +7,8 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.planning import planner
-from offcut.core.program import Let, walk
+from offcut.core.program import For, If
+from offcut.core.text.printer import format_expr
 from offcut.kernel import Kernel
 from offcut.proof import NOT_TOLD
 from tests.compiled import floats, same_bits
@@ -26,7 +27,6 @@ def softmax(most: int = 4096, threads: int = 1, schedule: str = "") -> Kernel:
 
 def schedule_of(block: str) -> str:
     text = str(softmax().schedule)
-    assert "together i\n" in text
     lines = (
         line if not line.startswith("together") else f"together i{block}"
         for line in text.splitlines()
@@ -60,15 +60,20 @@ def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> Non
             assert same_bits(one(x), two(x))
 
 
-def test_one_copy_of_the_loops_serves_blocks_and_single_iterations() -> None:
+def test_rows_that_have_no_room_run_in_loops_of_their_own() -> None:
     loops = softmax(schedule=schedule_of(" by 4 in 2000")).loops
-    (let,) = (stmt for stmt in walk(loops.body) if isinstance(stmt, Let))
-    assert (let.lo, let.hi) == (0, 2)
-    assert str(loops).count("exp(") == str(softmax().loops).count("exp(")
+    (asked,) = loops.body
+    assert isinstance(asked, If)
+    assert format_expr(asked.condition) == "16*n + 32 <= 2000"
+    assert asked.other == softmax(schedule=schedule_of("")).loops.body
 
 
-def test_nothing_is_asked_where_every_size_fits() -> None:
-    assert not any(isinstance(stmt, Let) for stmt in walk(softmax(100).loops.body))
+@pytest.mark.parametrize(("most", "room"), [(100, 2000), (4096, 47)])
+def test_nothing_is_asked_where_every_size_fits_or_none(most: int, room: int) -> None:
+    text = schedule_of(f" by 4 in {room}")
+    (loop,) = softmax(most, schedule=text).loops.body
+    assert isinstance(loop, For)
+    assert loop.iter.endswith("_block") == (room == 2000)
 
 
 def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:

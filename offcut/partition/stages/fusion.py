@@ -14,15 +14,16 @@ What is made and read inside one iteration alone lives in a window of that itera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.conditions import all_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, Buffer, For, Kind, Let, Size, Stmt
+from offcut.core.program import Alloc, Buffer, For, If, Kind, Stmt
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.errors import PartitionError
 
@@ -37,7 +38,7 @@ class Block:
     """Iterations of a shared loop that each part runs before the next part does: what one waits for, others of them hide.
 
     iterations  2 at least
-    room        bytes that what lives in them may take; where it is more, iterations run one by one
+    room        bytes that what lives in them may take, and each line that they add up; where it is more, iterations run one by one
     """
 
     iterations: int
@@ -151,32 +152,59 @@ def windowed(
         if not any(name in _lives_in(computation, set(part.groups)) for part in deeper)
     ]
     points: list[Point] = [(Var(a.name), ix.const(1)) for a in (*around, *shared.axes)]
-    if shared.block is None:
-        body = tuple(stmt for part in parts for stmt in part)
-        for buffer in held:
-            body = (window(buffer, points, body),)
-        for axis in reversed(shared.axes):
-            body = (For(axis.name, ix.const(0), axis.extent, body),)
-        return body
     *outer, axis = shared.axes
-    body = _in_blocks(computation, shared.block, axis, points, held, parts, names)
+    body = _one_by_one(axis, points, held, parts)
+    if shared.block is not None:
+        fits = _has_room(computation, shared, shared.block, len(around))
+        if fits is not False:
+            blocks = _in_blocks(shared.block, axis, points, held, parts, names)
+            body = blocks if fits is True else (If(fits, blocks, body),)
     for axis in reversed(outer):
         body = (For(axis.name, ix.const(0), axis.extent, body),)
     return body
 
 
-def held_by(computation: Computation, shared: Shared, many: int) -> Expr:
-    """Bytes of what lives in so many iterations of the innermost loop of `shared`, which no loops are around."""
-    depth, total = len(shared.axes), _NOTHING
+def _one_by_one(
+    axis: StageAxis,
+    points: Sequence[Point],
+    held: Sequence[Buffer],
+    parts: Sequence[tuple[Stmt, ...]],
+) -> tuple[Stmt, ...]:
+    """A loop over the iterations of `axis`, each of all parts."""
+    body = tuple(stmt for part in parts for stmt in part)
+    for buffer in held:
+        body = (window(buffer, points, body),)
+    return (For(axis.name, ix.const(0), axis.extent, body),)
+
+
+def least_room(computation: Computation, shared: Shared, many: int) -> int:
+    """Bytes that a block of so many iterations of `shared` takes at the least sizes."""
+    return max(_at(_taken(computation, shared, 0, many), _least(computation)))
+
+
+def _least(computation: Computation) -> dict[str, int]:
+    return {size.name: size.min for size in computation.sizes}
+
+
+def _at(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
+    """Sums of products of sizes at these."""
+    return [int(evaluate(value, dict(sizes))) for value in values]
+
+
+def _taken(computation: Computation, shared: Shared, around: int, many: int) -> list[Expr]:
+    """Bytes that have to have room in a block: all that lives in it, and each line that is added up.
+
+    around  how many loops lie around
+    """
+    total, sizes = _NOTHING, list[Expr]()
     for name in _lives_in(computation, set(shared.groups)):
         buffer = computation.buffer(name)
-        total = ix.add(total, _bytes(buffer, depth, many))
-    return total
-
-
-def greatest(size: Expr, sizes: Sequence[Size]) -> int:
-    """The greatest value of a sum of products of sizes: each of them at its greatest."""
-    return int(evaluate(size, {one.name: one.max for one in sizes}))
+        total = ix.add(total, _bytes(buffer, around + len(shared.axes), many))
+    for lead in (computation.groups[position][0] for position in shared.groups):
+        item = ITEM_BYTES[computation.buffer(lead.buffer).dtype]
+        sizes += (ix.mul(axis.extent, many * item) for axis in lead.reduce_axes)
+    longest = [size for size in sizes if (ix.literal(ix.sub(total, size)) or -1) < 0]
+    return list(dict.fromkeys((total, *longest)))
 
 
 def _bytes(buffer: Buffer, depth: int, many: int) -> Expr:
@@ -186,8 +214,18 @@ def _bytes(buffer: Buffer, depth: int, many: int) -> Expr:
     return each
 
 
+def _has_room(computation: Computation, shared: Shared, block: Block, around: int) -> Expr | bool:
+    """Whether a block has room: at all sizes, at none, or where a condition holds."""
+    taken = _taken(computation, shared, around, block.iterations)
+    if any(least > block.room for least in _at(taken, _least(computation))):
+        return False
+    greatest = _at(taken, {size.name: size.max for size in computation.sizes})
+    pairs = zip(taken, greatest, strict=True)
+    asked = [ix.compare("<=", size, block.room) for size, most in pairs if most > block.room]
+    return all_of(asked) if asked else True
+
+
 def _in_blocks(
-    computation: Computation,
     block: Block,
     axis: StageAxis,
     points: Sequence[Point],
@@ -195,34 +233,19 @@ def _in_blocks(
     parts: Sequence[tuple[Stmt, ...]],
     names: Names,
 ) -> tuple[Stmt, ...]:
-    """A loop over blocks of the iterations of `axis`; where what they hold takes more than the room, of single ones::
+    """A loop over blocks of the iterations of `axis`, each part of all of a block before the next::
 
-    let fits in 0:2 = max(min(room + 1 - bytes, 1), 0)
-      for i_block in 0:n + fits * ((n + 3)//4 - n)                               blocks of 4
-        for i in (1 + 3*fits) * i_block:min((1 + 3*fits) * (i_block + 1), n)     by part
+    for i_block in 0:(n + 3)//4
+      for i in 4*i_block:min(4*i_block + 4, n)     by part
     """
     many, extent = block.iterations, axis.extent
-    size: Expr = ix.const(0)
-    for buffer in held:
-        size = ix.add(size, _bytes(buffer, len(points), many))
-    known = ix.literal(size)
-    if known is None and greatest(size, computation.sizes) <= block.room:
-        known = 0
-    name = names.fresh("fits") if known is None else ""
-    fits = ix.const(int(known <= block.room)) if known is not None else Var(name)
-    width = ix.add(1, ix.mul(many - 1, fits))
-    count = ix.add(extent, ix.mul(fits, ix.sub(ix.ceildiv(extent, many), extent)))
     number = names.fresh(f"{axis.label}_block")
-    start = ix.mul(width, Var(number))
-    stop = ix.minimum(ix.add(start, width), extent)
+    start = ix.mul(many, Var(number))
+    stop = ix.minimum(ix.add(start, many), extent)
     body: tuple[Stmt, ...] = tuple(For(axis.name, start, stop, part) for part in parts)
     for buffer in held:
-        body = (window(buffer, [*points[:-1], (start, width)], body),)
-    body = (For(number, ix.const(0), count, body),)
-    if known is not None:
-        return body
-    room = ix.minimum(ix.sub(block.room + 1, size), 1)
-    return (Let(name, 0, 2, ix.maximum(room, 0), body),)
+        body = (window(buffer, [*points[:-1], (start, ix.const(many))], body),)
+    return (For(number, ix.const(0), ix.ceildiv(extent, many), body),)
 
 
 def window(buffer: Buffer, points: Sequence[Point], body: tuple[Stmt, ...]) -> Alloc:

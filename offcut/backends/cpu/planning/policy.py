@@ -19,7 +19,6 @@ from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, loads, variables
 from offcut.core.text.printer import format_expr
 from offcut.costmodel import Machine, lanes_seconds, shortened, worth
@@ -37,8 +36,7 @@ from offcut.partition import (
     Strategy,
     axis_named,
     fused,
-    greatest,
-    held_by,
+    least_room,
     with_scratch,
     with_shared,
 )
@@ -224,8 +222,7 @@ class _Planner:
 
     def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
-        those of other iterations hide. None where microkernels or further loops are inside, or where what lives in them,
-        or a line that is added up, may be more than has room: code that asks at run time is slower on long rows than it is faster on short ones.
+        those of other iterations hide. None where microkernels or further loops are inside, or where no size has room for them.
         """
         sizes = self.machine.policy
         plain = all(
@@ -235,16 +232,9 @@ class _Planner:
         if not plain or not sums or sizes.block < 2:
             return None
         room = int(sizes.block_share * self.machine.memory[0].bytes)
-        lines = [
-            ix.mul(axis.extent, sizes.block * ITEM_BYTES[self.given.buffer(lead.buffer).dtype])
-            for lead in (self.given.groups[position][0] for position in part.groups)
-            for axis in lead.reduce_axes
-        ]
-        most = max(
-            greatest(size, self.given.sizes)
-            for size in (held_by(self.given, part, sizes.block), *lines)
+        return (
+            Block(sizes.block, room) if least_room(self.given, part, sizes.block) <= room else None
         )
-        return Block(sizes.block, room) if most <= room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """How many of a group's first axes may be loops that it shares with other groups.
