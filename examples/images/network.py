@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from offcut.core.expr import Const, Expr
 from offcut.graph import Bound, Builder, Ref
 
 WIDTHS = (64, 64, 128, 256, 512)
@@ -90,11 +91,16 @@ def graph(weights: Weights, most: int = 64) -> Bound:
     x = made.node("max_pool2d", x, 3, stride=2, padding=1, layout="NHWC")
     for block in weights.blocks:
         x = _block(made, x, block)
-    pixels = math.prod(int(extent.value) for extent in made.shape(x)[1:3])  # type: ignore[attr-defined]
+    pixels = math.prod(_number(extent) for extent in made.shape(x)[1:3])
     total = made.node("sum", x, (1, 2))
     mean = made.node("cast", made.node("floor_divide", total, pixels), "int8")
     made.output(made.node("dense", mean, *_constants(made, weights.head)))
     return made.bound
+
+
+def _number(extent: Expr) -> int:
+    assert isinstance(extent, Const)
+    return int(extent.value)
 
 
 def _block(made: Builder, x: Ref, block: Block) -> Ref:

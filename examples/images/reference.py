@@ -50,7 +50,8 @@ def convolved(x: Array, layer: Layer) -> Array:
             down = slice(r, r + stride * (rows - 1) + 1, stride)
             across = slice(s, s + stride * (columns - 1) + 1, stride)
             total += padded[:, down, across] @ layer.weights[r, s].astype(np.float64)
-    return total.astype(np.int64) + layer.bias
+    sums: Array = total.astype(np.int64) + layer.bias
+    return sums
 
 
 def pooled(x: Array) -> Array:
