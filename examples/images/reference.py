@@ -23,7 +23,8 @@ def scores(weights: Weights, images: Array) -> Array:
         x = residual(x, block)
     mean = x.astype(np.int64).sum(axis=(1, 2)) // (x.shape[1] * x.shape[2])
     head = weights.head
-    return (mean @ head.weights.astype(np.int64) + head.bias).astype(np.int32)
+    found: Array = mean @ head.weights.astype(np.int64) + head.bias
+    return found.astype(np.int32)
 
 
 def residual(x: Array, block: Block) -> Array:
