@@ -186,7 +186,7 @@ def kernel_of(
     notes  what its plan says first
     """
     signature = signature_of(*request.named)
-    content = (str(request.program), repr(signature), repr(request.users))
+    content = (request.text, repr(signature), repr(request.users))
     name = cache.key(target.name, *content, *target.facts(options))
     kept = cache.read(name)
     if kept is None or debug.verifies():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from offcut import debug
+from offcut.backends.host import cache as objects
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Kind, Program, canonical
@@ -40,6 +43,11 @@ class Request:
     program: Program
     users: Users
     arrays: Mapping[str, Array]
+
+    @cached_property
+    def text(self) -> str:
+        """Of the program: what is kept on disk is kept by it."""
+        return str(self.program)
 
     @property
     def named(self) -> tuple[Program, Users]:
@@ -75,14 +83,26 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         users, program = users_of(described), source(described)
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in named.items()}
+    made = Request(canonical(program), users, arrays)
+    name = objects.key("checked", str(program), made.text)
+    if debug.verifies() or objects.read(name) is None:
+        _check(program, made)
+        objects.write(name, b"checked")
+    return made
+
+
+def _check(program: Program, made: Request) -> None:
+    """Refuse what cannot be compiled at every allowed size.
+
+    made  of `program`, in the form in which it is planned
+    """
+    bound, names = made.program, made.users.names
     with bounded("compile", f"cannot compile {program.name}"):
         check_divisors(program, "compile")
-    bound = canonical(program)
     check_program_fits(bound)
     with bounded("compile", f"cannot compile {program.name}"):
-        check_extents(bound, "compile", users.names)
-    answered(lambda: check_inside(bound, "compile", users.names), None)
-    return Request(bound, users, arrays)
+        check_extents(bound, "compile", names)
+    answered(lambda: check_inside(bound, "compile", names), None)
 
 
 def stand_ins(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]:

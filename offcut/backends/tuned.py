@@ -11,6 +11,7 @@ from typing import TypeAlias
 from offcut import debug
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
+from offcut.core.program import digest_of
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
@@ -80,12 +81,13 @@ def _looked_up(
     except (OSError, RuntimeError) as error:  # no rights to the folder, no home
         yield Settled(because=f"they cannot be used: {error}")
         file, there = None, False
+    digest = digest_of(request.text)
     if file is not None and there:
-        yield settled_in(file, request.program.digest, target.place(options))
+        yield settled_in(file, digest, target.place(options))
     elif asked is not None and file is not None:
         yield Settled(because=f"there is no file {file}")
     if asked is None and file is not None:
-        yield settled_before(request.program.digest, target.kind(options))
+        yield settled_before(digest, target.kind(options))
 
 
 def _file(asked: Asked) -> Path | None:

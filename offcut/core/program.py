@@ -269,7 +269,7 @@ class Program:
     @property
     def digest(self) -> str:
         """64 bits of SHA-256 of its text, in hexadecimal: equal programs have equal ones."""
-        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+        return digest_of(str(self))
 
     def __repr__(self) -> str:
         """In a line, and no two programs alike: what is kept on disk is kept by it."""
@@ -423,6 +423,11 @@ def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stm
         return ix.folded(substitute(expr, values))
 
     return all_mapped(body, change)
+
+
+def digest_of(text: str) -> str:
+    """What `Program.digest` is, of the program's text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def canonical(program: Program) -> Program:

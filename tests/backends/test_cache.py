@@ -16,14 +16,15 @@ import pytest
 from compiled import contraction, floats
 
 import offcut as oc
-from offcut.backends import proving
+from offcut.backends import proving, requested
 from offcut.backends.base import Signature
 from offcut.backends.cpu import build as building
-from offcut.backends.cpu.machine import jit
+from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
 from offcut.backends.target import Options
+from offcut.errors import PartitionError
 from offcut.pipeline import Kernel
 
 ROOT = Path(cache.__file__).parents[3]
@@ -31,7 +32,7 @@ ROOT = Path(cache.__file__).parents[3]
 # Compiles one kernel, runs it, and says whether code was generated, and what the result is.
 PROGRAM = """
 import numpy as np, offcut as oc
-from offcut.backends.cpu.machine import jit
+from offcut.backends.cpu.machine import isa, jit
 generated, generate = [], jit.object_code
 def counted(*args, **options):
     generated.append(1)
@@ -217,10 +218,11 @@ def test_an_edited_source_is_another_key(home: Path, monkeypatch: pytest.MonkeyP
     assert cache.key("the same") != before
 
 
+@pytest.mark.parametrize("name", ["part.py", "machine.toml"])
 def test_the_digest_of_the_sources_sees_an_edit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "offcut" / "part.py"
+    source = tmp_path / "offcut" / name
     source.parent.mkdir()
     source.write_text("x = 1\n")
     monkeypatch.setattr(oc, "__file__", str(source.parent / "__init__.py"))
@@ -263,3 +265,34 @@ def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.Mo
     compiled().plan(m=1, k=1)
     planner._plan.cache_clear()
     assert proofs == []
+
+
+def test_what_a_program_was_checked_for_is_not_asked_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[object] = []
+    monkeypatch.setattr(requested, "check_inside", lambda *asked: checked.append(asked))
+    monkeypatch.delenv("OFFCUT_VERIFY", raising=False)
+    for expected in (1, 1):
+        compiled()
+        assert len(checked) == expected
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    compiled()
+    assert len(checked) == 2
+
+
+def test_a_program_that_is_refused_is_refused_again(home: Path) -> None:
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    shifted = oc.compute((n,), lambda i: x[i + 1], name="Y")
+    for _ in range(2):
+        with pytest.raises(PartitionError, match="out of bounds"):
+            oc.compile(shifted)
+
+
+def test_the_nearest_machine_is_read_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = frozenset({"avx2", "fma"})
+    first = isa._kept_nearest("x86_64", features)
+    assert first == isa.nearest("x86_64", features)
+    monkeypatch.delattr(isa, "nearest")
+    assert isa._kept_nearest("x86_64", features) == first

@@ -77,7 +77,9 @@ class Cpu(Target):
     ) -> Options:
         """What a call asks for: external microkernels, and threads as the environment says them."""
         most = pool.threads_of(threads)
-        lent = checked(microkernels, self.microkernels(), op, declared=op == "partition")
+        lent: tuple[Microkernel, ...] = ()
+        if microkernels != ():  # to declare the processor's own takes a while
+            lent = checked(microkernels, self.microkernels(), op, declared=op == "partition")
         called = tuple(kernel for kernel in lent if kernel.unit == "core")
         if called and not reassociate:
             raise TargetError(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -106,7 +105,7 @@ def layout_holds() -> bool:
     """Whether CPython's objects and numpy's arrays lie in memory as the generated code assumes."""
     if (
         sys.implementation.name != "cpython"
-        or sysconfig.get_config_var("Py_GIL_DISABLED")
+        or "t" in sys.abiflags  # without the interpreter's lock, objects begin otherwise
         or struct.calcsize("P") != 8
     ):
         return False
@@ -159,10 +158,12 @@ def _is_laid_out(array: np.ndarray[Any, Any]) -> bool:
     )
 
 
+@cache
 def _python_function(name: str) -> int:
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
+@cache
 def _numpy_function(index: int) -> int:
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)

@@ -68,11 +68,11 @@ def _source_digest() -> str:
 
 
 def _sources(at: str | os.PathLike[str], within: str) -> Iterator[str]:
-    """Name, size and time of each source in a folder and in those inside."""
+    """Name, size and time of each source, descriptions of machines among them, in a folder and in those inside."""
     with os.scandir(at) as entries:
         for entry in entries:
             name = f"{within}/{entry.name}"
-            if entry.name.endswith(".py"):
+            if entry.name.endswith((".py", ".toml")):
                 status = entry.stat()
                 yield f"{name} {status.st_size} {status.st_mtime_ns}"
             elif entry.is_dir():

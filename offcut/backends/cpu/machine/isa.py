@@ -7,6 +7,7 @@ A missing feature aborts code generation, which Python cannot catch, so features
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,6 +16,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.features import in_llvm
+from offcut.backends.host import cache as objects
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, load, processor, shipped
 from offcut.describe.microkernel import Microkernel
@@ -129,7 +131,7 @@ def described(machine: Machine) -> Host:
 @cache
 def own_machine(architecture: str, features: frozenset[str]) -> Machine:
     """This machine: the description that is nearest, with what the system says of cores and caches."""
-    near = nearest(architecture, features)
+    near = _kept_nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)
     for level, index in enumerate(_DATA_CACHES):
@@ -137,6 +139,18 @@ def own_machine(architecture: str, features: frozenset[str]) -> Machine:
         share = size // _sharing(index) if size and index == _SHARED else size
         near = near.with_memory(level, share, ways, line)
     return near
+
+
+def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
+    """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
+    name = objects.key("nearest", architecture, *sorted(features))
+    kept = objects.read(name)
+    if kept is not None:
+        found: Machine = pickle.loads(kept)
+        return found
+    found = nearest(architecture, features)
+    objects.write(name, pickle.dumps(found))
+    return found
 
 
 def nearest(architecture: str, features: frozenset[str]) -> Machine:
