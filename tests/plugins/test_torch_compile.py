@@ -447,6 +447,7 @@ def test_images_with_channels_last_give_results_with_channels_last() -> None:
 def test_settings_of_torch_are_as_they_were() -> None:
     from torch.fx.experimental import _config as symbolic
 
+    torch._dynamo.reset()  # forgets what is to be done when a compilation ends
     before = symbolic.backed_size_oblivious, symbolic.use_duck_shape, torch.backends.mkldnn.enabled
     model = mlp()
     held(fast(model), model, [(torch.randn(3, 40),)])

@@ -1,7 +1,7 @@
 """The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
 
-Dynamo takes sizes of 0 and 1 for numbers, so a model compiled for a batch of 5 would be compiled once more for a batch of 1. The backend
-asks for one more trace of the same frame, with the settings of `offcut.plugins.torch.tracing`.
+Dynamo takes sizes of 0 and 1 for numbers, and others for 2 at least, so a model compiled for a batch of 5 would be compiled once
+more for a batch of 1. The backend asks for one more trace of the same frame, with the settings of `offcut.plugins.torch.tracing`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ def backend(
     """
     threads = _threads(dict(options or {}), others)
     if not Oblivious.now() and _specialised(examples):
-        Oblivious.enter()
-        raise TensorifyScalarRestartAnalysis(
-            restart_reason="sizes of 0 and 1 are sizes like others"
-        )
+        _oblivious()
+        raise TensorifyScalarRestartAnalysis(restart_reason="a batch of 1 is a batch like others")
     try:
         return _by_aot(module, examples, threads)
     except TensorifyScalarRestartAnalysis:
@@ -57,7 +55,12 @@ def backend(
         raise
 
 
-dynamo_callbacks.callback_handler.register_end_callback(Oblivious.leave)
+def _oblivious() -> None:
+    """Trace what follows with sizes of 1 as sizes, until the compilation ends."""
+    handler = dynamo_callbacks.callback_handler
+    if Oblivious.leave not in handler.end_callbacks:  # it forgets it where dynamo is reset
+        handler.register_end_callback(Oblivious.leave)
+    Oblivious.enter(_traced())
 
 
 def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:
@@ -77,7 +80,7 @@ def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:
 
 
 def _specialised(examples: Sequence[Any]) -> bool:
-    """Whether sizes of a trace start at 2, or are 0 or 1 because they were so in it."""
+    """Whether sizes of a trace start at 2, or are 1 because they were so in it."""
     for one in examples:
         if isinstance(one, torch.SymInt):
             env, expr = one.node.shape_env, one.node.expr
@@ -85,12 +88,18 @@ def _specialised(examples: Sequence[Any]) -> bool:
                 return True
     dynamic = not torch._dynamo.config.assume_static_by_default
     return dynamic and any(
-        size in (0, 1)
+        isinstance(size, int) and size == 1
         for one in examples
         if isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter)
-        for size in one.shape
-        if isinstance(size, int)
+        for size in one.shape[:1]
     )
+
+
+def _traced() -> tuple[Any, ...]:
+    """The tensors that the frame is traced with, but for parameters."""
+    context = TracingContext.try_get()
+    found = () if context is None else context.tensor_to_context
+    return tuple(one for one in found if not isinstance(one, torch.nn.Parameter))
 
 
 def decompositions() -> dict[Any, Any]:

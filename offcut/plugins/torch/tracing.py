@@ -2,40 +2,59 @@
 
 With ``backed_size_oblivious`` sizes start at 0, and what truly depends on a size of 1 becomes a guard; sizes that are equal by
 chance stay apart; and libraries that torch takes for some batches only (NNPACK below 16, oneDNN above 1) are not considered.
+
+A size of 1 may be one that happens to be 1, as a batch, or one that is broadcast, as of a mask ``(b, 1, n, n)``. So only the first axis
+is traced as a size where it is 1; elsewhere a 1 is a number, and what comes with another is compiled once more. A first axis that
+is broadcast becomes a guard by torch's references of operators; its fast paths for fake tensors take it for unequal instead and
+fail, so they are not taken. A size of 0 is a number, too: of such, torch cannot tell whether it is to be broadcast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
+
+_STATIC = "_dynamo_static_indices"
+"""Where dynamo looks for the axes of a tensor whose sizes are numbers."""
 
 
 class Oblivious:
     """Settings of torch while it traces a frame for us; put back when the compilation ends."""
 
     before: tuple[bool, ...] = ()
+    fast: Mapping[Any, Any] = {}
+    marked: tuple[Any, ...] = ()
 
     @classmethod
-    def enter(cls) -> None:
-        """Trace sizes of 0 and 1 as sizes, and equal ones apart; choose no library for a convolution by its batch."""
+    def enter(cls, tensors: Iterable[Any] = ()) -> None:
+        """Trace sizes of 1 as sizes, and equal ones apart; choose no library for a convolution by its batch.
+
+        tensors  that the frame is traced with: those of their sizes that stay numbers are marked so
+        """
         if not cls.before:
-            cls.before = cls._now()
+            cls.before, cls.fast = cls._now(), dict(get_fast_op_impls())
             cls._set(True, False, False, False)
+            get_fast_op_impls().clear()
+            cls.marked = tuple(one for one in tensors if _mark(one))
 
     @classmethod
     def leave(cls, *_: Any) -> None:
         """As it was."""
         if cls.before:
             cls._set(*cls.before)
-            cls.before = ()
+            get_fast_op_impls().update(cls.fast)
+            for one in cls.marked:
+                delattr(one, _STATIC)
+            cls.before, cls.fast, cls.marked = (), {}, ()
 
     @staticmethod
     def now() -> bool:
-        """Whether sizes of 0 and 1 are traced as sizes."""
+        """Whether sizes of 1 are traced as sizes."""
         return bool(symbolic.backed_size_oblivious)
 
     @staticmethod
@@ -52,6 +71,20 @@ class Oblivious:
         symbolic.backed_size_oblivious, symbolic.use_duck_shape = oblivious, duck
         torch._C._set_nnpack_enabled(nnpack)
         torch._C._set_mkldnn_enabled(mkldnn)
+
+
+def is_number(axis: int, size: int) -> bool:
+    """Whether a size is traced as a number."""
+    return size == 0 or (size == 1 and axis > 0)
+
+
+def _mark(tensor: Any) -> bool:
+    """Mark the axes whose sizes are numbers; whether that was done."""
+    axes = {axis for axis, size in enumerate(tensor.shape) if is_number(axis, size)}
+    if not axes or hasattr(tensor, _STATIC):
+        return False
+    setattr(tensor, _STATIC, axes)
+    return True
 
 
 @contextmanager
