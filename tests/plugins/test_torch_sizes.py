@@ -1,0 +1,82 @@
+"""Sizes of 0 and 1: which of them are sizes, and what they are where they are none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch._dynamo.utils import counters
+from torch._subclasses.fake_impls import get_fast_op_impls
+
+from tests.plugins.torch_models import held, mlp
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def stats() -> tuple[int, int]:
+    """Graphs, and breaks between them."""
+    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
+
+
+class Shifted(nn.Module):
+    """A sum of two, of which one is broadcast."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + y) * x
+
+
+class Asked(nn.Module):
+    """Attention whose options depend on whether there is more than one row, as transformers writes it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        causal = x.shape[2] > 1 and x is not None
+        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=causal)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 4), (1, 5, 4), (1, 1, 4), (5, 1), (1, 1)])
+def test_an_operand_is_broadcast_along_axes_of_one(shape: tuple[int, ...]) -> None:
+    run = torch.compile(Shifted(), backend="offcut", dynamic=True)
+    held(run, Shifted(), [(torch.randn(3, 5, 4), torch.randn(shape))])
+    assert stats() == (1, 0)
+
+
+def test_what_is_broadcast_in_one_call_alone_is_compiled_again() -> None:
+    run = torch.compile(Shifted(), backend="offcut", dynamic=True)
+    shapes = [((3, 5, 4), (1, 5, 4)), ((3, 5, 4), (3, 5, 4)), ((1, 2, 4), (1, 2, 4))]
+    held(run, Shifted(), [(torch.randn(a), torch.randn(b)) for a, b in shapes])
+    assert stats() == (2, 0)
+
+
+@pytest.mark.parametrize(("order", "graphs"), [((0, 3, 1), 2), ((1, 0, 3), 1), ((3, 0, 1), 1)])
+def test_an_empty_batch_may_be_the_first(order: tuple[int, ...], graphs: int) -> None:
+    model = mlp()
+    calls = [(torch.randn(b, 40),) for b in order]
+    held(torch.compile(model, backend="offcut", dynamic=True), model, calls)
+    assert stats() == (graphs, 0)
+    assert not any(hasattr(x, "_dynamo_static_indices") for (x,) in calls)
+
+
+@pytest.mark.parametrize("lengths", [(4, 1, 7), (1, 4, 7)])
+def test_a_model_that_asks_for_a_length_of_one_stays_whole(lengths: tuple[int, ...]) -> None:
+    run = torch.compile(Asked(), backend="offcut", dynamic=True)
+    held(run, Asked(), [(torch.randn(b, 2, n, 8),) for n in lengths for b in (3, 1)])
+    assert stats() == (2, 0)
+
+
+def test_the_fast_paths_of_torch_are_there_again() -> None:
+    before = dict(get_fast_op_impls())
+    run = torch.compile(Shifted(), backend="offcut", dynamic=True)
+    held(run, Shifted(), [(torch.randn(3, 4), torch.randn(1, 4))])
+    assert before == get_fast_op_impls() != {}
