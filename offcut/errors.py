@@ -68,6 +68,10 @@ class CallError(OffcutError):
     """A compiled kernel was called with arguments that do not fit it."""
 
 
+class StreamError(OffcutError):
+    """An accelerator's instructions that mean nothing on its machine, or that wait for one another for ever."""
+
+
 class InternalError(Exception):
     """A bug in offcut, never the user's: please report it."""
 

@@ -14,6 +14,9 @@ OPERANDS = ("micro-ops", "inputs", "weights", "accumulators", "outputs")
 QUEUES = ("load", "compute", "store")
 """Its queues of instructions, in the order of the data."""
 
+ALU_OPERATIONS = ("min", "max", "add", "shr", "mul")
+"""What its vector unit may do with a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -65,7 +68,7 @@ class Queue:
 class Alu:
     """What computes on words of accumulators, all elements of one at a time.
 
-    operations        of ``min``, ``max``, ``add``, ``shr``, ``mul``
+    operations        of `ALU_OPERATIONS`
     immediate_cycles  of a word, with an operand that the instruction has
     operand_cycles    of a word, with an operand that is another word
     """

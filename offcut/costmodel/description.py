@@ -22,6 +22,7 @@ from offcut.core.dtypes import DTYPES
 from offcut.costmodel.accelerator import Accelerator
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
+from offcut.costmodel.workable import faults
 from offcut.errors import TargetError
 
 _LONGEST = 2**31 - 1  # cycles that a waiting thread counts
@@ -118,7 +119,10 @@ class _File:
         """What the file describes."""
         stated = self.merged()
         if "core" not in stated:
-            return self.checked(self.section(Accelerator, stated, ()))
+            engines = self.section(Accelerator, stated, ())
+            for at, because in faults(engines):
+                raise self.refused(at, because)
+            return self.checked(engines)
         made = self.section(Machine, stated, ())
         unroll = made.tiles.unroll
         if len(made.memory) < 3:
