@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from offcut.errors import OffcutError as OffcutError
     from offcut.errors import ParseError as ParseError
     from offcut.errors import PartitionError as PartitionError
+    from offcut.errors import StreamError as StreamError
     from offcut.errors import TargetError as TargetError
     from offcut.kernel import Kernel as Kernel
     from offcut.partition import Partition as Partition
@@ -102,7 +103,7 @@ _HOME = {
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),
-        *("ParseError", "PartitionError", "TargetError"),
+        *("ParseError", "PartitionError", "StreamError", "TargetError"),
     ),
     "offcut.kernel": ("Kernel",),
     "offcut.partition": ("Partition", "Take", "TiledAxis", "strategy"),

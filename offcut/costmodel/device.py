@@ -7,7 +7,7 @@ of the engines that it has several of. `source` says where a table's numbers are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class MainMemory:
     name: str
     line: int
     bytes_per_cycle: float
-    latency_cycles: float
+    latency_cycles: float = field(metadata={"zero": True})
     source: str
 
 

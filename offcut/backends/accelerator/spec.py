@@ -21,6 +21,7 @@ class Words:
     dtype   of these elements
     bytes   of a word, as main memory has it
     depth   words that there is room for
+    fill_cycles  of a word of zeros that a load writes
     """
 
     memory: str
@@ -28,6 +29,7 @@ class Words:
     dtype: str
     bytes: int
     depth: int
+    fill_cycles: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Spec:
 
     rows, columns, terms   of the product that a micro-op is
     words              by place
+    memories           bytes of each memory, by name
     gemm_cycles        of a micro-op of the matrix unit
     alu                operations that the vector unit has, by the names of `AluOp`
     immediate_cycles, operand_cycles  of a micro-op of the vector unit, with an immediate or a second word
@@ -56,6 +59,7 @@ class Spec:
     columns: int
     terms: int
     words: Mapping[Place, Words]
+    memories: Mapping[str, int]
     gemm_cycles: float
     alu: frozenset[str]
     immediate_cycles: float
@@ -98,6 +102,7 @@ class Spec:
             columns=unit.columns,
             terms=unit.terms,
             words={place: _words(machine, place) for place in Place},
+            memories={memory.name: memory.bytes for memory in machine.memory},
             gemm_cycles=unit.rows * unit.columns * unit.terms / unit.multiply_adds,
             alu=frozenset(machine.alu.operations),
             immediate_cycles=machine.alu.immediate_cycles,
@@ -138,10 +143,12 @@ def _words(machine: Accelerator, place: Place) -> Words:
         Place.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
         Place.OUTPUTS: ((unit.rows, unit.columns), "int8"),
     }[place]
+    bytes_of_word = word_bytes(machine, unit, place.value)
     return Words(
         memory=memory.name,
         shape=shape,
         dtype=dtype,
-        bytes=word_bytes(machine, unit, place.value),
+        bytes=bytes_of_word,
         depth=depth(machine, unit, place.value),
+        fill_cycles=bytes_of_word / memory.bytes_per_cycle,
     )

@@ -1,0 +1,138 @@
+"""Whether instructions mean something: fields that fit, words that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Place,
+    Store,
+    Unit,
+)
+from offcut.backends.accelerator.isa.encoding import check as check_fields
+from offcut.backends.accelerator.isa.listing import summary
+from offcut.backends.accelerator.simulator.steps import Array, Steps
+from offcut.backends.accelerator.spec import Spec
+from offcut.errors import StreamError
+
+
+def check(
+    position: int, instruction: Instruction, spec: Spec, extents: Mapping[Place, int] | None
+) -> None:
+    """Refuse an instruction that is none of this machine, or that moves words that there are not.
+
+    extents  words of the arrays in main memory; None: not known
+
+    Raises StreamError.
+    """
+    because = _token_fault(instruction, spec)
+    if because is None:
+        try:
+            check_fields(instruction, spec)
+        except StreamError as error:
+            because = error.because
+    _refuse(position, instruction, because or _fault(instruction, spec, extents))
+
+
+def check_steps(position: int, instruction: Gemm | Alu, taken: Steps, spec: Spec) -> None:
+    """Refuse an instruction whose micro-ops reach words that there are not.
+
+    Raises StreamError.
+    """
+    if not taken.dst.size:
+        return
+    touched = [(Place.ACCUMULATORS, taken.dst)]
+    if isinstance(instruction, Gemm):
+        if not instruction.reset:
+            touched += [(Place.INPUTS, taken.src), (Place.WEIGHTS, taken.wgt)]
+    elif instruction.immediate is None:
+        touched.append((Place.ACCUMULATORS, taken.src))
+    for place, words in touched:
+        because = _outside(place, int(words.min()), int(words.max()) + 1, spec)
+        _refuse(position, instruction, because)
+
+
+def _refuse(position: int, instruction: Instruction, because: str | None) -> None:
+    if because:
+        raise StreamError(
+            "simulate",
+            "cannot run an instruction",
+            at=f"instruction {position}: {summary(instruction)}",
+            because=because,
+        )
+
+
+def check_arrays(dram: Mapping[Place, Array], spec: Spec) -> None:
+    """Refuse arrays that are no words of their place.
+
+    Raises StreamError.
+    """
+    for place, array in dram.items():
+        words = spec.words[place]
+        if array.dtype != words.dtype or array.shape[1:] != words.shape:
+            raise StreamError(
+                "simulate",
+                f"cannot take an array as {place.value}",
+                because=f"words of {place.value} are {_form(words.dtype, words.shape)}, got {_form(array.dtype, array.shape[1:])}",
+            )
+
+
+def _form(dtype: Any, shape: tuple[int, ...]) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def _fault(instruction: Instruction, spec: Spec, extents: Mapping[Place, int] | None) -> str | None:
+    """What is wrong with an instruction whose fields fit."""
+    match instruction:
+        case Load(place, sram, dram, y, x, stride):
+            return _outside(place, sram, sram + instruction.words, spec) or _beyond(
+                place, dram, y, x, stride, extents
+            )
+        case Store(sram, dram, y, x, stride):
+            return _outside(Place.OUTPUTS, sram, sram + y * x, spec) or _beyond(
+                Place.OUTPUTS, dram, y, x, stride, extents
+            )
+        case Gemm(begin, end) | Alu(begin=begin, end=end):
+            if isinstance(instruction, Alu) and instruction.op.value not in spec.alu:
+                return f"{spec.name} has no {instruction.op.value}: it has {', '.join(sorted(spec.alu))}"
+            return _outside(Place.MICRO_OPS, begin, end, spec)
+        case Finish():
+            return None
+        case _:
+            assert_never(instruction)
+
+
+def _token_fault(instruction: Instruction, spec: Spec) -> str | None:
+    tokens, unit = instruction.tokens, spec.unit(instruction)
+    before, after = tokens.pop_prev or tokens.push_prev, tokens.pop_next or tokens.push_next
+    if not spec.tokens and (before or after):
+        return f"{spec.name} has no tokens"
+    if (unit is Unit.LOAD and before) or (unit is Unit.STORE and after):
+        return f"{unit.value} has no unit {'before' if before else 'after'} it"
+    return None
+
+
+def _outside(place: Place, begin: int, end: int, spec: Spec) -> str | None:
+    """What is wrong with words on the chip, `end` exclusive."""
+    depth = spec.words[place].depth
+    if begin >= end or (begin >= 0 and end <= depth):
+        return None
+    return f"it touches {place.value}[{begin}:{end}], and there are {depth} words"
+
+
+def _beyond(
+    place: Place, dram: int, y: int, x: int, stride: int, extents: Mapping[Place, int] | None
+) -> str | None:
+    """What is wrong with rows of words in main memory."""
+    if extents is None or not x or not y:
+        return None
+    end, extent = dram + (y - 1) * stride + x, extents.get(place, 0)
+    if end <= extent:
+        return None
+    return f"it touches {place.value}[{dram}:{end}] of main memory, and there are {extent} words"

@@ -1,0 +1,166 @@
+"""What a run of a stream tells: cycles, who waited for whom, bytes, energy, races."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offcut.backends.accelerator.isa import Instruction, Place, Unit
+from offcut.backends.accelerator.isa.listing import summary
+from offcut.backends.accelerator.simulator.order import Conflict
+from offcut.backends.accelerator.simulator.timing import Event, Stall
+from offcut.backends.accelerator.simulator.work import Work, energy, work
+from offcut.backends.accelerator.spec import Spec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two instructions of two units that touch a word, one of them writing it, in an order that nothing keeps.
+
+    earlier, later  positions in the stream, whose order is what is meant
+    word            the first of `place` at which they meet
+    """
+
+    earlier: int
+    later: int
+    units: tuple[Unit, Unit]
+    conflict: Conflict
+    place: Place
+    word: int
+
+    def __str__(self) -> str:
+        before, after = (unit.value for unit in self.units)
+        does = self.conflict.value.format(f"{self.earlier} ({before})")
+        return f"{self.later} ({after}) {does}, {self.place.value}[{self.word}], and nothing orders them"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stream as it ran.
+
+    cycles     from the first instruction that is fetched to the end of the last
+    events     in the order in which instructions were taken
+    races      none: the units keep the order that the stream says. Found from tokens alone, not from times: that two
+               instructions happen not to meet in this run does not hide one
+    unwritten  instructions that read a word that none wrote: position, place, the first such word
+    left       tokens that nobody took, by who pushed them for whom
+    """
+
+    spec: Spec
+    instructions: tuple[Instruction, ...]
+    cycles: float
+    events: tuple[Event, ...]
+    races: tuple[Race, ...]
+    unwritten: tuple[tuple[int, Place, int], ...]
+    left: Mapping[tuple[Unit, Unit], int]
+
+    @property
+    def seconds(self) -> float:
+        """Cycles at the machine's clock."""
+        return self.cycles / self.spec.hertz
+
+    @cached_property
+    def work(self) -> Work:
+        """What was computed and moved, which times do not change."""
+        return work(self.instructions, self.spec)
+
+    @property
+    def utilisation(self) -> float:
+        """Multiply-adds that were done over what the matrix unit could do in these cycles: 0 to 1."""
+        spec = self.spec
+        rate = spec.rows * spec.columns * spec.terms / spec.gemm_cycles
+        return self.work.multiply_adds / (self.cycles * rate) if self.cycles else 0.0
+
+    @property
+    def busy(self) -> Mapping[Unit, float]:
+        """Cycles for which each unit ran an instruction."""
+        found = dict.fromkeys(Unit, 0.0)
+        for event in self.events:
+            found[event.unit] += event.end - event.start
+        return found
+
+    @property
+    def stalls(self) -> Mapping[Unit, Mapping[Stall, float]]:
+        """Cycles for which each unit had an instruction to come and did nothing, by what it waited for."""
+        found: dict[Unit, dict[Stall, float]] = {unit: {} for unit in Unit}
+        for event in self.events:
+            for stall, waited in event.waits:
+                of_unit = found[event.unit]
+                of_unit[stall] = of_unit.get(stall, 0.0) + waited
+        return found
+
+    @property
+    def bytes(self) -> Mapping[Place, int]:
+        """Bytes that the bus moved, by place; whole beats."""
+        return self.work.bus_bytes
+
+    @property
+    def energy(self) -> Mapping[str, float]:
+        """Joules, by what takes them: an estimate by the machine's table; nothing where it has none."""
+        return energy(self.work, self.spec)
+
+    def chrome_trace(self) -> str:
+        """The events as JSON that chrome://tracing and Perfetto read; a cycle is shown as a microsecond."""
+        threads: list[dict[str, Any]] = [
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "pid": 0,
+                "tid": number,
+                "args": {"name": unit.value},
+            }
+            for number, unit in enumerate(Unit)
+        ]
+        tids = {unit: number for number, unit in enumerate(Unit)}
+        shown: list[dict[str, Any]] = [
+            {
+                "name": summary(self.instructions[event.position]),
+                "cat": type(self.instructions[event.position]).__name__.lower(),
+                "ph": "X",
+                "pid": 0,
+                "tid": tids[event.unit],
+                "ts": event.start,
+                "dur": event.end - event.start,
+                "args": {
+                    "position": event.position,
+                    **{f"waited for {stall.value}": cycles for stall, cycles in event.waits},
+                },
+            }
+            for event in self.events
+        ]
+        return json.dumps({"traceEvents": threads + shown, "displayTimeUnit": "ns"})
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """A Gantt chart of the units, and of what each waited for.
+
+        path  where it is written, as PNG, SVG or PDF
+
+        Raises TargetError without matplotlib, CallError where it cannot be written.
+        """
+        from offcut.backends.accelerator.simulator.gantt import gantt
+
+        return gantt(self, path)
+
+    def __str__(self) -> str:
+        rows = [
+            f"{self.cycles:,.0f} cycles, {1e6 * self.seconds:,.1f} µs at {self.spec.hertz / 1e6:,.0f} MHz"
+        ]
+        rows.append(f"matrix unit used to {self.utilisation:.1%}")
+        for unit in Unit:
+            waited = ", ".join(
+                f"{stall.value} {cycles:,.0f}" for stall, cycles in self.stalls[unit].items()
+            )
+            rows.append(
+                f"{unit.value:8} busy {self.busy[unit]:,.0f}; waited for {waited or 'nothing'}"
+            )
+        moved = ", ".join(f"{place.value} {count:,}" for place, count in self.bytes.items())
+        rows.append(f"bytes    {moved or 'none'}")
+        rows += [f"race     {race}" for race in self.races]
+        return "\n".join(rows)

@@ -1,0 +1,125 @@
+"""Runs a stream: values, order and time in one pass over it, or time alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, MicroOp, Place, Stream
+from offcut.backends.accelerator.simulator.checks import check, check_arrays, check_steps
+from offcut.backends.accelerator.simulator.chip import Chip, rows
+from offcut.backends.accelerator.simulator.footprint import footprint
+from offcut.backends.accelerator.simulator.order import After, Order
+from offcut.backends.accelerator.simulator.run import Race, Run
+from offcut.backends.accelerator.simulator.steps import Array, Words, steps
+from offcut.backends.accelerator.simulator.timing import UNITS, Timing
+from offcut.backends.accelerator.spec import Spec
+
+
+def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> Run:
+    """Run a stream.
+
+    dram  by place, the words of main memory, ``(words, …)`` as `spec.words` has them; a store writes to those of outputs.
+          None: no values are computed, and arrays are taken to be large enough
+
+    Values are those of the instructions one after the other. Where no race is found, the units that run side by side
+    give the same.
+
+    Raises StreamError for an instruction that means nothing on this machine, and where all units wait.
+    """
+    if dram is not None:
+        check_arrays(dram, spec)
+    extents = None
+    if dram is not None:
+        extents = {place: len(array) for place, array in dram.items()}
+        extents[Place.MICRO_OPS] = len(stream.micro_ops)
+    chip = None if dram is None else Chip(spec, dram)
+    buffer = np.zeros((spec.words[Place.MICRO_OPS].depth, 3), np.int64)
+    loaded = _table(stream.micro_ops)
+    depths = {place: words.depth for place, words in spec.words.items()}
+    order, after = Order(spec), []
+    for position, instruction in enumerate(stream.instructions):
+        check(position, instruction, spec, extents)
+        taken = None
+        if isinstance(instruction, Gemm | Alu):
+            taken = steps(instruction, buffer)
+            check_steps(position, instruction, taken, spec)
+        unit = UNITS.index(spec.unit(instruction))
+        after.append(order.next(position, unit, footprint(instruction, taken, depths)))
+        if isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS:
+            _fetch(instruction, loaded, buffer)
+        elif chip is not None:
+            chip.run(instruction, taken)
+    timing = Timing(stream.instructions, spec, after)
+    races = _races(stream.instructions, spec, timing, after) if spec.tokens else ()
+    return _run(stream, spec, timing, races, tuple(order.unwritten))
+
+
+def timed(stream: Stream, spec: Spec) -> Run:
+    """Run a stream in time alone: no values, no check of its words, no races; cycles are those of `simulate`.
+
+    Raises StreamError where all units wait.
+    """
+    if not spec.tokens:
+        return simulate(stream, None, spec)
+    return _run(stream, spec, Timing(stream.instructions, spec), (), ())
+
+
+def _run(
+    stream: Stream,
+    spec: Spec,
+    timing: Timing,
+    races: tuple[Race, ...],
+    unwritten: tuple[tuple[int, Place, int], ...],
+) -> Run:
+    return Run(
+        spec=spec,
+        instructions=stream.instructions,
+        cycles=timing.cycles,
+        events=tuple(timing.events),
+        races=races,
+        unwritten=unwritten,
+        left=timing.left,
+    )
+
+
+def _table(micro_ops: Sequence[MicroOp]) -> Words:
+    found = np.array([(op.dst, op.src, op.wgt) for op in micro_ops], np.int64)
+    return found.reshape(len(micro_ops), 3)
+
+
+def _fetch(load: Load, loaded: Words, buffer: Words) -> None:
+    """Bring micro-ops; those of padding are all 0."""
+    top, bottom, left, right = load.pad
+    into = buffer[load.sram : load.sram + load.words]
+    into[:] = 0
+    into = into.reshape(top + load.y + bottom, left + load.x + right, 3)
+    if load.y and load.x:
+        inside = into[top : top + load.y, left : left + load.x]
+        inside[:] = loaded[rows(load.dram, load.y, load.x, load.stride)]
+
+
+def _races(
+    instructions: Sequence[Instruction],
+    spec: Spec,
+    timing: Timing,
+    after: Sequence[tuple[After, ...]],
+) -> tuple[Race, ...]:
+    """The instructions that must follow another one, and that no tokens make follow it."""
+    by_unit: list[list[int]] = [[], [], []]
+    for position, instruction in enumerate(instructions):
+        by_unit[UNITS.index(spec.unit(instruction))].append(position)
+    return tuple(
+        Race(
+            earlier=by_unit[one.unit][one.sequence],
+            later=position,
+            units=(UNITS[one.unit], spec.unit(instructions[position])),
+            conflict=one.conflict,
+            place=one.place,
+            word=one.word,
+        )
+        for position, earlier in enumerate(after)
+        for one in earlier
+        if one.sequence >= timing.clocks[position][one.unit]
+    )
