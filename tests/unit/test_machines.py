@@ -25,7 +25,7 @@ MICROKERNELS = {
     "avx2": {"fma"},
     "neoverse-n1": {"fma"},
 }
-ACCELERATORS = ("h200", "vta")
+ACCELERATORS = ("gemmini", "h200", "vta", "vta-osdi18")
 
 
 @pytest.mark.parametrize("name", MICROKERNELS)

@@ -56,18 +56,17 @@ def _by_rows(steps: Steps) -> tuple[Words, Words, Words]:
 
     Those of all micro-ops that add to the same first word add to the same rows.
     """
-    wgt = np.broadcast_to(steps.wgt, steps.dst.shape)
-    loops = tuple(axis for axis in (0, 1) if _moves_rows(steps.dst, wgt, axis))
+    loops = tuple(axis for axis in (0, 1) if _moves_rows(steps.dst, steps.wgt, axis))
     for rows in (loops, loops[:1], loops[1:], ()):
         order = (*rows, *(axis for axis in (0, 1, 2) if axis not in rows))
-        count = int(np.prod([wgt.shape[axis] for axis in rows], dtype=np.int64))
-        dst, src, shared = (
-            one.transpose(order).reshape(count, -1) for one in (steps.dst, steps.src, wgt)
+        count = int(np.prod([steps.dst.shape[axis] for axis in rows], dtype=np.int64))
+        dst, src, wgt = (
+            one.transpose(order).reshape(count, -1) for one in (steps.dst, steps.src, steps.wgt)
         )
         first = np.sort(dst[:, 0])
         if (first[1:] != first[:-1]).all():  # else rows of two loops meet
             break
-    return dst, src, shared
+    return dst, src, wgt
 
 
 def _moves_rows(dst: Words, wgt: Words, axis: int) -> bool:

@@ -1,0 +1,116 @@
+"""Random streams, all of whose words there are; tokens at random, or none."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcut.backends.accelerator.isa import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    MicroOp,
+    Place,
+    Store,
+    Stream,
+    Tokens,
+    Unit,
+)
+from offcut.backends.accelerator.spec import Spec
+
+ROOM = 24  # words of each array in main memory
+LOADED = (Place.MICRO_OPS, Place.INPUTS, Place.WEIGHTS, Place.ACCUMULATORS)
+
+
+def memory(spec: Spec, seed: int) -> dict[Place, NDArray[np.generic]]:
+    """Main memory: random words, extreme ones among them, and poison where stores go."""
+    rng = np.random.default_rng(seed)
+    found: dict[Place, NDArray[np.generic]] = {}
+    for place in LOADED[1:]:
+        words = spec.words[place]
+        info = np.iinfo(words.dtype)
+        values = rng.integers(info.min, info.max, (ROOM, *words.shape), words.dtype, endpoint=True)
+        found[place] = np.where(rng.random(values.shape) < 0.1, info.min, values).astype(words.dtype)
+    found[Place.OUTPUTS] = np.full((ROOM, *spec.words[Place.OUTPUTS].shape), 77, np.int8)
+    return found
+
+
+def stream(spec: Spec, rng: random.Random, length: int, tokens: float = 0.0) -> Stream:
+    """A stream that loads micro-ops first, which any of its instructions may use.
+
+    tokens  how likely each token is
+    """
+    count = spec.words[Place.MICRO_OPS].depth
+    ops = tuple(
+        MicroOp(*(rng.randrange(max(depth // 2, 1)) for depth in _depths(spec))) for _ in range(count)
+    )
+    body = [_instruction(spec, rng, ops) for _ in range(length)]
+    first: list[Instruction] = [Load(Place.MICRO_OPS, 0, 0, 1, count, count)]
+    told = [replace(one, tokens=_tokens(spec.unit(one), rng, tokens)) for one in [*first, *body, Finish()]]
+    return Stream(tuple(told), ops)
+
+
+def _depths(spec: Spec) -> tuple[int, int, int]:
+    accumulators = spec.words[Place.ACCUMULATORS].depth
+    inputs = min(spec.words[Place.INPUTS].depth, accumulators)
+    return accumulators, inputs, spec.words[Place.WEIGHTS].depth
+
+
+def _instruction(spec: Spec, rng: random.Random, ops: tuple[MicroOp, ...]) -> Instruction:
+    kind = rng.choice(["load", "load", "gemm", "gemm", "alu", "store"])
+    if kind == "load":
+        place = rng.choice(LOADED[1:])
+        depth = spec.words[place].depth
+        while True:
+            y, x, stride = rng.randrange(4), rng.randrange(5), rng.randrange(7)
+            pad = tuple(rng.choice([0, 0, 1, 2]) for _ in range(4))
+            load = Load(place, 0, 0, y, x, stride, (pad[0], pad[1], pad[2], pad[3]))
+            if load.words <= depth:
+                break
+        room = ROOM - ((y - 1) * stride + x if x and y else 0)
+        sram, dram = rng.randrange(depth - load.words + 1), rng.randrange(room + 1)
+        return Load(place, sram, dram, y, x, stride, load.pad)
+    if kind == "store":
+        y, x, stride = rng.randrange(3), rng.randrange(5), rng.randrange(8)
+        depth = min(spec.words[one].depth for one in (Place.ACCUMULATORS, Place.OUTPUTS))
+        room = ROOM - ((y - 1) * stride + x if x and y else 0)
+        return Store(rng.randrange(depth - y * x + 1), rng.randrange(room + 1), y, x, stride)
+    begin = rng.randrange(len(ops))
+    end = rng.randrange(begin, len(ops) + 1)
+    if kind == "gemm":
+        outer, inner = _loops(rng, ops[begin:end], _depths(spec))
+        return Gemm(begin, end, outer, inner, reset=rng.random() < 0.2)
+    depth = spec.words[Place.ACCUMULATORS].depth
+    outer, inner = _loops(rng, ops[begin:end], (depth, depth, depth))
+    outer, inner = (Loop(one.extent, one.dst, one.src) for one in (outer, inner))
+    immediate = rng.choice([None, 0, 1, -1, 3, 31, -31, rng.randrange(-(1 << 15), 1 << 15)])
+    return Alu(rng.choice(list(AluOp)), begin, end, outer, inner, immediate)
+
+
+def _loops(
+    rng: random.Random, ops: tuple[MicroOp, ...], depths: tuple[int, int, int]
+) -> tuple[Loop, Loop]:
+    """Two loops that stay within the words of each operand."""
+    extents = rng.randrange(4), rng.randrange(1, 4)
+    factors: list[tuple[int, int]] = []
+    for field, depth in zip(("dst", "src", "wgt"), depths, strict=True):
+        room = depth - 1 - max((getattr(op, field) for op in ops), default=0)
+        outer = rng.randrange(room // max(extents[0] - 1, 1) + 1) if rng.random() < 0.7 else 0
+        left = room - outer * max(extents[0] - 1, 0)
+        inner = rng.randrange(left // max(extents[1] - 1, 1) + 1) if rng.random() < 0.7 else 0
+        factors.append((outer, inner))
+    one, two = (Loop(extents[at], *(factor[at] for factor in factors)) for at in (0, 1))
+    return one, two
+
+
+def _tokens(unit: Unit, rng: random.Random, likely: float) -> Tokens:
+    before, after = unit is not Unit.LOAD, unit is not Unit.STORE
+    asked = [rng.random() < likely and there for there in (before, after, before, after)]
+    return Tokens(*asked)
