@@ -13,7 +13,8 @@ from rich.table import Table
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.costmodel import Device, Machine, Memory, Unit, roofline
+from offcut.costmodel import Accelerator, Device, Machine, Memory, Unit, roofline
+from offcut.costmodel.accelerator import Alu, Control
 from offcut.experiment.plots import plot_lines
 
 _NONE = "–"
@@ -27,6 +28,8 @@ def sheet(device: Device) -> Group:
     parts: list[RenderableType] = [_head(device), _units(device, units), _memories(device, units)]
     if isinstance(device, Machine) and device.microkernel:
         parts.append(_microkernels(device))
+    if isinstance(device, Accelerator) and device.control and device.alu:
+        parts.append(_queues(device, device.control, device.alu))
     if device.energy is not None:
         parts.append(
             f"pJ are an estimate: published for {device.energy.nanometres} nm, whatever this machine is made in"
@@ -115,9 +118,9 @@ def _memories(device: Device, units: Sequence[Unit]) -> Table:
         if isinstance(level, Memory):
             size, ways = f"{level.bytes:,}", str(level.ways or _NONE)
             picojoules = device.energy.on_chip(level.bytes) if device.energy else None
-        holds = level.holds if isinstance(level, Memory) else ()
+        holds = level.holds if isinstance(level, Memory) and level.holds != (level.name,) else ()
         made.add_row(
-            escape(" of ".join((level.name, *holds))),
+            escape(f"{level.name} of {', '.join(holds)}" if holds else level.name),
             *(size, ways, str(level.line)),
             *(f"{level.bytes_per_cycle:g}", f"{bandwidth / 1e9:.3g}"),
             *(f"{level.latency_cycles:g}", f"{level.latency_cycles / device.hertz * 1e9:.3g}"),
@@ -138,6 +141,22 @@ def _microkernels(machine: Machine) -> Table:
             predicted = f"{one.rows * one.columns / tile.cycles:.3g}"
         tile_name = f"{one.rows}×{one.columns}"
         made.add_row(escape(one.name), tile_name, predicted, f"{one.multiply_adds:.3g}")
+    return made
+
+
+def _queues(machine: Accelerator, control: Control, alu: Alu) -> Table:
+    made = _table("queue", "loads", "instructions", "cycles of one, beside its words")
+    for queue in machine.queue:
+        loads = ", ".join(queue.loads) or _NONE
+        made.add_row(queue.name, loads, str(queue.depth), f"{queue.instruction_cycles:g}")
+    order = "queues wait for earlier instructions that touch the same words"
+    if control.tokens:
+        order = f"instructions wait for tokens, of which {control.token_depth} lie between two queues at most"
+    made.caption = (
+        f"{order}; one is fetched every {control.fetch_cycles:g} cycles\n"
+        f"{', '.join(alu.operations)} of accumulators: {alu.immediate_cycles:g} cycles a word, "
+        f"{alu.operand_cycles:g} with a second word"
+    )
     return made
 
 

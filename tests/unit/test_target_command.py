@@ -58,8 +58,12 @@ def test_show_says_every_level_with_its_ridges_and_every_source(name: str) -> No
             assert f"{ridge:.3g}" in numbers[-len(machine.unit) :]
     assert "published for 45 nm" in done.output
     told = " ".join(done.output.split())
-    for table in (*machine.levels, *machine.unit, machine.energy):
+    queues = getattr(machine, "queue", ())
+    for table in (*machine.levels, *machine.unit, *queues, machine.energy):
         assert table.source[:60] in told
+    for queue in queues:
+        loads = ", ".join(queue.loads) or "–"
+        assert f"{queue.name} {loads} {queue.depth} {queue.instruction_cycles:g}" in told
 
 
 def test_show_without_a_name_is_of_this_machine() -> None:

@@ -27,7 +27,5 @@ def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) ->
     memories = tuple(
         replace(one, bytes=max(words[operand] for operand in one.holds)) for one in machine.memory
     )
-    units = tuple(
-        replace(one, rows=rows, columns=columns, terms=terms) for one in machine.unit
-    )
+    units = tuple(replace(one, rows=rows, columns=columns, terms=terms) for one in machine.unit)
     return Spec.of(replace(machine, memory=memories, unit=units))

@@ -37,7 +37,9 @@ def memory(spec: Spec, seed: int) -> dict[Place, NDArray[np.generic]]:
         words = spec.words[place]
         info = np.iinfo(words.dtype)
         values = rng.integers(info.min, info.max, (ROOM, *words.shape), words.dtype, endpoint=True)
-        found[place] = np.where(rng.random(values.shape) < 0.1, info.min, values).astype(words.dtype)
+        found[place] = np.where(rng.random(values.shape) < 0.1, info.min, values).astype(
+            words.dtype
+        )
     found[Place.OUTPUTS] = np.full((ROOM, *spec.words[Place.OUTPUTS].shape), 77, np.int8)
     return found
 
@@ -49,11 +51,15 @@ def stream(spec: Spec, rng: random.Random, length: int, tokens: float = 0.0) -> 
     """
     count = spec.words[Place.MICRO_OPS].depth
     ops = tuple(
-        MicroOp(*(rng.randrange(max(depth // 2, 1)) for depth in _depths(spec))) for _ in range(count)
+        MicroOp(*(rng.randrange(max(depth // 2, 1)) for depth in _depths(spec)))
+        for _ in range(count)
     )
     body = [_instruction(spec, rng, ops) for _ in range(length)]
     first: list[Instruction] = [Load(Place.MICRO_OPS, 0, 0, 1, count, count)]
-    told = [replace(one, tokens=_tokens(spec.unit(one), rng, tokens)) for one in [*first, *body, Finish()]]
+    told = [
+        replace(one, tokens=_tokens(spec.unit(one), rng, tokens))
+        for one in [*first, *body, Finish()]
+    ]
     return Stream(tuple(told), ops)
 
 
