@@ -12,7 +12,6 @@ from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.target import Options, Target
 from offcut.schedule import Schedule
 from offcut.search import Space
-from offcut.tuning.tune import space_of
 
 n = oc.dim("n", min=1, max=4096)
 A = oc.placeholder((n, 96), name="A")
@@ -56,6 +55,13 @@ def problem(name: str, machine: str = "cascade-lake") -> tuple[Request, Options,
         options,
         target,
     )
+
+
+def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
+    """What can be decided of a program with nests."""
+    found = target.schedules(request, options, alternatives)
+    assert isinstance(found, Space)
+    return found
 
 
 @cache

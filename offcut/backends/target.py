@@ -34,8 +34,8 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.schedule import Applied, Primitive, Resolved, Schedule
-from offcut.search import place_of
+from offcut.schedule import Applied, Nest, Primitive, Resolved, Schedule, Together
+from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
 
 if TYPE_CHECKING:
@@ -94,11 +94,13 @@ class Target(ABC):
     name       as ``target=`` takes it
     forms      what `show` can show of a plan, beside its loops
     any_cover  whether tiles may name microkernels that it has not, since it runs them by their meaning
+    simulates  whether its machine is simulated: `simulated` says what a call takes, and nothing is timed
     """
 
     name: str
     forms: tuple[str, ...] = ()
     any_cover: bool = False
+    simulates: bool = False
 
     @property
     @abstractmethod
@@ -270,6 +272,36 @@ class Target(ABC):
         check_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         return cost(request.program, planned.program, hardware, sizes, given)
+
+    def simulated(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> float:
+        """Seconds of a call at `sizes`, where the target simulates its machine.
+
+        Raises TargetError where it does not.
+        """
+        raise TargetError(
+            "tune", f"cannot simulate {self.machine.name}", because="calls of it are timed"
+        )
+
+    def schedules(self, request: Request, options: Options, most: int) -> Points:
+        """What can be decided of a program, from what the policy decides.
+
+        most   ways of a nest that may compete
+
+        Raises TargetError for a program of which a schedule says nothing.
+        """
+        first = self.policy(request, options).schedule
+        if first is None:
+            raise TargetError(
+                "tune",
+                f"cannot tune {request.program.name} for target={self.name!r}",
+                because="it decides nothing that a schedule says",
+            )
+        nests = any(isinstance(step, Nest | Together) for step in first.steps)
+        computation = self.computation(request, options) if nests else None
+        kernels, machine = self.microkernels(options), processor(self.machine)
+        return Space(first, request.program, computation, kernels, machine, most=most)
 
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options

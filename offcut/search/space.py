@@ -142,6 +142,10 @@ class Space:
             kept = rng.choice((one.kept, other.kept))
         return self._written(Point(base.dropped, steps, kept, nests))
 
+    def going_by(self, expected: Callable[[Schedule], float]) -> Space:
+        """The same points, by other prices."""
+        return replace(self, expected=expected)
+
     def __contains__(self, point: object) -> bool:
         """Whether a schedule is a point of it."""
         try:

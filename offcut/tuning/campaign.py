@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import hypot, inf, isfinite
 from random import Random
-from typing import TypeAlias
 
 from offcut.errors import DescribeError, OffcutError, PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Record, Records, Space, Times
+from offcut.search import Expected, Outcome, Points, Record, Records, Times
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.verdict import BEST, DEFAULT
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
+from offcut.tuning.measuring import Measure
 from offcut.tuning.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
 from offcut.tuning.settling import settle
@@ -41,10 +41,6 @@ CONFIRM = "confirm"
 
 LAST_RUN = (CONFIRM, BEST, DEFAULT)
 """What is recorded of it: its times, and what they settled."""
-
-
-# What becomes of schedules, in their order; the second argument is told of each as soon as it is known.
-Measure: TypeAlias = Callable[[Sequence[Schedule], Callable[[Measured], None]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +78,7 @@ class Campaign:
     """
 
     problem: Problem
-    space: Space
+    space: Points
     expected: Expected
     explorer: Explorer
     named: str

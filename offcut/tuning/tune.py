@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any
 
-from offcut.backends.requested import Request
-from offcut.backends.target import Options, Target
+from offcut.backends.target import Target
 from offcut.core.program import Program
-from offcut.costmodel import processor
 from offcut.costmodel.learned import Feature
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError
 from offcut.pipeline import target as target_named
-from offcut.schedule import Nest, Schedule, Together
-from offcut.search import Expected, Records, Space
+from offcut.schedule import Schedule
+from offcut.search import Expected, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.pool import Pool, pool_of
 from offcut.tuning.campaign import Campaign, Progress
-from offcut.tuning.candidate import Bench
 from offcut.tuning.learning.cases import has_nests
+from offcut.tuning.measuring import measuring
 from offcut.tuning.pooled import ROUND, pooled
 from offcut.tuning.posed import posed
 from offcut.tuning.predicting import OwnPrice, key_of
@@ -98,41 +95,23 @@ def tune(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
     problem = posed("tune", output, inputs, constants, sizes, chosen, options, seed)
-    space = space_of(problem.request, options, chosen, alternatives)
+    space = chosen.schedules(problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     looks = None if has_nests(space.first) else LOOKS
     expected = Expected(
         foreseen, {key_of(at): weight for at, weight in problem.sizes}, BEYOND, looks
     )
-    space = replace(space, expected=expected)
+    space = space.going_by(expected)
     kept = records if isinstance(records, Records) else Records(records)
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
         tell = stack.enter_context(shown(progress, space.first.name, most))
         begun = partial(Campaign, problem, space, expected, made, named, kept)
         if workers is None:
-            bench = stack.enter_context(Bench(problem, limits))
-            return begun(bench.measured, most, seconds, tell).best()
+            return begun(measuring(problem, limits, stack), most, seconds, tell).best()
         devices = stack.enter_context(pooled(problem, limits, workers))
         campaign = begun(devices.measured, most, seconds, tell, last=devices.together, batch=ROUND)
         return campaign.best()
-
-
-def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
-    """What can be decided of a program, from what the target's policy decides."""
-    first = target.policy(request, options).schedule
-    if first is None:
-        raise TargetError(
-            "tune",
-            f"cannot tune {request.program.name} for target={target.name!r}",
-            because="it decides nothing that a schedule says",
-        )
-    nests = any(isinstance(step, Nest | Together) for step in first.steps)
-    computation = target.computation(request, options) if nests else None
-    kernels = target.microkernels(options)
-    return Space(
-        first, request.program, computation, kernels, processor(target.machine), most=alternatives
-    )
 
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:

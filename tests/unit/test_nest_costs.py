@@ -21,7 +21,7 @@ from offcut.schedule import Nest, Resolved, Schedule
 from offcut.search import Price
 from offcut.tuning.predicting import price_of
 from offcut.tuning.problem import Problem
-from offcut.tuning.tune import space_of
+from tests.spaces import space_of
 
 Program = tuple[list[Tensor], Tensor, list[str]]
 

@@ -26,7 +26,7 @@ from offcut.search.pool.connection import worker_process
 from offcut.search.pool.worker import serve
 from offcut.tuning.pooled import pooled
 from offcut.tuning.problem import Limits, Measured, Problem
-from offcut.tuning.tune import space_of
+from tests.spaces import space_of
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 

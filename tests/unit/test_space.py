@@ -179,7 +179,7 @@ def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) ->
 def space_here(name: str) -> Space:
     """The space of a program for the machine that the tests run on."""
     from offcut.backends.requested import requested, stand_ins
-    from offcut.tuning.tune import space_of
+    from tests.spaces import space_of
 
     output, constants, _ = PROGRAMS[name]
     target = oc.target("cpu")

@@ -9,7 +9,7 @@ from random import Random
 
 from offcut.schedule import Schedule
 from offcut.search.explorers.explorer import Judge, Seen
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Anneal:
     random: float = 0.05
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """The best that the chains visit."""
         judge = Judge(space, seen)

@@ -10,7 +10,7 @@ from random import Random
 from offcut.partition import AxisCut
 from offcut.schedule import Cut, Nest, Schedule, Separate, Step, Together, Way
 from offcut.search.explorers.explorer import Judge, Seen
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 _FINEST = 3
 
@@ -34,7 +34,7 @@ class Beam:
     rounds: int = 4
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """The best that the passes visit."""
         judge = Judge(space, seen)

@@ -8,7 +8,7 @@ from random import Random
 
 from offcut.schedule import Schedule
 from offcut.search.explorers.explorer import Judge, Seen
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Evolution:
     mutation: float = 0.7
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """The best that ever lived."""
         judge = Judge(space, seen)

@@ -10,7 +10,7 @@ from random import Random
 
 from offcut.schedule import Schedule
 from offcut.search.explorers.explorer import Seen
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Exhaustive:
     """All points that the price does not leave out: for small spaces."""
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """The next ones."""
         tried = {one.schedule for one in seen}

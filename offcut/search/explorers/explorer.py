@@ -10,7 +10,7 @@ from statistics import median
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from offcut.schedule import Schedule
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Explorer(Protocol):
     """
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """At most `count` schedules to try next; none ends the search.
 
@@ -42,7 +42,7 @@ class Explorer(Protocol):
         ...
 
 
-Propose: TypeAlias = Callable[[Space, Sequence[Seen], Random, int], Sequence[Schedule]]
+Propose: TypeAlias = Callable[[Points, Sequence[Seen], Random, int], Sequence[Schedule]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Function:
     function: Propose
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """What the function gives."""
         return self.function(space, seen, rng, count)
@@ -64,7 +64,7 @@ class Judge:
     The scale is the median of measured over predicted seconds; 1 where nothing was measured.
     """
 
-    def __init__(self, space: Space, seen: Sequence[Seen]) -> None:
+    def __init__(self, space: Points, seen: Sequence[Seen]) -> None:
         self.space = space
         self.measured = {one.schedule: inf if one.seconds is None else one.seconds for one in seen}
         ratios = [

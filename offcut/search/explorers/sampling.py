@@ -9,7 +9,7 @@ from random import Random
 
 from offcut.schedule import Schedule
 from offcut.search.explorers.explorer import Seen
-from offcut.search.space import Space
+from offcut.search.points import Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Sampling:
     draws: int = 64
 
     def propose(
-        self, space: Space, seen: Sequence[Seen], rng: Random, count: int
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """As many as are new."""
         tried = {one.schedule for one in seen}

@@ -10,9 +10,10 @@ from dataclasses import replace
 from offcut.errors import PartitionError
 from offcut.schedule import Schedule
 from offcut.search import Price, Records
-from offcut.tuning.campaign import BATCH, LAST_RUN, Measure
+from offcut.tuning.campaign import BATCH, LAST_RUN
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
+from offcut.tuning.measuring import Measure
 from offcut.tuning.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import fsum, inf
 
 from offcut.schedule import Schedule
-from offcut.search import Expected, Price, Space
+from offcut.search import Expected, Points, Price
 from offcut.tuning.oracle.replay import replayed
 from offcut.tuning.oracle.space import alone
 from offcut.tuning.oracle.table import Table
@@ -92,7 +92,7 @@ def chosen_by(table: Table, default: Schedule) -> Chosen | None:
 def explored_by(
     table: Table,
     problem: Problem,
-    space: Space,
+    space: Points,
     prices: Mapping[str, Maker],
     explorers: Sequence[str],
     trials: Sequence[int],

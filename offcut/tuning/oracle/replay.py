@@ -7,7 +7,7 @@ that runs, in a space from which all is left out that the table does not hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from offcut.schedule import Schedule
 from offcut.search import (
     Expected,
     Outcome,
+    Points,
     Price,
     Record,
     Records,
     Refitted,
     Sizes,
-    Space,
     Times,
     Trial,
 )
@@ -35,7 +35,7 @@ from offcut.tuning.problem import Measured, Problem
 def replayed(
     table: Table,
     problem: Problem,
-    space: Space,
+    space: Points,
     price: Price,
     explorer: str,
     trials: Sequence[int],
@@ -54,7 +54,7 @@ def replayed(
         within = _Learning(price, held, price.refit)
     weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
     expected = Expected(within, weights, beyond)
-    searched = replace(space, expected=expected)
+    searched = space.going_by(expected)
     named, made = explorer_named(explorer)
     campaign = Campaign(
         *(problem, searched, expected, made, named, Unkept()),

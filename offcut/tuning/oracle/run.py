@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -13,9 +14,9 @@ from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Expected, Price, Records, Refitted, Sizes, Space
+from offcut.search import Expected, Points, Price, Records, Refitted, Sizes
 from offcut.search.explorers import EXPLORERS
-from offcut.tuning.candidate import Bench
+from offcut.tuning.measuring import measuring
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import (
     Chosen,
@@ -32,7 +33,7 @@ from offcut.tuning.posed import posed
 from offcut.tuning.predicting import key_of, price_of
 from offcut.tuning.prices import LEARNED, price_named
 from offcut.tuning.problem import DEFAULT, Limits, Problem
-from offcut.tuning.tune import BEYOND, space_of
+from offcut.tuning.tune import BEYOND
 
 TRIALS = (16, 32, 64, 128)
 SEEDS = 5
@@ -102,7 +103,7 @@ def oracle(
     options = chosen.options("sweep", threads=threads)
     problem = posed("sweep", program, None, constants, sizes, chosen, options, seed)
     weights = problem.sizes
-    whole = space_of(problem.request, options, chosen, ways)
+    whole = chosen.schedules(problem.request, options, ways)
     space = narrowed(whole, ways)
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
@@ -110,9 +111,10 @@ def oracle(
     part = part_of(space, expected, limit, most, seed)
     wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
-    with Bench(problem, limits) as bench:
+    with ExitStack() as stack:
+        measure = measuring(problem, limits, stack)
         measured = filled(
-            *(problem, wanted, kept, price, bench.measured),
+            *(problem, wanted, kept, price, measure),
             lambda done: tell("measured", done, len(wanted)),
         )
     table = Table(weights, part.points, measured)
@@ -136,7 +138,7 @@ def oracle(
     )
 
 
-def makers_of(problem: Problem, space: Space) -> dict[str, Maker]:
+def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
     """Whatever predicts seconds, by the names that tables have for it; the first is what narrows a space."""
     closed = _remembered(price_of(problem, space.computation, None))
 

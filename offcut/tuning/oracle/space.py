@@ -8,7 +8,7 @@ from random import Random
 
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Space
+from offcut.search import Expected, Points, Space
 from offcut.search.shared import nests_of
 from offcut.tuning.alternatives import with_ways
 
@@ -33,15 +33,17 @@ class Part:
     said: str
 
 
-def narrowed(space: Space, ways: int) -> Space:
+def narrowed(space: Points, ways: int) -> Points:
     """A space in which no nest has more than `ways`: it begins with the first ones of each."""
+    if not isinstance(space, Space):
+        return space
     first = space.first
     for nest in nests_of(first.steps):
         first = with_ways(first, nest.stage, lambda made: made[:ways])
     return replace(space, first=first, most=ways)
 
 
-def part_of(space: Space, expected: Expected, limit: int, most: int | None, seed: int) -> Part:
+def part_of(space: Points, expected: Expected, limit: int, most: int | None, seed: int) -> Part:
     """The schedules to measure.
 
     limit  schedules of a space that is taken whole, at most

@@ -1,0 +1,71 @@
+"""Spaces that are products of choices: every explorer finds the least of a price, and stays inside."""
+
+from random import Random
+
+import pytest
+
+from offcut.errors import DescribeError
+from offcut.schedule import Schedule
+from offcut.search import Choices
+from offcut.search.choices import Point
+from offcut.search.explorers import Explorer, Seen, explorer_named
+
+ROWS, COLUMNS = (1, 2, 4, 8, 16), (16, 32, 64)
+
+
+def written(point: Point) -> Schedule:
+    rows, columns = point
+    return Schedule.parse(
+        f"schedule C\nnest C\n  way w\n    loops i\n    split i cut {rows}\n    split j cut {columns}\n"
+    )
+
+
+def read(schedule: Schedule) -> Point | None:
+    every = ((rows, columns) for rows in (*ROWS, 32) for columns in COLUMNS)
+    return next((point for point in every if written(point) == schedule), None)
+
+
+def price(schedule: Schedule) -> float:
+    rows, columns = read(schedule) or (0, 0)
+    return 1.0 + abs(float(str(rows)) - 8) + abs(float(str(columns)) - 32) / 16
+
+
+SPACE = Choices(written((1, 16)), (ROWS, COLUMNS), written, read, price)
+
+
+def test_all_points_are_listed_once_the_first_before_all_others() -> None:
+    found = list(SPACE.enumerate())
+    assert found[0] == SPACE.first
+    assert len(found) == len(set(found)) == SPACE.size == 15
+    assert all(one in SPACE for one in found)
+    assert list(SPACE.enumerate(3)) == found[:3]
+
+
+def test_neighbours_differ_in_one_choice_by_one_option() -> None:
+    assert set(SPACE.neighbours(written((4, 16)))) == {
+        written((2, 16)),
+        written((8, 16)),
+        written((4, 32)),
+    }
+    assert written((32, 16)) not in SPACE
+    with pytest.raises(DescribeError) as refused:
+        SPACE.neighbours(written((32, 16)))
+    assert str(refused.value) == (
+        "space: cannot find a schedule of C\n"
+        "  because  it decides what the space does not vary\n"
+        "  help     space.first\n"
+        "  help     space.sample(rng)"
+    )
+
+
+@pytest.mark.parametrize("name", ["anneal", "beam", "evolution", "exhaustive"])
+def test_explorers_find_the_least_of_a_price(name: str) -> None:
+    _, explorer = explorer_named(name)
+    seen: list[Seen] = []
+    for number in range(4):
+        proposed = explorer.propose(SPACE, seen, Random(number), 4)
+        seen += [Seen(one, price(one)) for one in proposed]
+    assert isinstance(explorer, Explorer)
+    assert all(one.schedule in SPACE for one in seen)
+    if name != "exhaustive":
+        assert min(one.seconds or 0.0 for one in seen) == 1.0
