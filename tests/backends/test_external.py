@@ -19,10 +19,10 @@ import pytest
 from compiled import build, contraction, floats, poisoned, same_bits
 from conftest import edge_sizes
 from foreign import CHEAP, DEAR, ROWS, Own, gemm, product, taken
-from machines import EAGER, host_threads
 
 import offcut as oc
 from offcut.backends.cpu.threads import pool
+from tests.machines import EAGER, host_threads
 
 _COMPILER = shutil.which("cc")
 

@@ -27,7 +27,6 @@ from compiled import (
     same_bits,
 )
 from conftest import edge_sizes, slow
-from machines import EAGER, host_threads
 
 import offcut as oc
 from offcut.backends.cpu.build import lowered
@@ -36,6 +35,7 @@ from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import parallel
 from offcut.describe.tensor import Tensor
 from offcut.pipeline import Kernel
+from tests.machines import EAGER, host_threads
 
 pytestmark = [
     pytest.mark.skipif(not pool.available(), reason="the pool needs Linux on x86-64"),
