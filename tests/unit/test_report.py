@@ -45,11 +45,8 @@ def test_the_command_tells_versions_machine_target_environment_and_cache(tmp_pat
     assert f"offcut {offcut.__version__}" in section(run.stdout, "machine")["machine"]
     assert section(run.stdout, "target")["instruction set"].startswith(isa.host().isa.name)
     assert section(run.stdout, "environment")["OFFCUT_CACHE"] == str(tmp_path)
-    assert section(run.stdout, "cache") == {
-        "folder": str(tmp_path),
-        "writable": "yes",
-        "entries": "0, 0 KiB",
-    }
+    cached = section(run.stdout, "cache")
+    assert (cached["folder"], cached["writable"]) == (str(tmp_path), "yes")
 
 
 def test_entries_of_the_cache_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
