@@ -10,7 +10,7 @@ same call of the same operands (or names of operands read alike once they are jo
 ``A, B_C``); make such a tensor once, or name one of the two. Tensors inside an operator are called
 ``{name}_…``. Integers, numbers and booleans may be numpy's.
 
-`lstm` and `gru` are no functions of tensors to tensors: they give a loop program, so that `__all__` does not name them.
+`lstm`, `gru` and `rnn` give a loop program, which `offcut.compile` takes, and graphs.
 """
 
 from offcut.ops.activation import (
@@ -82,8 +82,7 @@ from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize, requantize
 from offcut.ops.ranking import argmax, argmin, topk
-from offcut.ops.recurrent import gru as gru
-from offcut.ops.recurrent import lstm as lstm
+from offcut.ops.recurrent import gru, lstm, rnn
 from offcut.ops.reduction import max, mean, min, sum
 from offcut.ops.resizing import interpolate
 from offcut.ops.scan import cumsum
@@ -129,6 +128,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "groupnorm",
+    "gru",
     "hardsigmoid",
     "hardswish",
     "instancenorm",
@@ -145,6 +145,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "lstm",
     "matmul",
     "max",
     "max_pool2d",
@@ -167,6 +168,7 @@ __all__ = [
     "repeat",
     "requantize",
     "rmsnorm",
+    "rnn",
     "round",
     "rsqrt",
     "scatter_elements",
