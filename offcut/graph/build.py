@@ -9,7 +9,7 @@ import numpy as np
 
 from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Const, Expr, Var, variables
-from offcut.core.program import Size
+from offcut.core.program import Program, Size
 from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
@@ -194,7 +194,11 @@ def _is_extent(one: object) -> bool:
 
 
 def plain(argument: Argument) -> Argument:
-    """An argument in the form that graphs hold: lists as tuples, numbers of any kind as Python's, extents in their form."""
+    """An argument in the form that graphs hold: lists as tuples, numbers of any kind as Python's, extents in their form, programs as
+    texts.
+    """
+    if isinstance(argument, Program):
+        return str(argument)
     if isinstance(argument, list | tuple):
         return tuple(map(plain, argument))
     if isinstance(argument, np.generic):

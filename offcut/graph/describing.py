@@ -13,13 +13,14 @@ from inspect import signature
 from typing import Any
 
 from offcut.core.expr import Const, Expr, Var, variables
-from offcut.core.program import Size
+from offcut.core.program import Program, Size
 from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import DescribeError
 from offcut.graph import extents
 from offcut.graph.graph import Argument, Node, Ref, Value, renamed
 from offcut.graph.operators import described
+from offcut.graph.programs import Applied, Call, applied, call_of
 from offcut.graph.views import VIEWS
 
 
@@ -80,11 +81,13 @@ class Description:
     """Values of a graph as tensors, computed one from the other.
 
     tensors  by value
+    calls    of nodes that are loop programs, by their first result: their results are placeholders
     """
 
     def __init__(self, sizes: Sequence[Size]) -> None:
         self.dims = Dims(sizes)
         self.tensors: dict[str, Tensor] = {}
+        self.calls: dict[str, Call] = {}
 
     def given(self, value: Value, shape: tuple[Expr, ...] | None = None) -> Tensor:
         """A value that comes from elsewhere, as a placeholder.
@@ -106,9 +109,26 @@ class Description:
             **{name: self.argument(one) for name, one in node.options},
             name=names[0],
         )
+        if isinstance(made, Program):
+            made = applied(made, {tensor.name: tensor for tensor in self.tensors.values()})
+        if isinstance(made, Applied):
+            return self.called(made, names)
         results = made if isinstance(made, tuple) else (made,)
         for result in results:
             self.dims.learn(result.shape)
+        self.tensors.update(zip(names, results, strict=False))
+        return results
+
+    def called(self, made: Applied, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """The results of a loop program."""
+        shapes = [tuple(map(self.dims.extent, tensor.shape)) for tensor in made.operands]
+        sizes = {name: self.dims.extent(size) for name, size in made.sizes.items()}
+        call = self.calls[names[0]] = call_of(made, shapes, sizes)
+        labels = (*names, *(f"{names[0]}_{n}" for n in range(len(names), len(call.results))))
+        results = tuple(
+            placeholder(tuple(map(self.dims.of, shape)), dtype, label)
+            for label, (dtype, shape) in zip(labels, call.results, strict=True)
+        )
         self.tensors.update(zip(names, results, strict=False))
         return results
 

@@ -16,6 +16,7 @@ from offcut.describe.source import source
 from offcut.errors import CallError
 from offcut.graph.describing import alike, description_of
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+from offcut.graph.programs import given_to
 from offcut.graph.views import VIEWS
 
 
@@ -63,9 +64,14 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
     description, results = description_of(same)
     operands = same.operands
     given = tuple(description.tensors[value.name] for value in operands)
+    arrays = {value.name: held[name] for value, name in zip(operands, node.operands, strict=True)}
+    for call in description.calls.values():
+        inputs = zip(given_to(call.program), call.operands, strict=True)
+        known = {name: int(evaluate(extent, {})) for name, extent in call.sizes.items()}
+        found = call.program.run({one.name: arrays[name] for one, name in inputs}, **known)
+        return found if isinstance(found, tuple) else (found,)
     if any(result.definition is None for result in results):
         return tuple(held[node.operands[given.index(result)]] for result in results)
-    arrays = {value.name: held[name] for value, name in zip(operands, node.operands, strict=True)}
     made = source(computation(results, given)).run(arrays)
     return made if isinstance(made, tuple) else (made,)
 

@@ -8,7 +8,7 @@ from math import prod
 
 from offcut.backends.base import Entry
 from offcut.core.expr import Expr
-from offcut.core.program import Size
+from offcut.core.program import Kind, Size
 from offcut.describe.computation import computation
 from offcut.describe.reads import tensors_of
 from offcut.describe.request import Array
@@ -19,6 +19,7 @@ from offcut.graph import extents
 from offcut.graph.describing import Description, typed
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.places import ONE, Place, Placed, own_place
+from offcut.graph.programs import Call, given_to
 from offcut.graph.rearrange import (
     Pair,
     joined_rows,
@@ -76,14 +77,16 @@ class Step:
 class _Made:
     """A kernel with what is known of its arrays.
 
+    inputs     the names of the values that it is called with
     runs       how many axes of a value each of its axes is
-    constants  the names of those that it reads
+    constants  what it calls those that it reads, and their names
     derived    the tensors that are computed from the region's constants alone
     """
 
     taken: Taken
     code: int
-    constants: tuple[str, ...]
+    inputs: tuple[str, ...]
+    constants: Mapping[str, str]
     derived: tuple[Tensor, ...]
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
@@ -163,13 +166,16 @@ class Kernels:
             kernel = made.taken.kernel
             if constants and not priced:
                 every = constants | _run(made.derived, constants)
-                asked = {name: every[name] for name in made.constants}
-                kernel = (
-                    kernel.with_constants(_shaped(asked, made.runs, orders)) if asked else kernel
-                )
+                asked = {name: every[name] for name in made.constants.values()}
+                shaped = _shaped(asked, made.runs, orders)
+                given = {own: shaped[name] for own, name in made.constants.items()}
+                kernel = kernel.with_constants(given) if given else kernel
+
+        own = {new: old for old, new in names.items()}
 
         def operand(name: str) -> Operand:
-            place, order = places[name], orders[names[name]]
+            place = places[name]
+            order = orders.get(names[name], place.order)
             shape, strides = _joined(place, order, made.runs[names[name]])
             dtype = self.values[name].dtype
             return Operand(name, place.root, dtype, place.offset, shape, strides)
@@ -180,7 +186,7 @@ class Kernels:
             made.code,
             region.nodes[-1].results[0].name,
             tuple(node.op for node in region.nodes),
-            tuple(operand(name) for name in region.operands if name not in known),
+            tuple(operand(own[name]) for name in made.inputs),
             tuple(operand(name) for name in region.results),
             tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
             made.taken.target,
@@ -210,6 +216,8 @@ class Kernels:
                 if name not in description.tensors:
                     description.given(outside[name])
             results = description.node(node.op, node, [value.name for value in node.results])
+        for call in description.calls.values():
+            return self.of_program(call, nodes[-1], constants)
         given = [description.tensors[name] for name in outside]
         last = [value.name for value in nodes[-1].results]
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
@@ -252,10 +260,40 @@ class Kernels:
         return _Made(
             found,
             [*self._compiled].index(key),
-            tuple(constants),
+            tuple(name for name in outside if name not in known),
+            {name: name for name in constants},
             derived,
             every,
             {new: extents_of[old] for new, old in sizes.items()},
+        )
+
+    def of_program(self, call: Call, node: Node, constants: Mapping[str, Array]) -> _Made:
+        """The kernel of a loop program."""
+        call = call.with_own_sizes()
+        inputs = dict(zip((b.name for b in given_to(call.program)), call.operands, strict=True))
+        updated = {one.name for one in call.program.buffers if one.kind is Kind.INOUT}
+        fixed = {
+            own: name for own, name in inputs.items() if name in constants and own not in updated
+        }
+        key = f"{call.program}\n{', '.join(fixed)}"
+        arrays = {own: constants[name] for own, name in fixed.items()}
+        kernel = self._compiled.get(key)
+        if kernel is None:
+            kernel = self._compiled[key] = compile(
+                call.program, constants=arrays, threads=self.threads, target=self.target
+            )
+        elif arrays:
+            kernel = kernel.with_constants(arrays)
+        values = (*call.operands, *(value.name for value in node.results))
+        ranks = (*given_to(call.program), *call.program.results)
+        return _Made(
+            kernel,
+            [*self._compiled].index(key),
+            tuple(name for own, name in inputs.items() if own not in fixed),
+            fixed,
+            (),
+            {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)},
+            call.sizes,
         )
 
 

@@ -1,7 +1,8 @@
-"""The operators of graphs: every function of `offcut.ops` on tensors, and the views. What one is like is read from its description.
+"""The operators of graphs: every function of `offcut.ops` on tensors, loop programs, and the views. What one is like is read from
+its description.
 
 Operators are classed as TVM's fusion does: ``injective``, each element from elements at its own place; ``reduction``; ``complex``,
-sums of products, whose results others may follow. A view is none of them, and nothing that describes itself is opaque.
+sums of products, whose results others may follow; ``opaque``, a loop program, which nothing joins. A view is none of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
+from offcut.graph.programs import PROGRAMS
 from offcut.graph.views import VIEWS
 
 
@@ -23,18 +25,21 @@ class Kind(Enum):
     INJECTIVE = "injective"
     REDUCTION = "reduction"
     COMPLEX = "complex"
+    OPAQUE = "opaque"
 
 
 def described(op: str) -> Callable[..., Any]:
-    """The function of tensors that an operator is.
+    """The function of tensors that an operator is; what it gives are tensors, or a loop program.
 
     Raises DescribeError where there is none of that name, or it is a view that no index says.
     """
     view = VIEWS[op].describe if op in VIEWS else None
     if view is not None:
         return view
+    if op in PROGRAMS:
+        return PROGRAMS[op]
     if op not in ops.__all__:
-        known = ", ".join(sorted((*ops.__all__, *VIEWS)))
+        known = ", ".join(sorted((*ops.__all__, *PROGRAMS, *VIEWS)))
         raise DescribeError(
             "graph", f"cannot find the operator {op!r}", because=f"operators are {known}"
         )

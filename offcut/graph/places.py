@@ -15,6 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import extents
 from offcut.graph.graph import Argument, Graph, Node
+from offcut.graph.operators import Kind
 from offcut.graph.reading import Readings, Strided
 from offcut.graph.regions import Region, region_of
 from offcut.graph.views import VIEWS
@@ -224,6 +225,7 @@ class _Laying:
 
     orders   of the axes of computed values in memory, where they are not as they are
     settled  the values whose order a reader has asked for
+    computed the values whose order a reader may ask for
     """
 
     def __init__(
@@ -273,17 +275,26 @@ class _Laying:
 
     def region(self, region: Region) -> None:
         """Place what a region gives; what it reads is readable from here on."""
+        opaque = self.opaque(region)
         for name in region.operands:
-            if self.places[name].shape and self.places[name].unit is None:
+            place = self.places[name]
+            last = len(place.shape) - 1
+            if last >= 0 and (place.unit != last if opaque else place.unit is None):
                 self.copy(name)
         orders = dict[str, tuple[int, ...]]()
         for name in region.results:
             order = self.orders.get(name, tuple(range(len(self.shapes[name]))))
             orders[name] = order
             self.places[name] = own_place(name, self.shapes[name], order)
-            self.computed.add(name)
+            if not opaque:
+                self.computed.add(name)
         used = (*region.operands, *region.results)
         self.steps.append(Placed(region, {name: self.places[name] for name in used}, orders))
+
+    def opaque(self, region: Region) -> bool:
+        """Whether it is a loop program, whose arrays have their axes in the order that it says."""
+        node = region.nodes[-1]
+        return node.op not in VIEWS and self.readings.of(node).kind is Kind.OPAQUE
 
     def copy(self, name: str) -> None:
         """Give a view memory of its own; or its root, where it is all of that in another order."""

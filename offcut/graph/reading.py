@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -108,6 +108,8 @@ def _found(same: Alike) -> Reading:
     """What such nodes are like, by the names of their operands."""
     description, results = description_of(same)
     given = {value.name: description.tensors[value.name] for value in same.operands}
+    if description.calls:
+        return _opaque(given)
     simple = without_single_terms(results)
     stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
     read: dict[str, int] = dict.fromkeys(given, 0)
@@ -151,6 +153,23 @@ def _found(same: Alike) -> Reading:
         axes,
         {name: sums for name, (sums, _) in alone.items()},
         {name: plain for name, (_, plain) in alone.items()},
+    )
+
+
+def _opaque(operands: Iterable[str]) -> Reading:
+    """Of a loop program: it reads its operands in orders of its own."""
+    names = tuple(operands)
+    nowhere = dict.fromkeys(names, frozenset[int]())
+    return Reading(
+        Kind.OPAQUE,
+        None,
+        frozenset(),
+        False,
+        dict.fromkeys(names, 1),
+        frozenset(),
+        dict.fromkeys(names),
+        nowhere,
+        nowhere,
     )
 
 

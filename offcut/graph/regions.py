@@ -10,7 +10,8 @@ node of several. It grows in two ways, both decided by what reads what, never by
   reads plain elements, so nothing goes before what it multiplies; nothing is computed much oftener than once, so what a
   reduction reads several times is cheap.
 
-A sum of products and a reduction are never computed twice. A view computes nothing and belongs to no region.
+A sum of products and a reduction are never computed twice. A view computes nothing and belongs to no region; a loop program is one
+by itself.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class _Growing:
 
     def follow(self, first: int) -> None:
         """Let nodes that work point by point on what a node gives join it."""
-        if len(self.nodes[first].results) != 1:
+        node = self.nodes[first]
+        if len(node.results) != 1 or self.readings.of(node).kind is Kind.OPAQUE:
             return
         region, open_ = [first], {self.nodes[first].results[0].name}
         while len(region) < LONGEST:
@@ -186,6 +188,8 @@ class _Growing:
             return False
         readers = [self.readings.of(self.nodes[n]) for n in self.readers[name]]
         if any(one.kind is Kind.COMPLEX and name in one.inside for one in readers):
+            return False
+        if any(one.kind is Kind.OPAQUE for one in readers):
             return False
         return sum(one.reads[name] for one in readers) <= OFTEN
 

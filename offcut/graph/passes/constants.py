@@ -24,7 +24,7 @@ def fold_constants(bound: Bound) -> Bound:
     """The graph in which what depends on constants alone is a constant.
 
     What depends on a size is known by calls alone, and stays; so does a view that repeats elements, which costs nothing
-    as it is, and what would take more than `LARGEST`.
+    as it is, what would take more than `LARGEST`, and a loop program, whose steps are not counted.
     """
     graph, arrays = bound.graph, dict(bound.arrays)
     readings = Readings(graph)
@@ -55,8 +55,10 @@ def _foldable(node: Node, arrays: Mapping[str, Array], readings: Readings) -> bo
     )
     if readings.is_view(node):
         return made <= taken
-    pairs = 0
-    if readings.of(node).kind is Kind.COMPLEX:
+    pairs, kind = 0, readings.of(node).kind
+    if kind is Kind.OPAQUE:
+        return False
+    if kind is Kind.COMPLEX:
         most = max((arrays[name].size for name in node.operands), default=0)
         pairs = most * max(map(_elements, shapes))
     return max(made, pairs) <= LARGEST

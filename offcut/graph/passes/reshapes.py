@@ -201,7 +201,7 @@ def _rows_of(same: Alike, rows: int) -> _Rows | None:
     ones = {value.name: _ones(value.shape, rows) for value in same.operands}
     _, results = description_of(same)
     shape = results[-1].shape[:rows]
-    if len(shape) < rows:
+    if len(shape) < rows or description.calls:
         return None
     lines = list[str]()
     leading: dict[str, bool] = {}

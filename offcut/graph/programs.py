@@ -1,0 +1,211 @@
+"""Operators whose description is a loop program: recurrences, and any program of a user's own, on values of a graph.
+
+A program has sizes of its own. What they are over the sizes of the graph is found in the shapes of its operands, as a call
+of the program finds them in its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Var, substitute, variables
+from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substituted, walk
+from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Names
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+from offcut.graph import extents
+
+Shape = tuple[Expr, ...]
+_GIVEN = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A program on tensors.
+
+    operands  in the order in which it declares its inputs
+    sizes     those that no shape determines
+    """
+
+    program: Program
+    operands: tuple[Tensor, ...]
+    sizes: Mapping[str, Any]
+
+
+def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any) -> Applied:
+    """A program that is written in full, as an operator: ``program("program p …", x, u, steps=n)``.
+
+    operands  its inputs, constants and what it updates, in the order in which it declares them
+    sizes     those that no shape determines
+
+    Raises ParseError for a text that is none, DescribeError where it takes other operands.
+    """
+    found = _parsed(text)
+    wanted = given_to(found)
+    if len(wanted) != len(operands):
+        raise _refused(
+            found,
+            f"takes {len(wanted)} operands, got {len(operands)}",
+            f"its inputs are {', '.join(buffer.name for buffer in wanted) or 'none'}",
+        )
+    if not found.results:
+        raise _refused(found, "cannot be an operator", "it has no output and no inout array")
+    return Applied(found, operands, sizes)
+
+
+PROGRAMS = {"program": program}
+"""The operators of graphs that are no functions of `offcut.ops`."""
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Program:
+    return parse(text)
+
+
+def given_to(program: Program) -> tuple[Buffer, ...]:
+    """What a program takes, in order."""
+    return tuple(buffer for buffer in program.buffers if buffer.kind in _GIVEN)
+
+
+def applied(program: Program, tensors: Mapping[str, Tensor]) -> Applied:
+    """A program whose inputs are called as the tensors that it was made of."""
+    return Applied(program, tuple(tensors[one.name] for one in given_to(program)), {})
+
+
+@dataclass(frozen=True)
+class Call:
+    """A program on values of a graph.
+
+    program   whose operands are inputs, or updated
+    operands  the names of values, in the order in which it declares its inputs
+    sizes     what its sizes are over those of the graph
+    """
+
+    program: Program
+    operands: tuple[str, ...]
+    sizes: Mapping[str, Expr]
+
+    @property
+    def results(self) -> tuple[tuple[str, Shape], ...]:
+        """The element type and the shape of each result."""
+        return tuple(
+            (one.dtype, tuple(extents.at(extent, self.sizes) for extent in one.shape))
+            for one in self.program.results
+        )
+
+    def with_own_sizes(self) -> Call:
+        """The same, its sizes called ``s0, s1, …``: equal for calls that compute the same."""
+        program = self.program
+        names = Names((*(buffer.name for buffer in program.buffers), *_bound(program)))
+        own = {size.name: names.fresh(f"s{n}") for n, size in enumerate(program.sizes)}
+        now: dict[str, Expr] = {old: Var(new) for old, new in own.items()}
+
+        def changed(expr: Expr) -> Expr:
+            return substitute(expr, now)
+
+        made = Program(
+            program.name,
+            tuple(replace(size, name=own[size.name]) for size in program.sizes),
+            tuple(map(changed, program.assumptions)),
+            tuple(replace(one, shape=tuple(map(changed, one.shape))) for one in program.buffers),
+            substituted(program.body, now),
+        )
+        sizes = {own[name]: extent for name, extent in self.sizes.items()}
+        return Call(made, self.operands, sizes)
+
+
+def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
+    """An applied program as a call.
+
+    shapes  of its operands, over the sizes of the graph; sizes those that are given, likewise
+
+    Raises DescribeError where an operand is of another type or shape, or a size is not found.
+    """
+    program, wanted = found.program, given_to(found.program)
+    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+        if one.dtype != tensor.dtype or len(one.shape) != len(shape):
+            raise _misfit(program, one, tensor, shape)
+    for name in sizes:
+        if name not in {one.name for one in program.sizes}:
+            listed = ", ".join(one.name for one in program.sizes) or "none"
+            raise _refused(program, f"cannot take the size {name}", f"its sizes are {listed}")
+    known = dict(sizes)
+    axes = [
+        (extent, actual)
+        for one, shape in zip(wanted, shapes, strict=True)
+        for extent, actual in zip(one.shape, shape, strict=True)
+    ]
+    while _solved(axes, known):
+        pass
+    missing = [size.name for size in program.sizes if size.name not in known]
+    if missing:
+        raise _refused(
+            program,
+            f"needs the size {missing[0]}",
+            "no shape of an operand determines it",
+            f"program(…, {missing[0]}=n)",
+        )
+    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+        if tuple(extents.at(extent, known) for extent in one.shape) != shape:
+            raise _misfit(program, one, tensor, shape)
+    inputs = tuple(
+        replace(one, kind=Kind.INPUT) if one.kind is Kind.CONSTANT else one
+        for one in program.buffers
+    )
+    names = tuple(tensor.name for tensor in found.operands)
+    return Call(replace(program, buffers=inputs), names, known)
+
+
+def _solved(axes: Sequence[tuple[Expr, Expr]], known: dict[str, Expr]) -> bool:
+    """Solve one extent that is affine in a single unknown size; False where there is none."""
+    for extent, actual in axes:
+        unknown = variables(extent) - known.keys()
+        if len(unknown) != 1:
+            continue
+        (name,) = unknown
+        form = ix.linear(extent)
+        factor = dict(form.terms).get(Var(name))
+        rest = ix.sub(extent, ix.mul(factor, Var(name))) if factor else None
+        if factor is None or rest is None or name in variables(rest):
+            continue
+        left = extents.normal(Binary("-", actual, extents.at(rest, known)))
+        value = extents.quotient(left, ix.const(factor))
+        if value is not None:
+            known[name] = value
+            return True
+    return False
+
+
+def _bound(program: Program) -> set[str]:
+    """The names that statements bind."""
+    found = set[str]()
+    for stmt in walk(program.body):
+        match stmt:
+            case For():
+                found.add(stmt.iter)
+            case Let():
+                found.add(stmt.name)
+            case Tile():
+                found.update(axis.iter for axis in stmt.axes)
+            case _:
+                pass
+    return found
+
+
+def _misfit(program: Program, one: Buffer, tensor: Tensor, shape: Shape) -> DescribeError:
+    shown, wanted = (", ".join(map(format_expr, sizes)) for sizes in (shape, one.shape))
+    return _refused(
+        program,
+        f"cannot take {tensor.name}: {tensor.dtype}[{shown}]",
+        f"it declares {one.name}: {one.dtype}[{wanted}]",
+    )
+
+
+def _refused(program: Program, what: str, because: str, *help: str) -> DescribeError:
+    return DescribeError("graph", f"{program.name} {what}", because=because, help=help)
