@@ -19,6 +19,7 @@ from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.sizes import Facts, equalities, sympy_of
 from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.tracing import oblivious
+from offcut.plugins.torch.whole import whole
 
 
 class TorchModel:
@@ -130,7 +131,9 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
     table = torch.export.default_decompositions()
     kept = {op: rule for op, rule in table.items() if op not in TABLE}
     with _TRACING:
-        return TorchModel(model.run_decompositions(kept))
+        with whole():
+            lowered = model.run_decompositions(kept)
+        return TorchModel(lowered)
 
 
 def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
@@ -138,7 +141,7 @@ def _exported(model: Any, args: tuple[Any, ...], dynamic_shapes: Any) -> Any:
         if dynamic_shapes is None:
             given = inspect.signature(model.forward).bind(*args).arguments
             dynamic_shapes = {name: pytree.tree_map(_free, one) for name, one in given.items()}
-        with torch.no_grad(), oblivious():
+        with torch.no_grad(), oblivious(), whole():
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes)
     except Exception as failed:
         first = str(failed).strip().splitlines()
