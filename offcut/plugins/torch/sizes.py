@@ -13,10 +13,9 @@ from torch.utils._sympy import functions as sf
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Var
-from offcut.core.interpret.values import evaluate
+from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.sizes import MAX_SIZE
-from offcut.graph.extents import normal
+from offcut.graph.extents import Valued, normal
 from offcut.plugins.torch.left import Left
 
 Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]
@@ -133,7 +132,9 @@ def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
         extent = extent_of(expr)
     except Left:
         return lambda sizes: int(expr.subs({one: sizes[one.name] for one in expr.free_symbols}))
-    return lambda sizes: int(evaluate(extent, sizes))
+    names = sorted(variables(extent))
+    found = Valued((extent,), names).function
+    return lambda sizes: found(*[sizes[name] for name in names])[0]
 
 
 def _whole(value: Any, otherwise: int) -> int:
