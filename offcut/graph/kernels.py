@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from offcut.backends.base import Entry
+from offcut.backends.target import Target
 from offcut.core.expr import Expr
 from offcut.core.program import Kind, Size
 from offcut.describe.computation import computation
@@ -244,16 +245,11 @@ class Kernels:
         inputs = [by_name[tensor.name] for tensor in inputs]
         shaped = _shaped(constants, runs, orders)
         key = str(source(computation(results, inputs, tuple(constants))))
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = taken(
-                self.targets,
-                lambda target: compile(
-                    results, inputs, shaped, threads=self.threads, target=target
-                ),
-            )
-        elif shaped:
-            found = replace(found, kernel=found.kernel.with_constants(shaped))
+        found = self.compiled(
+            key,
+            lambda target: compile(results, inputs, shaped, threads=self.threads, target=target),
+            shaped,
+        )
         every = {t.name: (1,) * len(t.shape) for t in given} | runs
         every |= {new: runs[old] for old, new in renames.items()}
         extents_of = description.dims.extents
@@ -277,17 +273,17 @@ class Kernels:
         }
         key = f"{call.program}\n{', '.join(fixed)}"
         arrays = {own: constants[name] for own, name in fixed.items()}
-        kernel = self._compiled.get(key)
-        if kernel is None:
-            kernel = self._compiled[key] = compile(
-                call.program, constants=arrays, threads=self.threads, target=self.target
-            )
-        elif arrays:
-            kernel = kernel.with_constants(arrays)
+        found = self.compiled(
+            key,
+            lambda target: compile(
+                call.program, constants=arrays, threads=self.threads, target=target
+            ),
+            arrays,
+        )
         values = (*call.operands, *(value.name for value in node.results))
         ranks = (*given_to(call.program), *call.program.results)
         return _Made(
-            kernel,
+            found,
             [*self._compiled].index(key),
             tuple(name for own, name in inputs.items() if own not in fixed),
             fixed,
@@ -295,6 +291,17 @@ class Kernels:
             {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)},
             call.sizes,
         )
+
+    def compiled(
+        self, key: str, made: Callable[[str | Target], Kernel], constants: Mapping[str, Array]
+    ) -> Taken:
+        """A kernel, compiled where none of that text is, with its constants."""
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = taken(self.targets, made)
+        elif constants:
+            found = replace(found, kernel=found.kernel.with_constants(constants))
+        return found
 
 
 def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:

@@ -199,7 +199,7 @@ def _row_text(node: Node, made: Builder, rows: int) -> _Rows | None:
 @lru_cache(maxsize=1024)
 def _rows_of(same: Alike, rows: int) -> _Rows | None:
     ones = {value.name: _ones(value.shape, rows) for value in same.operands}
-    _, results = description_of(same)
+    description, results = description_of(same)
     shape = results[-1].shape[:rows]
     if len(shape) < rows or description.calls:
         return None

@@ -25,7 +25,8 @@ class Layer:
         self.t, self.back = t, back
         self.w, self.r, *rest = weights
         self.biases = tuple(rest[:2]) if biased else None
-        (self.projection,) = rest[2 if biased else 0 :] or (None,)
+        last = rest[2 if biased else 0 :]
+        self.projection = last[0] if last else None
 
     def multiplied(self, x: Ref, bias: Ref | None, turned: bool) -> Ref:
         """The input times its weights, for all steps: (steps, batch, columns); `turned`: of (batch, steps, e)."""
@@ -77,6 +78,7 @@ class Layer:
 
 
 def stacked(
+    kind: str,
     t: Translation,
     x: Ref,
     hx: Sequence[Ref],
@@ -87,13 +89,12 @@ def stacked(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-    kind: str,
     **options: Any,
 ) -> tuple[Any, ...]:
     """The results of a stack: the states of the last layer, and the last states of all layers.
 
-    hx    for each state, (layers · directions, batch, columns)
     kind  a method of `Layer`
+    hx    for each state, (layers · directions, batch, columns)
     """
     if dropout and train:
         raise Left("dropout is random")
@@ -124,19 +125,19 @@ def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
 
 @takes("lstm.input")
 def lstm(t: Translation, x: Ref, hx: Sequence[Ref], params: Sequence[Ref], *how: Any) -> Any:
-    return stacked(t, x, hx, params, *how, kind="lstm")
+    return stacked("lstm", t, x, hx, params, *how)
 
 
 @takes("gru.input")
 def gru(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked(t, x, [hx], params, *how, kind="gru")
+    return stacked("gru", t, x, [hx], params, *how)
 
 
 @takes("rnn_tanh.input")
 def rnn_tanh(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked(t, x, [hx], params, *how, kind="rnn")
+    return stacked("rnn", t, x, [hx], params, *how)
 
 
 @takes("rnn_relu.input")
 def rnn_relu(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
-    return stacked(t, x, [hx], params, *how, kind="rnn", activation="relu")
+    return stacked("rnn", t, x, [hx], params, *how, activation="relu")
