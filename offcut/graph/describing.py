@@ -12,6 +12,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import Any
 
+from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.program import Program, Size
 from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
@@ -109,21 +110,32 @@ class Description:
             **{name: self.argument(one) for name, one in node.options},
             name=names[0],
         )
-        if isinstance(made, Program):
-            made = applied(made, {tensor.name: tensor for tensor in self.tensors.values()})
+        if isinstance(made, Program):  # its sizes are called as those of the description
+            own = applied(made, {tensor.name: tensor for tensor in self.tensors.values()})
+            return self.called(self.call(own).with_own_sizes(), names)
         if isinstance(made, Applied):
-            return self.called(made, names)
+            return self.called(self.call(made), names)
         results = made if isinstance(made, tuple) else (made,)
         for result in results:
             self.dims.learn(result.shape)
         self.tensors.update(zip(names, results, strict=False))
         return results
 
-    def called(self, made: Applied, names: Sequence[str]) -> tuple[Tensor, ...]:
-        """The results of a loop program."""
+    def call(self, made: Applied) -> Call:
+        """A loop program on tensors as one on values.
+
+        Raises DescribeError where it does not take them.
+        """
         shapes = [tuple(map(self.dims.extent, tensor.shape)) for tensor in made.operands]
-        sizes = {name: self.dims.extent(size) for name, size in made.sizes.items()}
-        call = self.calls[names[0]] = call_of(made, shapes, sizes)
+        sizes = {
+            name: ix.const(size) if isinstance(size, int) else self.dims.extent(size)
+            for name, size in made.sizes.items()
+        }
+        return call_of(made, shapes, sizes)
+
+    def called(self, call: Call, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """The results of a loop program."""
+        self.calls[names[0]] = call
         labels = (*names, *(f"{names[0]}_{n}" for n in range(len(names), len(call.results))))
         results = tuple(
             placeholder(tuple(map(self.dims.of, shape)), dtype, label)

@@ -265,7 +265,6 @@ class Kernels:
 
     def of_program(self, call: Call, node: Node, constants: Mapping[str, Array]) -> _Made:
         """The kernel of a loop program."""
-        call = call.with_own_sizes()
         inputs = dict(zip((b.name for b in given_to(call.program)), call.operands, strict=True))
         updated = {one.name for one in call.program.buffers if one.kind is Kind.INOUT}
         fixed = {

@@ -47,6 +47,9 @@ def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any
     Raises ParseError for a text that is none, DescribeError where it takes other operands.
     """
     found = _parsed(text)
+    for label, size in sizes.items():
+        if not (isinstance(size, int) or hasattr(size, "free_symbols")):
+            raise _refused(found, f"cannot take {label} = {size!r}", "a size is an extent")
     wanted = given_to(found)
     if len(wanted) != len(operands):
         raise _refused(

@@ -128,16 +128,30 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(oc.DescribeError) as refused:
         ops.gru(given["x"], given["r"], given["h"], given["c"])
     assert str(refused.value) == (
-        "gru: cannot take r of shape (80, 20)\n"
-        "  at       r: float32[80, 20]\n"
-        "  because  r has the shape (60, 20)"
+        "gru: cannot take x of shape (t, b, 80)\n"
+        "  at       x: float32[t, b, 80]\n"
+        "  because  x has the shape (t, b, 60)"
     )
     with pytest.raises(oc.DescribeError) as refused:
-        ops.lstm(given["x"], given["r"], given["h"], given["h"])
+        ops.lstm(given["x"], given["r"], oc.placeholder((b, WIDTH), name="x"))
     assert str(refused.value) == (
         "lstm: cannot tell its operands apart\n"
-        "  because  they are called x, r, h, h\n"
+        "  because  they are called x, r, x\n"
         "  help     a name of its own for each"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(**given, lengths=oc.placeholder((b,), name="n"))
+    assert str(refused.value) == (
+        "lstm: cannot take lengths of float32\n"
+        "  at       n: float32[b]\n"
+        "  because  lengths is of int32, int64"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.rnn(given["x"], oc.placeholder((80, b), name="r"))
+    assert str(refused.value) == (
+        "rnn: cannot take a state of b\n"
+        "  at       r: float32[80, b]\n"
+        "  because  its extent is an int, at least 1"
     )
     with pytest.raises(oc.DescribeError) as refused:
         ops.lstm(**{**given, "r": ops.relu(given["r"], name="s")})
@@ -146,3 +160,150 @@ def test_what_does_not_fit_is_refused() -> None:
         "  because  it is computed, and a program reads placeholders\n"
         '  help     placeholder(…, name="s")'
     )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(**given, activations=("sigmoid", "tanh"))
+    assert str(refused.value) == (
+        "lstm: cannot take activations=('sigmoid', 'tanh')\n"
+        "  because  it has 3, each of sigmoid, tanh, relu"
+    )
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(**given, clip=0)
+    assert str(refused.value) == (
+        "lstm: cannot take clip=0\n  because  it is a number greater than 0"
+    )
+    gated = operands("gru")
+    after = oc.placeholder((WIDTH, WIDTH), name="after")
+    two = oc.placeholder((2 * WIDTH, WIDTH), name="r")
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.gru(gated["x"], two, gated["h"], gates="nrz", after=after)
+    assert str(refused.value) == (
+        "gru: cannot take after= with gates='nrz'\n"
+        "  because  what is reset before the product has no bias, and its part of x is the last"
+    )
+
+
+FUNCTIONS: dict[str, Any] = {
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+}
+
+
+def cell(layer: str, given: dict[str, Array], how: dict[str, Any]) -> list[Array]:
+    """A layer with all its options, row by row, in float64."""
+    wide = {name: one.astype("f8") for name, one in given.items()}
+    x, r, steps_of = wide["x"], wide["r"], given.get("lengths")
+    length, batch = x.shape[:2]
+    limit = how.get("clip", np.inf)
+    names = how.get("activations", (how.get("activation", "tanh"),) if layer == "rnn" else None)
+    names = names or (("sigmoid", "tanh", "tanh") if layer == "lstm" else ("sigmoid", "tanh"))
+    act = [lambda v, f=FUNCTIONS[name]: f(np.clip(v, -limit, limit)) for name in names]
+    y = np.zeros((length, batch, r.shape[1]))
+    h, c = wide.get("h", np.zeros((batch, r.shape[1]))).copy(), np.zeros((batch, 0))
+    if layer == "lstm":
+        width = r.shape[0] // 4
+        c = wide.get("c", np.zeros((batch, width))).copy()
+    for row in range(batch):
+        count = length if steps_of is None else int(steps_of[row])
+        for t in range(count)[:: -1 if how.get("reverse") else 1]:
+            if layer == "rnn":
+                h[row] = act[0](x[t, row] + r @ h[row])
+            elif layer == "gru":
+                a, z, new = np.split(x[t, row], 3)
+                q = np.split(r @ h[row], 3 if "after" not in wide else 2)
+                a, z = act[0](a + q[0]), act[0](z + q[1])
+                inner = wide["after"] @ (a * h[row]) if "after" in wide else a * q[2]
+                h[row] = (1 - z) * act[1](new + inner) + z * h[row]
+            else:
+                i, f, g, o = np.split(x[t, row] + r @ h[row], 4)
+                p = np.split(wide.get("peepholes", np.zeros(3 * width)), 3)
+                before = c[row].copy()
+                c[row] = act[0](f + p[2] * before) * before + act[0](i + p[0] * before) * act[1](g)
+                out = act[0](o + p[1] * c[row]) * act[2](c[row])
+                h[row] = wide["projection"] @ out if "projection" in wide else out
+            y[t, row] = h[row]
+    return [y, h, c] if layer == "lstm" else [y, h]
+
+
+OPTIONS: dict[str, tuple[str, dict[str, tuple[Any, ...]], dict[str, Any]]] = {
+    "lstm of zeros, whose rows have lengths": ("lstm", {"lengths": (b,)}, {}),
+    "lstm backwards, whose rows have lengths": (
+        *("lstm", {"h": (b, WIDTH), "c": (b, WIDTH), "lengths": (b,)}),
+        {"reverse": True},
+    ),
+    "lstm with peepholes": ("lstm", {"peepholes": (3 * WIDTH,)}, {}),
+    "lstm with a projection": (
+        *("lstm", {"r": (4 * WIDTH, 12), "h": (b, 12), "projection": (12, WIDTH)}),
+        {},
+    ),
+    "lstm of other functions, cut": (
+        *("lstm", {"c": (b, WIDTH)}),
+        {"activations": ("relu", "sigmoid", "relu"), "clip": 0.5},
+    ),
+    "gru that resets before the product": (
+        *("gru", {"r": (2 * WIDTH, WIDTH), "after": (WIDTH, WIDTH), "lengths": (b,)}),
+        {"reverse": True},
+    ),
+    "rnn": ("rnn", {"h": (b, WIDTH)}, {}),
+    "rnn of zeros, whose rows have lengths": (
+        *("rnn", {"lengths": (b,)}),
+        {"activation": "relu", "clip": 2.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_a_layer_with_options_is_its_formula_row_by_row(case: str) -> None:
+    layer, shapes, how = OPTIONS[case]
+    parts = {"lstm": 4, "gru": 3, "rnn": 1}[layer] * WIDTH
+    shapes = {"x": (steps, b, parts), "r": (parts, WIDTH), **shapes}
+
+    def described(dtype: str) -> oc.Program:
+        made = {
+            name: oc.placeholder(shape, "int32" if name == "lengths" else dtype, name)
+            for name, shape in shapes.items()
+        }
+        return getattr(ops, layer)(**made, **how)  # type: ignore[no-any-return]
+
+    def drawn(length: int, batch: int, dtype: str) -> dict[str, Array]:
+        sizes = {steps: length, b: batch}
+        found = {
+            name: floats(name, *(int(sizes.get(n, n)) for n in shape), dtype=dtype)
+            for name, shape in shapes.items()
+        }
+        scaled = {name: one / (4 if name in ("r", "after") else 1) for name, one in found.items()}
+        if "lengths" in scaled:
+            scaled["lengths"] = (np.arange(batch) % (length + 1)).astype("i4")
+        return scaled
+
+    weights = [n for n in ("r", "after", "projection") if n in shapes]
+    held = drawn(1, 1, "float32")
+    kernel = oc.compile(described("float32"), constants={n: held[n] for n in weights})
+    tiles = [stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Tile)]
+    assert any(tile.microkernel is not None for tile in tiles)
+    for length, batch in [(0, 3), (4, 15), (3, 1)]:
+        given = drawn(length, batch, "float32")
+        found = kernel(*(given[one.name] for one in kernel.signature.inputs))
+        for one, wanted in zip(found, cell(layer, given, how), strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+    given = drawn(3, 3, "float64")
+    for one, wanted in zip(described("float64").run(given), cell(layer, given, how), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-12, atol=1e-13)
+
+
+def test_a_state_may_begin_as_another() -> None:
+    given = operands("lstm")
+    program = ops.lstm(given["x"], given["r"], given["h"], given["h"])
+    assert [buffer.name for buffer in program.buffers[:4]] == ["x", "r", "h", "lstm"]
+    held = values("lstm", 2, 3, "float32")
+    found = program.run({name: held[name] for name in "xrh"})
+    for one, wanted in zip(found, lstm({**held, "c": held["h"]}, "ifgo", False), strict=True):
+        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_operands_keep_their_names_and_sizes_give_way() -> None:
+    r = oc.dim("r", max=8)
+    x = oc.placeholder((r, 2, 4 * WIDTH), name="x")
+    program = ops.lstm(x, oc.placeholder((4 * WIDTH, WIDTH), name="r"))
+    assert [size.name for size in program.sizes] == ["r_"]
+    assert program.buffers[1].name == "r"

@@ -1,0 +1,100 @@
+"""Torch's recurrent layers: of any batch and length, as one kernel for each direction of each layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="an extra")
+
+import torch
+from torch import nn
+
+import offcut as oc
+from offcut.plugins.torch.whole import NAMES, whole
+
+STACKS: dict[str, tuple[Any, dict[str, Any], int]] = {
+    "LSTM, two layers, two directions": (
+        *(nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
+        4,
+    ),
+    "LSTM with a projection, no bias": (nn.LSTM, {"proj_size": 3, "bias": False}, 1),
+    "GRU, two directions": (nn.GRU, {"bidirectional": True, "batch_first": True}, 2),
+    "RNN of relu": (nn.RNN, {"nonlinearity": "relu"}, 1),
+}
+
+
+@pytest.mark.parametrize("case", STACKS)
+def test_a_stack_is_taken_whole_at_any_batch_and_length(case: str) -> None:
+    make, options, count = STACKS[case]
+    torch.manual_seed(0)
+    model = make(8, 6, **options).eval()
+    taken = oc.from_torch(model, (torch.randn(3, 5, 8),))
+    assert taken.report.endswith("0 operators by torch")
+    (region,) = taken.program.regions
+    kinds = [node.op for node in region.bound.graph.nodes]
+    assert sum(kinds.count(kind) for kind in ("lstm", "gru", "rnn")) == count
+    for shape in (3, 5, 8), (1, 1, 8), (1, 9, 8), (7, 2, 8):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_states_are_given_or_zeros() -> None:
+    torch.manual_seed(0)
+    model = nn.LSTM(8, 6, 2).eval()
+    state = torch.randn(2, 3, 6), torch.randn(2, 3, 6)
+    taken = oc.from_torch(model, (torch.randn(4, 3, 8), state))
+    x, given = torch.randn(2, 5, 8), (torch.randn(2, 5, 6), torch.randn(2, 5, 6))
+    with torch.no_grad():
+        torch.testing.assert_close(taken(x, given), model(x, given), rtol=1e-4, atol=1e-5)
+    alone = oc.from_torch(model, (torch.randn(4, 3, 8),))
+    (region,) = alone.program.regions
+    assert [value.name for value in region.bound.graph.inputs] == ["input_2"]
+    layers = [node for node in region.bound.graph.nodes if node.op == "lstm"]
+    assert [dict(node.options) for node in layers] == [{}, {}]
+
+
+def test_a_sequence_without_a_batch_is_taken() -> None:
+    torch.manual_seed(0)
+    model = nn.RNN(8, 6).eval()
+    taken = oc.from_torch(model, (torch.randn(4, 8),))
+    for length in 1, 6:
+        x = torch.randn(length, 8)
+        with torch.no_grad():
+            torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_program_that_torch_exported_keeps_its_length() -> None:
+    torch.manual_seed(0)
+    model = nn.GRU(8, 6, batch_first=True).eval()
+    free = ({0: torch.export.Dim.AUTO},)
+    exported = torch.export.export(model, (torch.randn(3, 5, 8),), dynamic_shapes=free)
+    taken = oc.from_torch(exported)
+    x = torch.randn(4, 5, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(oc.CallError) as refused:
+        taken(torch.randn(4, 6, 8))
+    assert str(refused.value) == (
+        "call: cannot take input of shape (4, 6, 8)\n  because  axis 1 is 5 in every call"
+    )
+
+
+def test_torch_traces_as_before_once_we_have_traced() -> None:
+    def kept() -> list[Any]:
+        table = torch._decomp.decomposition_table
+        every = [getattr(torch.ops.aten, name).input for name in NAMES]
+        return [(dict(op.py_kernels), table[op]) for op in every]
+
+    before = kept()
+    with whole():
+        assert kept() != before
+    assert kept() == before
+
+
+def test_dropout_in_training_stays_with_torch() -> None:
+    model = nn.LSTM(8, 6, 2, dropout=0.5).train()
+    taken = oc.from_torch(model, (torch.randn(4, 3, 8),))
+    assert "aten.lstm.input: dropout is random" in taken.report
