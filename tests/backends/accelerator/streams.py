@@ -26,6 +26,7 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.spec import Spec
 
 ROOM = 24  # words of each array in main memory
+FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
 LOADED = (Place.MICRO_OPS, Place.INPUTS, Place.WEIGHTS, Place.ACCUMULATORS)
 
 
@@ -44,10 +45,10 @@ def memory(spec: Spec, seed: int) -> dict[Place, NDArray[np.generic]]:
     return found
 
 
-def stream(spec: Spec, rng: random.Random, length: int, tokens: float = 0.0) -> Stream:
+def stream(spec: Spec, rng: random.Random, length: int, pairs: int = 0) -> Stream:
     """A stream that loads micro-ops first, which any of its instructions may use.
 
-    tokens  how likely each token is
+    pairs  of instructions that are tried for a token from one to the other
     """
     count = spec.words[Place.MICRO_OPS].depth
     ops = tuple(
@@ -56,11 +57,7 @@ def stream(spec: Spec, rng: random.Random, length: int, tokens: float = 0.0) -> 
     )
     body = [_instruction(spec, rng, ops) for _ in range(length)]
     first: list[Instruction] = [Load(Place.MICRO_OPS, 0, 0, 1, count, count)]
-    told = [
-        replace(one, tokens=_tokens(spec.unit(one), rng, tokens))
-        for one in [*first, *body, Finish()]
-    ]
-    return Stream(tuple(told), ops)
+    return Stream(tuple(_told(spec, rng, [*first, *body, Finish()], pairs)), ops)
 
 
 def _depths(spec: Spec) -> tuple[int, int, int]:
@@ -116,7 +113,21 @@ def _loops(
     return one, two
 
 
-def _tokens(unit: Unit, rng: random.Random, likely: float) -> Tokens:
-    before, after = unit is not Unit.LOAD, unit is not Unit.STORE
-    asked = [rng.random() < likely and there for there in (before, after, before, after)]
-    return Tokens(*asked)
+def _told(
+    spec: Spec, rng: random.Random, instructions: list[Instruction], pairs: int
+) -> list[Instruction]:
+    """Instructions with tokens from earlier to later ones of neighbours; in one stream of four one is lost."""
+    units = [list(Unit).index(spec.unit(one)) for one in instructions]
+    told = [dict.fromkeys(FIELDS, False) for _ in instructions]
+    for _ in range(pairs):
+        first, second = sorted(rng.sample(range(len(instructions)), 2))
+        step = units[second] - units[first]
+        push, pop = ("push_next", "pop_prev") if step > 0 else ("push_prev", "pop_next")
+        if abs(step) == 1 and not told[first][push] and not told[second][pop]:
+            told[first][push] = told[second][pop] = True
+    if rng.random() < 0.25:
+        rng.choice(told)[rng.choice(FIELDS)] = False
+    return [
+        replace(one, tokens=Tokens(**tokens))
+        for one, tokens in zip(instructions, told, strict=True)
+    ]

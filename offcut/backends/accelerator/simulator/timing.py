@@ -1,13 +1,13 @@
 """When each instruction runs: three units side by side, a bus that they share, queues between them.
 
 No clock is counted. Instructions are fetched in the order of the stream, as long as the queue of their unit has
-room. The first one in each queue may start when its unit is free, when the tokens that it pops have been pushed
-(or, on a machine without tokens, when the instructions that it must follow have completed); of those whose last
-such moment is known, the one that is the first to run, or to ask for the bus, is taken next. Whatever becomes
-known later cannot come before it, so times are those of the machine.
+room. The first one in a queue **begins** when its unit is free, when the tokens that it pops have been pushed (or, on
+a machine without tokens, when the instructions that it must follow have completed); then it leaves the queue. It
+**asks** for the bus when nothing but words is left to do, and the bus serves who asks first; at the same moment, load
+before compute before store. One that pushes a token where no more have room holds its unit until there is room.
 
-An instruction needs the bus during its last cycles; it starts late enough not to wait for it midway. One that
-pushes a token where no more have room holds its unit until there is room.
+The earliest of what can happen next is taken next. Whatever becomes known by it cannot come before it, so times are
+those of the machine.
 
 Beside the time, each instruction has a **clock**: how many instructions of each unit have completed before it
 starts, by tokens and the order of each unit alone, whatever the times. What is not in it may run at any time.
@@ -48,7 +48,7 @@ class Event:
     """One instruction as it ran.
 
     position  in the stream
-    start, end  in cycles
+    start, end  in cycles; one that waits for the bus is taken to start so much later
     waits     what its unit waited for before, and for how many cycles
     """
 
@@ -105,7 +105,9 @@ class Timing:
             self._named((tokens.push_prev, unit, unit - 1), (tokens.push_next, unit, unit + 1))
             for unit, tokens in self._tokens()
         ]
+        self._asking: list[float | None] = [None, None, None]  # since when, for the bus
         self._pushing: list[float | None] = [None, None, None]  # the end of the work
+        self._stalls: list[list[tuple[Stall, float]]] = [[], [], []]
         self._free, self._bus = [0.0, 0.0, 0.0], 0.0
         self._blocked = [0.0, 0.0, 0.0]  # until when a unit held its last token
         self._clock = [[0, 0, 0] for _ in UNITS]
@@ -132,10 +134,14 @@ class Timing:
             waiting = [unit for unit in range(3) if self._pushing[unit] is not None]
             pushed = sum(self._push(unit) for unit in waiting)
             self._fetch()
-            ready = [self._ready(unit) for unit in range(3)]
-            first = min((one for one in ready if one is not None), default=None)
-            if first is not None:
-                self._start(*first)
+            begins = [self._ready(unit) for unit in range(3)]
+            first = min((one for one in begins if one is not None), default=None)
+            asked = ((ask, unit) for unit, ask in enumerate(self._asking) if ask is not None)
+            asks = min(asked, default=None)
+            if first is not None and (asks is None or first[0] <= asks[0]):
+                self._begin(*first)
+            elif asks is not None:
+                self._move(*asks)
             elif not pushed:
                 break
         if len(self.events) < len(self._instructions) or any(
@@ -154,55 +160,62 @@ class Timing:
             self._arrival.append(max(last + self._spec.fetch_cycles, room))
             self._arrived[unit] += 1
 
-    def _ready(self, unit: int) -> tuple[float, int, float, tuple[tuple[float, Stall], ...]] | None:
-        """When the first instruction of a queue runs, or asks for the bus; the unit; when it may start; and what
-        it waits for. None where that is not known yet, or nothing is queued.
+    def _ready(self, unit: int) -> tuple[float, int, Stall] | None:
+        """When the first instruction of a queue begins, the unit, and what it waits for last. None where that is not
+        known yet, or nothing is queued.
         """
         done = len(self._started[unit])
-        if self._pushing[unit] is not None or done == len(self._queue[unit]):
+        if self._asking[unit] is not None or self._pushing[unit] is not None:
+            return None
+        if done == len(self._queue[unit]) or self._queue[unit][done] >= len(self._arrival):
             return None
         position = self._queue[unit][done]
-        if position >= len(self._arrival):
-            return None
-        waits = [(self._arrival[position], Stall.FETCH)]
+        last, why = self._arrival[position], Stall.FETCH
         for channel in self._pops[position]:
             number = len(channel.popped)
             if number >= len(channel.pushed):
                 return None
-            waits.append((channel.pushed[number], _BY_UNIT[channel.source]))
+            if channel.pushed[number] > last:
+                last, why = channel.pushed[number], _BY_UNIT[channel.source]
         if not self._spec.tokens and self._after is not None:
             for one in self._after[position]:
                 if one.sequence >= len(self._ended[one.unit]):
                     return None
-                waits.append((self._ended[one.unit][one.sequence], _BY_UNIT[one.unit]))
-        may = max(self._free[unit], max(when for when, _ in waits))
-        own, bus = self._cycles[position]
-        return (may + own if bus else may), unit, may, tuple(waits)
+                if self._ended[one.unit][one.sequence] > last:
+                    last, why = self._ended[one.unit][one.sequence], _BY_UNIT[one.unit]
+        return max(self._free[unit], last), unit, why
 
-    def _start(
-        self, _: float, unit: int, may: float, waits: tuple[tuple[float, Stall], ...]
-    ) -> None:
+    def _begin(self, when: float, unit: int, why: Stall) -> None:
         position = self._queue[unit][len(self._started[unit])]
-        own, bus = self._cycles[position]
-        start = max(may, self._bus - own) if bus else may
-        end = start + own + bus
-        if bus:
-            self._bus = end
-        self._started[unit].append(start)
+        self._started[unit].append(when)
         clock = self._clock[unit]
         for channel in self._pops[position]:
             clock[:] = map(max, clock, channel.clocks[len(channel.popped)])
-            channel.popped.append(start)
+            channel.popped.append(when)
         self.clocks[position] = tuple(clock)
         clock[unit] += 1
-        stalls = []
-        if self._free[unit] > self._blocked[unit]:
-            stalls.append((Stall.ROOM, self._free[unit] - self._blocked[unit]))
-        if may > self._free[unit]:
-            stalls.append((max(waits, key=lambda one: one[0])[1], may - self._free[unit]))
-        if start > may:
-            stalls.append((Stall.BUS, start - may))
-        self.events.append(Event(position, UNITS[unit], start, end, tuple(stalls)))
+        free, blocked = self._free[unit], self._blocked[unit]
+        waited = ((Stall.ROOM, free - blocked), (why, when - free))
+        self._stalls[unit] = [one for one in waited if one[1] > 0]
+        own, bus = self._cycles[position]
+        if bus:
+            self._asking[unit] = when + own
+        else:
+            self._end(unit, position, when, when + own)
+
+    def _move(self, asked: float, unit: int) -> None:
+        """Give the bus to a unit."""
+        position = self._queue[unit][len(self._started[unit]) - 1]
+        own, bus = self._cycles[position]
+        begins = max(asked, self._bus)
+        if begins > asked:
+            self._stalls[unit].append((Stall.BUS, begins - asked))
+        self._bus = begins + bus
+        self._asking[unit] = None
+        self._end(unit, position, begins - own, self._bus)
+
+    def _end(self, unit: int, position: int, start: float, end: float) -> None:
+        self.events.append(Event(position, UNITS[unit], start, end, tuple(self._stalls[unit])))
         self._pushing[unit] = end
         self._push(unit)
 
