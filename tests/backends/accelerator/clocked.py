@@ -66,7 +66,10 @@ def ends(stream: Stream, spec: Spec, limit: int) -> dict[int, int] | None:
                 if position is None and queues[unit]:
                     changed |= _begin(unit, queues, tokens, at, stream)
                     if at[unit] is not None:
-                        left[unit], moving[unit] = cost(stream.instructions[at[unit]], spec)[0], False
+                        left[unit], moving[unit] = (
+                            cost(stream.instructions[at[unit]], spec)[0],
+                            False,
+                        )
                         asked[unit] = now + left[unit]
                 elif position is not None and left[unit] == 0:
                     on_bus = cost(stream.instructions[position], spec)[1]

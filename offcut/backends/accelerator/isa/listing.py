@@ -1,7 +1,7 @@
-"""A stream as a text: one instruction a line, with the words that it touches and for whom it waits.
+"""A stream as a text: one instruction a line, with its unit, for whom it waits and whom it tells, and what it does.
 
-    4  load     inputs[0:16] = X[128:144]                                   wait compute; tell compute
-    5  compute  accumulators[0:16] += inputs[0:16] · weights[0:2]  32 of micro-ops[0:2], …
+    1  load     tell compute  inputs[0:32] = X[64:78], 2 rows of 6 every 8, zeros 1 1 1 1
+    2  compute  wait load     accumulators[0:16] += inputs[0:29] · weights[0:10]  of micro-ops[0:2], 4 times by 4 8 0
 
 Words are the first and last that are touched; there may be gaps between them where loops leave some out.
 """
@@ -36,15 +36,15 @@ _NEIGHBOURS = {
 
 
 def listing(stream: Stream, spec: Spec, names: Mapping[Place, str] | None = None) -> str:
-    """The lines of a stream: position, unit, what it does, its tokens.
+    """The lines of a stream: position, unit, tokens, what it does.
 
     names  of the arrays in main memory, by place; else they are called ``dram``
     """
     rows = list(_rows(stream, spec, names or {}))
-    width = max((len(does) for _, _, does, _ in rows), default=0)
+    width = max((len(said) for _, _, said, _ in rows), default=0)
     return "\n".join(
-        f"{position:4}  {unit.value:7}  {does:{width if said else 0}}  {said}".rstrip()
-        for position, unit, does, said in rows
+        f"{position:4}  {unit.value:7}  {said:{width}}  {does}"
+        for position, unit, said, does in rows
     )
 
 
@@ -76,7 +76,7 @@ def _rows(
         match instruction:
             case Load(place=Place.MICRO_OPS):
                 buffer.update(_brought(instruction, stream.micro_ops))
-        yield position, unit, _does(instruction, buffer, names), _said(unit, instruction.tokens)
+        yield position, unit, _said(unit, instruction.tokens), _does(instruction, buffer, names)
 
 
 def _brought(load: Load, micro_ops: tuple[MicroOp, ...]) -> Iterator[tuple[int, MicroOp]]:
