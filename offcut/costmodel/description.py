@@ -278,6 +278,7 @@ def _line(text: str, at: tuple[str, ...]) -> int | None:
             table = (*name.split("."), str(seen[name]))
             seen[name] += 1
             found.setdefault(table, number)
+            found.setdefault(table[:-1], number)
         elif head.startswith("["):
             table = tuple(head.strip("[] ").split("."))
             found.setdefault(table, number)

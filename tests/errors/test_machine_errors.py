@@ -105,7 +105,7 @@ REFUSED = {
     ),
     "memories that do not grow": (
         LIKE + "".join(f"[[energy.sram]]\nbytes = {n}\npicojoules_per_byte = 1\n" for n in (2, 1)),
-        "  energy.sram",
+        ":3  energy.sram",
         "the smallest memory comes first",
     ),
     "an accelerator with a processor's table": (
@@ -134,7 +134,7 @@ REFUSED = {
     "one level of memory": (
         LIKE
         + '[[memory]]\nname = "L1"\nbytes = 1\nways = 1\nbytes_per_cycle = 1\nsource = "it is so"\n',
-        "  memory",
+        ":3  memory",
         "packed operands stream from the third of its levels, and 1 stand there: a list is stated whole",
     ),
 }

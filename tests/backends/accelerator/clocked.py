@@ -11,7 +11,6 @@ from offcut.backends.accelerator.isa import (
     Instruction,
     Load,
     Place,
-    Store,
     Stream,
     Unit,
 )

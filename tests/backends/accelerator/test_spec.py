@@ -1,0 +1,202 @@
+"""From a description to numbers: what changes with what, and descriptions that cannot work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.spec import Spec
+from offcut.costmodel import load
+from offcut.errors import TargetError
+from tests.backends.accelerator.machines import shipped
+
+MINE = 'name = "mine"\nlike = "vta"\n'
+MEMORIES = ("micro-ops", "inputs", "weights", "accumulators", "outputs")
+
+
+def spec_of(tmp_path: Path, text: str) -> Spec:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return Spec.of(load(path))
+
+
+def memories(**changes: str) -> str:
+    """The list of memories, some with fields of their own; it begins at line 3."""
+    blocks = (f'[[memory]]\nname = "{name}"\n{changes.get(name, "")}' for name in MEMORIES)
+    return MINE + "".join(blocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "depths"),
+    [
+        ("vta", (8192, 2048, 1024, 2048, 2048)),
+        ("vta-osdi18", (8192, 2048, 128, 2048, 2048)),
+        ("gemmini", (2048, 16384, 1024, 1024, 1024)),
+    ],
+)
+def test_words_of_the_shipped_machines(name: str, depths: tuple[int, ...]) -> None:
+    spec = Spec.of(shipped(name))
+    assert tuple(spec.words[place].depth for place in Place) == depths
+    assert spec.gemm_cycles == 1
+    assert (spec.rows, spec.columns, spec.terms) == (1, 16, 16)
+
+
+def test_who_loads_what_and_who_waits_how() -> None:
+    vta, gemmini = Spec.of(shipped("vta")), Spec.of(shipped("gemmini"))
+    assert vta.tokens
+    assert not gemmini.tokens
+    assert vta.loads[Place.ACCUMULATORS] is Unit.COMPUTE
+    assert gemmini.loads[Place.ACCUMULATORS] is Unit.LOAD
+    assert gemmini.words[Place.INPUTS].memory == gemmini.words[Place.WEIGHTS].memory
+
+
+def test_another_matrix_unit_has_other_words(tmp_path: Path) -> None:
+    unit = '[[unit]]\nname = "gemm"\nrows = 2\ncolumns = 32\nterms = 8\n'
+    spec = spec_of(tmp_path, MINE + unit)
+    assert {place: spec.words[place].bytes for place in Place} == {
+        Place.MICRO_OPS: 4,
+        Place.INPUTS: 2 * 8,
+        Place.WEIGHTS: 32 * 8,
+        Place.ACCUMULATORS: 2 * 32 * 4,
+        Place.OUTPUTS: 2 * 32,
+    }
+    assert spec.words[Place.ACCUMULATORS].depth == 131072 // 256
+    assert spec.gemm_cycles == 2
+
+
+def test_a_bus_and_a_clock_of_ones_own(tmp_path: Path) -> None:
+    bus = "[dram]\nbytes_per_cycle = 16.0\nlatency_cycles = 0\nline = 16\n"
+    spec = spec_of(tmp_path, MINE + bus + "[engine]\nhertz = 3e8\n[control]\ntokens = false\n")
+    assert (spec.bus_bytes, spec.row_cycles, spec.beat) == (16, 0, 16)
+    assert (spec.hertz, spec.tokens) == (3e8, False)
+
+
+def test_a_machine_without_queues_has_no_spec() -> None:
+    with pytest.raises(TargetError) as refused:
+        Spec.of(load("zen4"))
+    assert (
+        str(refused.value)
+        == f"""\
+target: cannot plan for machine='zen4'
+  because  {load("zen4").title} is no machine of queues: its description has no [control]
+  help     oc.target("vta")"""
+    )
+
+
+QUEUE = '[[queue]]\nname = "{}"\nloads = [{}]\ndepth = 1\ninstruction_cycles = 0\nsource = "so"\n'
+
+REFUSED = {
+    "a memory smaller than a word": (
+        memories(weights="bytes = 255\n"),
+        ":9  memory.2.bytes",
+        "a word of weights has 256 bytes, by gemm, and the memory 255",
+    ),
+    "a matrix unit without a memory for an operand": (
+        memories(weights='holds = ["outputs"]\n', outputs="holds = []\n"),
+        ":3  memory",
+        "no memory holds weights",
+    ),
+    "an operand in two memories": (
+        memories(outputs='holds = ["inputs"]\n'),
+        ":13  memory.4.holds.0",
+        "inputs are held by inputs",
+    ),
+    "an operand that there is not": (
+        memories(inputs='holds = ["inputs", "A"]\n'),
+        ":7  memory.1.holds.1",
+        "operands are micro-ops, inputs, weights, accumulators, outputs, got 'A'",
+    ),
+    "micro-ops beside others": (
+        memories(weights="holds = []\n", **{"micro-ops": 'holds = ["micro-ops", "weights"]\n'}),
+        ":5  memory.0.holds",
+        "micro-ops are held alone",
+    ),
+    "outputs beside inputs": (
+        memories(inputs='holds = ["inputs", "outputs"]\n', outputs="holds = []\n"),
+        ":7  memory.1.holds",
+        "outputs are accumulators as they are stored: they are held alone, or with these",
+    ),
+    "micro-ops that are too narrow": (
+        memories(inputs="bytes = 1048576\n"),
+        ":3  memory.0.line",
+        "a micro-op that names any word has 37 bits, and 4 bytes are moved at a time",
+    ),
+    "instructions that are too narrow": (
+        memories(accumulators="bytes = 134217728\n", **{"micro-ops": "line = 8\n"}),
+        ":3  memory",
+        "with so many words an instruction gemm has 145 bits, and there are 128",
+    ),
+    "no matrix unit": (
+        MINE + '[[unit]]\nname = "gemm"\nof = ["int32"]\n',
+        ":3  unit",
+        "no unit multiplies int8",
+    ),
+    "a queue that there is not": (
+        MINE + QUEUE.format("loads", ""),
+        ":4  queue.0.name",
+        "queues are load, compute, store, one of each, got 'loads'",
+    ),
+    "a queue that lacks": (
+        MINE + QUEUE.format("load", "") + QUEUE.format("store", ""),
+        ":3  queue",
+        "there is no queue 'compute'",
+    ),
+    "words that nobody loads": (
+        MINE
+        + '[[queue]]\nname = "load"\nloads = ["inputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
+        ":3  queue",
+        "no queue loads weights",
+    ),
+    "words that two load": (
+        MINE
+        + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\nloads = ["inputs"]\n[[queue]]\nname = "store"\n',
+        ":7  queue.1.loads.0",
+        "inputs are loaded by load",
+    ),
+    "outputs that are loaded": (
+        MINE
+        + '[[queue]]\nname = "load"\nloads = ["outputs"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
+        ":5  queue.0.loads.0",
+        "operands that are loaded are micro-ops, inputs, weights, accumulators, got 'outputs'",
+    ),
+    "a store that loads": (
+        MINE
+        + '[[queue]]\nname = "load"\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\nloads = ["inputs"]\n',
+        ":9  queue.2.loads.0",
+        "what stores loads nothing",
+    ),
+    "an operation that there is not": (
+        MINE + '[alu]\noperations = ["min", "xor"]\n',
+        ":4  alu.operations.1",
+        "operations are min, max, add, shr, mul, got 'xor'",
+    ),
+    "no answer": (
+        MINE + "[control]\ntokens = 1\n",
+        ":4  control.tokens",
+        "it is true or false, got 1",
+    ),
+    "cycles below 0": (
+        MINE + "[control]\nfetch_cycles = -1\n",
+        ":4  control.fetch_cycles",
+        "it is a number, 0 or above, got -1",
+    ),
+    "queues alone": (
+        'name = "mine"\nlike = "h200"\n[control]\ntokens = true\ntoken_depth = 1\nfetch_cycles = 0\nsource = "so"\n',
+        "  queue",
+        "it is not stated, and a machine of queues has it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_description_that_cannot_work_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    text, where, because = REFUSED[name]
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(TargetError) as refused:
+        load(path)
+    assert str(refused.value) == (
+        f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
+    )

@@ -1,0 +1,154 @@
+"""Every refusal of an instruction stream, in full."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.accelerator.isa import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    MicroOp,
+    Place,
+    Store,
+    Stream,
+    Tokens,
+)
+from offcut.backends.accelerator.simulator import simulate
+from offcut.backends.accelerator.spec import Spec
+from offcut.costmodel import load
+
+VTA, GEMMINI = (Spec.of(load(name)) for name in ("vta", "gemmini"))
+DRAM = {
+    Place.INPUTS: np.zeros((4, 1, 16), np.int8),
+    Place.OUTPUTS: np.zeros((4, 1, 16), np.int8),
+}
+OPS = Load(Place.MICRO_OPS, 0, 0, 1, 1, 1)
+
+REFUSED: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
+    "words that the chip has not": (
+        (Load(Place.INPUTS, 2040, 0, 3, 3, 3),),
+        "0: load inputs[2040] = dram[0], 3 rows of 3 every 3",
+        "it touches inputs[2040:2049], and there are 2048 words",
+    ),
+    "words that the array has not": (
+        (Load(Place.INPUTS, 0, 1, 2, 2, 2, (1, 0, 0, 0)),),
+        "0: load inputs[0] = dram[1], 2 rows of 2 every 2, pad 1 0 0 0",
+        "it touches inputs[1:5] of main memory, and there are 4 words",
+    ),
+    "an array that is not given": (
+        (Load(Place.WEIGHTS, 0, 0, 1, 1, 1),),
+        "0: load weights[0] = dram[0], 1 row of 1",
+        "it touches weights[0:1] of main memory, and there are 0 words",
+    ),
+    "results that the array has no room for": (
+        (Store(0, 3, 1, 2, 2),),
+        "0: store dram[3] = accumulators[0], 1 row of 2",
+        "it touches outputs[3:5] of main memory, and there are 4 words",
+    ),
+    "a loop that leaves the accumulators": (
+        (OPS, Gemm(0, 1, Loop(3, 1024), reset=True)),
+        "1: gemm reset of micro-ops[0:1], 3 times by 1024 0 0",
+        "it touches accumulators[0:2049], and there are 2048 words",
+    ),
+    "a loop that leaves the weights": (
+        (OPS, Gemm(0, 1, Loop(3, 0, 0, 1000))),
+        "1: gemm of micro-ops[0:1], 3 times by 0 0 1000",
+        "it touches weights[0:2001], and there are 1024 words",
+    ),
+    "micro-ops that there are not": (
+        (Gemm(0, 8193),),
+        "0: gemm of micro-ops[0:8193]",
+        "it touches micro-ops[0:8193], and there are 8192 words",
+    ),
+    "a field that does not fit": (
+        (Store(0, 0, 1 << 16, 0, 0),),
+        "0: store dram[0] = accumulators[0], 65536 rows of 0 every 0",
+        "y = 65536, and its field has 16 bits: 0 to 65535",
+    ),
+    "a token to nobody": (
+        (OPS, Store(0, 0, 1, 1, 1, Tokens(push_next=True))),
+        "1: store dram[0] = accumulators[0], 1 row of 1",
+        "store has no unit after it",
+    ),
+    "a token from nobody": (
+        (Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_prev=True)),),
+        "0: load inputs[0] = dram[0], 1 row of 1",
+        "load has no unit before it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_instruction_that_means_nothing_is_refused(name: str) -> None:
+    instructions, at, because = REFUSED[name]
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(Stream(instructions, (MicroOp(0),)), DRAM, VTA)
+    assert str(refused.value) == (
+        f"simulate: cannot run an instruction\n  at       instruction {at}\n  because  {because}"
+    )
+
+
+def test_tokens_are_refused_by_a_machine_that_has_none() -> None:
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(Stream((Finish(Tokens(push_next=True)),)), None, GEMMINI)
+    assert refused.value.because == "gemmini has no tokens"
+
+
+def test_an_operation_is_refused_by_a_machine_that_has_it_not() -> None:
+    spec = replace(VTA, alu=frozenset({"min", "add"}))
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(Stream((Alu(AluOp.MUL, 0, 1),)), None, spec)
+    assert refused.value.because == "vta has no mul: it has add, min"
+
+
+def test_arrays_of_other_words_are_refused() -> None:
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(Stream(()), {Place.WEIGHTS: np.zeros((3, 16), np.int8)}, VTA)
+    assert (
+        str(refused.value)
+        == """\
+simulate: cannot take an array as weights
+  because  words of weights are int8[16, 16], got int8[16]"""
+    )
+
+
+def test_a_standstill_says_who_waits_for_whom() -> None:
+    stream = Stream(
+        (
+            Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_next=True)),
+            Gemm(0, 0, tokens=Tokens(pop_prev=True, pop_next=True)),
+            Store(0, 0, 1, 1, 1),
+        )
+    )
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(stream, None, VTA)
+    assert (
+        str(refused.value)
+        == """\
+simulate: the stream comes to a standstill
+  at       instruction 0: load inputs[0] = dram[0], 1 row of 1
+  because  load, at 0, waits for a token of compute; compute, at 1, waits for a token of load, store; store has run all of its instructions"""
+    )
+
+
+def test_a_standstill_by_full_queues_says_which() -> None:
+    spec = replace(VTA, token_depth=1, queue_depth=dict.fromkeys(VTA.queue_depth, 1))
+    one = Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
+    with pytest.raises(oc.StreamError) as refused:
+        simulate(Stream((one, one, one, one, Finish(Tokens(pop_prev=True)))), None, spec)
+    assert (
+        str(refused.value)
+        == """\
+simulate: the stream comes to a standstill
+  at       instruction 1: load inputs[0] = dram[0], 1 row of 1
+  because  load, at 1, waits for room for a token to compute; compute waits for instruction 4; store has run all of its instructions; instruction 3 waits for room in the queue of load, of 1"""
+    )
