@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -105,10 +105,19 @@ def _family(host: Host, name: str) -> Family:
     return next(family for family in families(host) if family.microkernel.name == name)
 
 
-@lru_cache(maxsize=256)
+def _tile_objects(low: Lowered, host: Host) -> Iterator[bytes]:
+    """Object code of the microkernels that a kernel calls: a file for each shape, since the next kernel calls others beside."""
+    for kernel, variant, shapes in low.tiles:
+        if not shapes:  # one function takes any
+            yield _tile_object(host, kernel, variant, ())
+        for shape in shapes:
+            yield _tile_object(host, kernel, variant, (shape,))
+
+
+@lru_cache(maxsize=1024)
 def _tile_object(host: Host, kernel: str, variant: Variant, shapes: Shapes) -> bytes:
     """Object code of microkernels, shared by all kernels that need the same ones."""
-    name = objects.key("tiles", repr((host, kernel, variant, shapes)))
+    name = objects.key("tiles", _text_of(host), repr((kernel, variant, shapes)))
     kept = objects.read(name)
     if kept is None:
         text = _family(host, kernel).text(variant, shapes)
@@ -117,14 +126,18 @@ def _tile_object(host: Host, kernel: str, variant: Variant, shapes: Shapes) -> b
     return kept
 
 
+@lru_cache(maxsize=8)
+def _text_of(host: Host) -> str:
+    return repr(host)
+
+
 def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
     """A kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lowered(made, signature, host)
     debug.note(4, low.text, "lower")
     with debug.timed("microkernels"):
-        tiles_for = replace(host, threads=1)
-        parts = [_tile_object(tiles_for, *request) for request in low.tiles]
+        parts = [*_tile_objects(low, replace(host, threads=1))]
     with debug.timed("compile"):
         parts.append(jit.object_code(low.text, host, passes=True, loops=made.has_loops))
     layouts = [[b.name, astuple(b.layout) if b.layout else None, b.dtype] for b in constants(made)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -52,6 +52,12 @@ def _machine(host: Host) -> Any:
     return made
 
 
+@lru_cache(maxsize=8)
+def _emitting(host: Host) -> Any:
+    """`_machine`, which makes one module after the other into code; a module that is loaded takes its machine over."""
+    return _machine(host)
+
+
 def parsed(text: str) -> Any:
     """The module of LLVM IR, verified."""
     try:
@@ -69,7 +75,7 @@ def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]
     more than they gain. With `loops` they run as well: what does not change in a loop leaves it. They
     take longer by the line the more lines there are, so a module of very many does without them.
     """
-    module, machine = parsed(text), _machine(host)
+    module, machine = parsed(text), _emitting(host)
     if passes and loops and text.count("\n") <= _MOST_LINES:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.slp_vectorization = False
