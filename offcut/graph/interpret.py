@@ -53,6 +53,8 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
     if node.op in VIEWS:
         first, *rest = (concrete(one, held, sizes) for one in node.arguments)
         options = {name: concrete(one, held, sizes) for name, one in node.options}
+        if node.op == "reshape":  # of no element, what -1 stands for is in the result's shape alone
+            rest, options = [concrete(node.results[0].shape, held, sizes)], {}
         return (VIEWS[node.op].apply(first, *rest, **options),)
     values = {
         name: Value(name, held[name].dtype.name, tuple(map(ix.const, held[name].shape)))

@@ -9,6 +9,7 @@ from offcut.graph.passes import (
     DEFAULT,
     drop_dead,
     fold_constants,
+    join_products,
     patches_as_rows,
     share_equal,
     sink_reshapes,
@@ -154,3 +155,39 @@ def test_windows_along_a_line_and_in_a_volume_are_rows(
     assert "dense" in [node.op for node in after.graph.nodes]
     given = {"x": generator.standard_normal(shape, np.float32)}
     near(interpreted(after, given)[op], interpreted(made.bound, given)[op])
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_queries_keys_and_values_are_one_product(biased: bool) -> None:
+    made, generator = Builder("heads"), np.random.default_rng(8)
+    b, n = made.size("b", 0, 5), made.size("n", 0, 9)
+    x = made.input("x", "float32", (b, n, 12))
+    for name, width in (("q", 8), ("k", 8), ("v", 12)):
+        w = made.constant(f"w{name}", generator.standard_normal((width, 12), np.float32))
+        bias = generator.standard_normal(width, np.float32)
+        options = {"bias": made.constant(f"b{name}", bias)} if biased else {}
+        d = made.node("dense", x, w, transpose_w=True, **options)
+        made.output(
+            made.node("transpose", made.node("reshape", d, [b, n, 4, -1]), axes=(0, 2, 1, 3))
+        )
+    bound = made.bound
+    after = join_products(bound)
+    assert [node.op for node in after.graph.nodes].count("dense") == 1
+    model = compiled(bound)
+    for sizes in ((2, 3), (1, 1), (0, 4), (5, 9)):
+        given = {"x": generator.standard_normal((*sizes, 12), np.float32)}
+        expected = interpreted(bound, given)
+        found = interpreted(after, given), model(given)
+        for name in expected:
+            for one in found:
+                near(one[name], expected[name])
+
+
+def test_a_product_that_is_followed_point_by_point_or_given_back_keeps_its_kernel() -> None:
+    made = Builder("kept")
+    x = made.input("x", "float32", (made.size("n", 1, 9), 4))
+    u, v = (made.constant(name, np.ones((4, 6), "float32")) for name in "uv")
+    gate, up = made.node("dense", x, u), made.node("dense", x, v)
+    made.output(made.node("multiply", made.node("silu", gate), up), up)
+    bound = made.bound
+    assert join_products(bound) is bound

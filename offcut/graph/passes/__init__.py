@@ -8,6 +8,7 @@ from typing import TypeAlias
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.dead import drop_dead
+from offcut.graph.passes.joined import join_products
 from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import share_equal
@@ -20,6 +21,7 @@ DEFAULT: tuple[Pass, ...] = (
     patches_as_rows,
     fold_constants,
     share_equal,
+    join_products,
     sink_reshapes,
     drop_dead,
     share_equal,
@@ -41,6 +43,7 @@ __all__ = [
     "drop_dead",
     "fold_constants",
     "improved",
+    "join_products",
     "patches_as_rows",
     "share_equal",
     "sink_reshapes",
