@@ -18,6 +18,7 @@ from offcut.costmodel.closed.counted import Hardware, counted
 from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
+from offcut.costmodel.device import Device
 
 if TYPE_CHECKING:
     import sympy
@@ -30,21 +31,23 @@ class Formulas:
 
     Where ways compete, a formula is that of the way whose own price, at the size, is least.
 
-    exact   whether every count is one; else some are bounds
-    code    bytes of code
+    operations  of what is described
+    machine     that it is predicted for
+    code        bytes of code; compiled_in: seconds to compile it
     """
 
     described: Program
     prediction: Prediction
-    hardware: Hardware
+    operations: Expr
+    machine: Device
     users: Mapping[str, str]
     code: int
+    compiled_in: float
 
     @cached_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
-        whole = counted(self.described, self.hardware, {})
-        return self._shown(ix.add(*(counts.flop for counts in whole.counts)))
+        return self._shown(self.operations)
 
     @cached_property
     def cycles(self) -> sympy.Expr:
@@ -55,7 +58,7 @@ class Formulas:
     @property
     def seconds(self) -> sympy.Expr:
         """Of the call, on one core."""
-        return self.cycles / self.hardware.machine.hertz
+        return self.cycles / self.machine.hertz
 
     @cached_property
     def bytes(self) -> dict[str, sympy.Expr]:
@@ -76,7 +79,7 @@ class Formulas:
     @property
     def occupancy(self) -> dict[str, sympy.Expr]:
         """The same as shares of the caches."""
-        caches = {memory.name: memory.bytes for memory in self.hardware.machine.memory}
+        caches = {memory.name: memory.bytes for memory in self.machine.memory}
         return {name: size / caches[name] for name, size in self.kept.items()}
 
     @cached_property
@@ -87,7 +90,7 @@ class Formulas:
     @property
     def compile_seconds(self) -> sympy.Expr:
         """Likewise, to compile it."""
-        return self._shown(real(compile_seconds(self.code, self.hardware.machine)))
+        return self._shown(real(self.compiled_in))
 
     @property
     def exact(self) -> bool:
@@ -176,8 +179,8 @@ class Formulas:
         found, values = along(self.described.sizes, self.users, size, over, others)
         own = {user: name for name, user in self.users.items()}
         fixed = {own.get(user, user): value for user, value in others.items()}
-        made = curve(self.prediction, found.name, fixed, values, self.hardware.machine.hertz)
-        title = f"{self.described.name} on {self.hardware.machine.name}"
+        made = curve(self.prediction, found.name, fixed, values, self.machine.hertz)
+        title = f"{self.described.name} on {self.machine.name}"
         return draw(title, self.users.get(found.name, found.name), made, path)
 
 
@@ -188,8 +191,12 @@ def formulas(
 
     users   what the user calls the sizes, by the program's names
     """
-    code = code_bytes(program, hardware.microkernels, hardware.machine, hardware.lanes)
-    return Formulas(described, predicted(program, hardware, {}), hardware, users, code)
+    machine = hardware.machine
+    code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
+    flop = ix.add(*(counts.flop for counts in counted(described, hardware, {}).counts))
+    made = predicted(program, hardware, {})
+    seconds = compile_seconds(code, machine)
+    return Formulas(described, made, flop, machine, users, code, seconds)
 
 
 def _plus(a: Expr, b: Expr) -> Expr:
