@@ -284,6 +284,16 @@ class Target(ABC):
             "tune", f"cannot simulate {self.machine.name}", because="calls of it are timed"
         )
 
+    def prices(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[float]] | None:
+        """Predicted seconds of schedules at vectors of sizes, in their order, of what a target prices by itself;
+        None: by `resolved`, or of the loops that are cut.
+
+        The function raises PartitionError for a schedule that is not legal; it proves nothing.
+        """
+        return None
+
     def schedules(self, request: Request, options: Options, most: int) -> Points:
         """What can be decided of a program, from what the policy decides.
 

@@ -31,13 +31,16 @@ def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | 
     """
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     keys = [key_of(sizes) for sizes in vectors]
-    prices = None if computation is None else nest_prices(problem, computation)
+    target_own = problem.target.prices(problem.request, problem.options, vectors)
+    prices = None if computation is None or target_own else nest_prices(problem, computation)
     cut: dict[Schedule, list[float]] = {}
 
     def told(schedule: Schedule) -> dict[Sizes, float]:
         return {key: _asked(own, schedule, at) for key, at in zip(keys, vectors, strict=True)}
 
     def modelled(schedule: Schedule) -> dict[Sizes, float]:
+        if target_own is not None:
+            return dict(zip(keys, target_own(schedule), strict=True))
         if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
             if schedule not in cut:
                 cut[schedule] = seconds_of_loops(problem, schedule)
