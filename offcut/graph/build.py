@@ -16,6 +16,7 @@ from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
 from offcut.graph.extents import normal
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+from offcut.graph.views import VIEWS
 
 
 class Builder:
@@ -121,6 +122,15 @@ class Builder:
     def shape(self, value: Ref) -> tuple[Expr, ...]:
         """The shape of a value."""
         return self.values[value.name].shape
+
+    def is_zero(self, value: Ref) -> bool:
+        """Whether a value is known to be nothing but zeros: a constant, or a view of one."""
+        name = value.name
+        for node in reversed(self.nodes):
+            if node.op in VIEWS and node.results[0].name == name:
+                (name,) = node.operands
+        array = self.arrays.get(name)
+        return array is not None and not array.any()
 
     def output(self, *values: Ref) -> None:
         """What a call gives back, after what it gave before.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Array, floats
+from recurrences import cell, sigmoid
 
 import offcut as oc
 from offcut import ops
@@ -14,10 +15,6 @@ from offcut.core.program import Tile, walk
 
 WIDTH = 20
 b, steps = oc.dim("b", max=64), oc.dim("t", max=512)
-
-
-def sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def operands(layer: str, dtype: str = "float32") -> dict[str, Any]:
@@ -180,49 +177,6 @@ def test_what_does_not_fit_is_refused() -> None:
         "gru: cannot take after= with gates='nrz'\n"
         "  because  what is reset before the product has no bias, and its part of x is the last"
     )
-
-
-FUNCTIONS: dict[str, Any] = {
-    "sigmoid": sigmoid,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0),
-}
-
-
-def cell(layer: str, given: dict[str, Array], how: dict[str, Any]) -> list[Array]:
-    """A layer with all its options, row by row, in float64."""
-    wide = {name: one.astype("f8") for name, one in given.items()}
-    x, r, steps_of = wide["x"], wide["r"], given.get("lengths")
-    length, batch = x.shape[:2]
-    limit = how.get("clip", np.inf)
-    names = how.get("activations", (how.get("activation", "tanh"),) if layer == "rnn" else None)
-    names = names or (("sigmoid", "tanh", "tanh") if layer == "lstm" else ("sigmoid", "tanh"))
-    act = [lambda v, f=FUNCTIONS[name]: f(np.clip(v, -limit, limit)) for name in names]
-    y = np.zeros((length, batch, r.shape[1]))
-    h, c = wide.get("h", np.zeros((batch, r.shape[1]))).copy(), np.zeros((batch, 0))
-    if layer == "lstm":
-        width = r.shape[0] // 4
-        c = wide.get("c", np.zeros((batch, width))).copy()
-    for row in range(batch):
-        count = length if steps_of is None else int(steps_of[row])
-        for t in range(count)[:: -1 if how.get("reverse") else 1]:
-            if layer == "rnn":
-                h[row] = act[0](x[t, row] + r @ h[row])
-            elif layer == "gru":
-                a, z, new = np.split(x[t, row], 3)
-                q = np.split(r @ h[row], 3 if "after" not in wide else 2)
-                a, z = act[0](a + q[0]), act[0](z + q[1])
-                inner = wide["after"] @ (a * h[row]) if "after" in wide else a * q[2]
-                h[row] = (1 - z) * act[1](new + inner) + z * h[row]
-            else:
-                i, f, g, o = np.split(x[t, row] + r @ h[row], 4)
-                p = np.split(wide.get("peepholes", np.zeros(3 * width)), 3)
-                before = c[row].copy()
-                c[row] = act[0](f + p[2] * before) * before + act[0](i + p[0] * before) * act[1](g)
-                out = act[0](o + p[1] * c[row]) * act[2](c[row])
-                h[row] = wide["projection"] @ out if "projection" in wide else out
-            y[t, row] = h[row]
-    return [y, h, c] if layer == "lstm" else [y, h]
 
 
 OPTIONS: dict[str, tuple[str, dict[str, tuple[Any, ...]], dict[str, Any]]] = {

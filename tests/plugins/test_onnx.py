@@ -210,17 +210,6 @@ def test_an_encoder_block_runs_at_every_batch_and_length() -> None:
     each(proto, feeds)
 
 
-def test_an_lstm_of_known_length_is_its_steps() -> None:
-    text = "g (float[5, batch, 4] x) => (float[5, 1, batch, 6] y, float[1, batch, 6] h, float[1, batch, 6] c)"
-    proto = parsed(
-        text + "{ y, h, c = LSTM <hidden_size = 6> (x, w, r, b) }",
-        w=drawn(1, 1, 24, 4),
-        r=drawn(2, 1, 24, 6),
-        b=drawn(3, 1, 48),
-    )
-    each(proto, [{"x": drawn(0, 5, batch, 4)} for batch in (1, 3)])
-
-
 def test_sizes_that_enter_the_arithmetic_of_arrays_are_computed_from_them() -> None:
     text = """g (float[n, 4] x) => (float[n, 4] y, int64[2] s)
     { s = Shape (x)  c = Gather (s, zero)  f = Cast <to = 1> (c)  y = Div (x, f) }"""

@@ -165,6 +165,12 @@ class Context:
         """Whether two extents are seen to be equal at every size."""
         return extents.normal(a) == extents.normal(b)
 
+    def is_zero(self, operand: Operand) -> bool:
+        """Whether it is known to be nothing but zeros."""
+        if isinstance(operand, Known):
+            return not operand.symbolic and not operand.array.any()
+        return self.builder.is_zero(operand)
+
     # -- what is made
 
     def op(self, name: str, *arguments: Any, **options: Any) -> Ref:

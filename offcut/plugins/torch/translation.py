@@ -268,11 +268,6 @@ class Translation:
         names = tuple(dict.fromkeys(outputs.values()))
         return pruned(self.builder.bound, names), outputs
 
-    def is_zero(self, x: Ref) -> bool:
-        """Whether a value is known to be nothing but zeros."""
-        array = self.builder.arrays.get(self.roots(x.name))
-        return array is not None and not array.any()
-
     def roots(self, name: str) -> str:
         """The value whose memory a value may share: through views."""
         while name in self.made and self.made[name].op in VIEWS:

@@ -118,7 +118,7 @@ def stacked(
 
 def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
     """One of the states; None where they are zeros, as torch writes one that is not given."""
-    if t.is_zero(x):
+    if t.builder.is_zero(x):
         return None
     return t.reshape(t.slice(x, 0, number, number + 1), t.shape(x)[1:])
 
