@@ -16,7 +16,7 @@ the operands  lie as the functions read them, side by side or in panels
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
@@ -49,7 +49,8 @@ from offcut.polyhedral.units.private import begins_with_store
 class Sum:
     """A sum inside a tile: its store, how the microkernel covers it, and its loops.
 
-    around  the loops around its innermost one, outermost first
+    around  the loops around what the functions run, outermost first
+    turns   those inside of these that the functions run as well as the innermost one
     fresh   whether it starts from the microkernel's own zero; else it adds to what is there
     """
 
@@ -57,6 +58,7 @@ class Sum:
     found: Match
     loop: For
     around: tuple[For, ...]
+    turns: tuple[For, ...] = ()
     fresh: bool = False
 
 
@@ -128,7 +130,7 @@ class _Judge:
                 continue
             if parts and not one.around and _is_zero_of(parts[-1], one.store):
                 parts[-1] = None
-                one = Sum(one.store, one.found, one.loop, (), fresh=True)
+                one = replace(one, fresh=True)
             parts.append(one)
         return tuple(parts)
 
@@ -168,13 +170,36 @@ class _Judge:
             self.is_its_sum = True
             reason = self.refusal(store, way, loop, around)
             if reason is None:
-                return Sum(store, way, loop, around)
+                turns = self.turns(way, around)
+                return Sum(store, way, loop, around[: len(around) - len(turns)], turns)
             reasons.append(reason)
         if reasons:
             self.refusals.append(reasons[0])
         elif store.reduce is not None:
             self.refusals.append(f"{format_expr(store.value)} is not what it sums")
         return None
+
+    def turns(self, found: Match, around: tuple[For, ...]) -> tuple[For, ...]:
+        """The innermost of the loops around a sum that the functions run as well: of so many iterations, at least
+        one, by which both operands move by steps of their own.
+        """
+        most = 0 if self.padded else self.family.turns
+        count = 0
+        for one in reversed(around[len(around) - most :] if most < len(around) else around):
+            if not self.is_turn(one, found):
+                break
+            count += 1
+        return around[len(around) - count :]
+
+    def is_turn(self, loop: For, found: Match) -> bool:
+        """Whether a loop moves both operands by a constant step each, and runs so often as its text says."""
+        times, b = ix.literal(ix.sub(loop.hi, loop.lo)), found.by_columns
+        steps = {x: [coefficient(p, loop.iter) for p in x.index] for x in (found.by_rows, b)}
+        layout = self.low.memory[b.buffer].layout
+        inside = [] if layout is None else [steps[b][layout.rows], steps[b][layout.columns]]
+        constant = all(None not in of for of in steps.values())
+        plain = loop.execution is Execution.SERIAL
+        return times is not None and times > 0 and constant and plain and not any(inside)
 
     def refusal(self, store: Store, found: Match, loop: For, around: tuple[For, ...]) -> str | None:
         """Why a match is no cover; None where it is one."""

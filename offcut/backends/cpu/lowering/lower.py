@@ -23,7 +23,7 @@ from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
 from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.machine.isa import Isa
-from offcut.backends.cpu.microkernels.family import TILES, Family, Variant
+from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
@@ -111,7 +111,7 @@ class Lowering(Layout):
         for kernel, variant, shapes in tiles:
             symbol = self.families[kernel].symbol
             self.f.declares |= {
-                f"declare void @{symbol(variant, *shape)}({TILES})" for shape in shapes
+                f"declare void @{symbol(variant, *shape)}({variant.parameters})" for shape in shapes
             }
         return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
 

@@ -125,8 +125,8 @@ class _KernelTile:
         low, found = self.low, plan.found
         rows, columns = self.axes.get(found.rows or ""), self.axes.get(found.columns or "")
         points = [(axis.iter, low.scalar(axis.start)) for axis in (rows, columns) if axis]
-        depth = (plan.loop.iter, low.scalar(plan.loop.lo))
-        with _many(low, [*points, depth]):
+        terms = [(loop.iter, low.scalar(loop.lo)) for loop in (*plan.turns, plan.loop)]
+        with _many(low, [*points, *terms]):
             _Block(self, plan, rows, columns).write()
 
 
@@ -151,6 +151,7 @@ class _Block:
     ) -> None:
         self.owner, self.low, self.f = owner, owner.low, owner.f
         self.store, self.found, self.loop = plan.store, plan.found, plan.loop
+        self.turns = plan.turns
         self.row_axis, self.column_axis = rows, columns
         self.accumulate = "0" if plan.fresh else "1"
         self.family = owner.family
@@ -193,7 +194,8 @@ class _Block:
         b_memory = low.memory[self.b.buffer]
         known_depth = ir.literal(depth)
         even = known_depth is not None and known_depth % self.low.isa.machine.tiles.unroll == 0
-        variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even)
+        turns = len(self.turns)
+        variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even, turns)
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
@@ -232,6 +234,15 @@ class _Block:
         along = (self.found.rows, self.found.depth)
         row, depth = (self.step(memory, load.index, axis) for axis in along)
         return row, depth
+
+    def around(self) -> Iterator[str]:
+        """The arguments for each loop that the functions run around their terms."""
+        for loop in self.turns:
+            moved = (
+                self.step(self.low.memory[x.buffer], x.index, loop.iter) for x in (self.a, self.b)
+            )
+            count = self.low.scalar(ix.sub(loop.hi, loop.lo))
+            yield ", ".join(f"i64 {one}" for one in (count, *moved))
 
     def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
         """A copied into a full-size scratch, rows past the extent zero."""
@@ -364,7 +375,7 @@ class _Call:
         arguments = (
             f"ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.a[2]}, ptr {b}, i64 {b_panel}, "
             f"i64 {b_step}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {last}, "
-            f"i64 {block.accumulate}"
+            f"i64 {block.accumulate}{''.join(f', {one}' for one in block.around())}"
         )
         if len(self.heights) == 1:
             function = family.symbol(self.variant, self.heights[0], width)

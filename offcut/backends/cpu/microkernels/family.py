@@ -5,7 +5,8 @@ conventions exist, both with byte strides:
 
 tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, from panel to
         panel (or vector to vector) and from term to term, C and its row step, the depth, the columns
-        of the last vector, whether C is added to
+        of the last vector, whether C is added to; then, for each loop around the terms that it runs as
+        well, outermost first: how often, and by how much A and B move
 wide    one function of any rows up to the tallest tile and any columns, of `WIDE`
 
 Either adds the terms of an element in an order that depends on the depth alone, and touches nothing
@@ -22,6 +23,9 @@ from offcut.describe.microkernel import Microkernel
 TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
 """The parameters of a function for one shape, as above."""
 
+TURNS = "i64, i64, i64"
+"""Those of a loop around the terms: its iterations, at least one, the steps of A and of B."""
+
 WIDE = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
 """A, its row step, rows, B, from panel to panel (from term to term, where B is not packed), C, its
 row step, depth, columns, whether C is added to."""
@@ -36,17 +40,24 @@ class Variant:
     unit_depth  A moves by one element per step of k; else by a run-time stride
     panels      B is packed in panels one vector wide; else its rows are at a run-time stride
     even        the depth is a multiple of the unrolled terms, so that no step is left over
+    turns       loops around the terms that the function runs as well
     """
 
     unit_depth: bool
     panels: bool
     even: bool = False
+    turns: int = 0
 
     @property
     def suffix(self) -> str:
         """Part of the symbol's name."""
         letters = ("u" if self.unit_depth else "s", "p" if self.panels else "r")
-        return "".join(letters) + ("e" if self.even else "")
+        return "".join(letters) + ("e" if self.even else "") + (str(self.turns or ""))
+
+    @property
+    def parameters(self) -> str:
+        """The types of the parameters of a function for one shape."""
+        return ", ".join((TILES, *[TURNS] * self.turns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class Family:
     text     LLVM IR of the functions of these shapes
     widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
     unit_depth  whether the terms of A must lie next to each other
+    turns    loops around the terms that a function can run as well, at most
     """
 
     microkernel: Microkernel
@@ -64,6 +76,7 @@ class Family:
     text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
     unit_depth: bool = False
+    turns: int = 0
 
     @property
     def wide(self) -> bool:

@@ -2,7 +2,8 @@
 
 One function computes ``C[0:rows, 0:columns] (+)= sum over k of A[row, k] * B[k, column]``. Per step
 of k it loads `vectors` registers of B, broadcasts one element of A for each row, and does
-``rows * vectors`` multiply–adds. Every element of C is one chain of multiply–adds in ascending k,
+``rows * vectors`` multiply–adds. It may run up to two loops around k as well, as a convolution has over
+its window: then the accumulators stay in registers from the first term to the last. Every element of C is one chain of multiply–adds in ascending k,
 whatever the shape of the tile it falls into: that is why results are batch-invariant bit for bit.
 
 Row pointers advance in groups of four; each passes through an empty assembly statement, or LLVM's
@@ -45,6 +46,7 @@ def families(host: Host) -> Iterator[Family]:
             partial(symbol, isa, dtype),
             partial(tiles, isa, dtype),
             widths(isa),
+            turns=2,
         )
 
 
@@ -212,7 +214,9 @@ class RowBlock:
     def lines(self) -> Iterator[str]:
         """The function."""
         groups = range(0, self.rows, 4)
-        yield f"define void @{self.name}({ARGUMENTS}) nounwind {{"
+        turns = range(self.variant.turns)
+        more = (f"i64 %count{n}, i64 %a_turn_step{n}, i64 %b_turn_step{n}" for n in turns)
+        yield f"define void @{self.name}({', '.join((ARGUMENTS, *more))}) nounwind {{"
         yield "entry:"
         yield "  %a_row2 = shl i64 %a_row, 1"
         yield "  %a_row3 = add i64 %a_row2, %a_row"
@@ -231,10 +235,14 @@ class RowBlock:
         yield from self.started(before)
         yield f"  %many = and i64 {depth}, {-self.unroll}"
         yield "  %any_many = icmp sgt i64 %many, 0"
+        came, first, a, b = "begin", "start", "%a_start", "%b"
+        if turns:
+            yield from self.turn()
+            came, first, a, b = "turn", "turn", "%a_turn", "%b_turn"
         yield "  br i1 %any_many, label %loop, label %between"
-        yield from self.loop("loop", "begin", "start", self.unroll, "%many", "%a_start", "%b")
+        yield from self.loop("loop", came, first, self.unroll, "%many", a, b)
         yield "between:"
-        yield from self.join("mid", "start", "loop", "begin")
+        yield from self.join("mid", first, "loop", came, a, b)
         end = "mid"
         if not self.variant.even:
             end = "end"
@@ -248,6 +256,8 @@ class RowBlock:
                     f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
                     f"[ %rest_new{r}_{p}, %rest ]"
                 )
+        if turns:
+            yield from self.turned()
         end = yield from self.closing(end)
         for r, p in self.cells:
             yield from self.c_access(r, p, f"%{end}{r}_{p}", "store")
@@ -267,18 +277,54 @@ class RowBlock:
                 f"[ %old{r}_{p}, %resume ]"
             )
 
+    def turn(self) -> Iterator[str]:
+        """The head of the loops around k, as one loop: where A and B are, and the accumulators so far."""
+        latch, end = ("between", "mid") if self.variant.even else ("done", "end")
+        last = self.variant.turns - 1
+        if last:
+            yield f"  %less = sub i64 %count{last}, 1"
+            for x in "ab":
+                yield f"  %{x}_back = mul i64 %less, %{x}_turn_step{last}"
+                yield f"  %{x}_wrapped = sub i64 %{x}_turn_step0, %{x}_back"
+        yield "  br label %turn"
+        yield "turn:"
+        for name in ("a_at", "b_at", *(f"round{n}" for n in range(last + 1))):
+            yield f"  %{name} = phi i64 [ 0, %begin ], [ %{name}_next, %{latch} ]"
+        for r, p in self.cells:
+            yield (
+                f"  %turn{r}_{p} = phi {self.v} [ %start{r}_{p}, %begin ], [ %{end}{r}_{p}, %{latch} ]"
+            )
+        for g in range(0, self.rows, 4):
+            yield f"  %a_turn{g} = getelementptr i8, ptr %a_start{g}, i64 %a_at"
+        yield "  %b_turn = getelementptr i8, ptr %b, i64 %b_at"
+
+    def turned(self) -> Iterator[str]:
+        """The end of the loops around k; the inner one starts again where the outer one goes on."""
+        last = self.variant.turns - 1
+        if last:
+            yield "  %inner = add i64 %round1, 1"
+            yield "  %wraps = icmp eq i64 %inner, %count1"
+            yield "  %round1_next = select i1 %wraps, i64 0, i64 %inner"
+            yield "  %carry = zext i1 %wraps to i64"
+            for x in "ab":
+                yield f"  %{x}_by = select i1 %wraps, i64 %{x}_wrapped, i64 %{x}_turn_step1"
+        for x in "ab":
+            yield f"  %{x}_at_next = add i64 %{x}_at, %{x}_{'by' if last else 'turn_step0'}"
+        yield f"  %round0_next = add i64 %round0, {'%carry' if last else 1}"
+        yield "  %again = icmp slt i64 %round0_next, %count0"
+        yield "  br i1 %again, label %turn, label %over"
+        yield "over:"
+
     def closing(self, end: str) -> Generator[str, None, str]:
         """What comes after the last step; gives the stem of the accumulators that are stored."""
         yield from ()
         return end
 
-    def join(self, new: str, old: str, loop: str, before: str) -> Iterator[str]:
+    def join(self, new: str, old: str, loop: str, before: str, a: str, b: str) -> Iterator[str]:
         """Pointers and accumulators, `old` ones from `before` or what `loop` left."""
         for g in range(0, self.rows, 4):
-            yield (
-                f"  %{new}_a{g} = phi ptr [ %a_start{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
-            )
-        yield f"  %{new}_b = phi ptr [ %b, %{before} ], [ %{loop}_b_next, %{loop} ]"
+            yield f"  %{new}_a{g} = phi ptr [ {a}{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
+        yield f"  %{new}_b = phi ptr [ {b}, %{before} ], [ %{loop}_b_next, %{loop} ]"
         for r, p in self.cells:
             yield (
                 f"  %{new}{r}_{p} = phi {self.v} [ %{old}{r}_{p}, %{before} ], "

@@ -237,11 +237,14 @@ class Operands:
         near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
         cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
         width = max(min(columns or shape.columns, shape.columns), 1)
-        cycles += shape.startup / (height * width * max(depth or self.machine.policy.terms, 1))
+        terms = depth or self.machine.policy.terms
+        for name in turns(lead, found, self.families):
+            terms *= extents[name] or 1
+        cycles += shape.startup / (height * width * max(terms, 1))
         if columns and kernel.panel:
             cycles *= -(-columns // kernel.panel) * kernel.panel / columns
         if depth is not None:
-            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(depth, 1)
+            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(terms, 1)
         if (
             how == "direct"
             and kernel.packed
@@ -296,6 +299,14 @@ class Operands:
             return None
         rows, cols = load.index.index(depth), load.index.index(columns)
         return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
+
+
+def turns(lead: Stage, found: Match, families: Mapping[str, Family]) -> tuple[str, ...]:
+    """The axes of a sum, of known extents, that run inside of a microkernel's functions beside its depth."""
+    most = families[found.microkernel.name].turns
+    others = [axis for axis in lead.reduce_axes if axis.name != found.depth]
+    inside = others[len(others) - most :] if most < len(others) else others
+    return tuple(axis.name for axis in inside if ix.literal(axis.extent))
 
 
 def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:

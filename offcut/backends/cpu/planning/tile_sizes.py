@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.operands import Operand, is_narrow
+from offcut.backends.cpu.planning.operands import Operand, is_narrow, turns
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, variables
@@ -113,14 +114,17 @@ class Tiles:
         """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""
         found = operand.found
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
-        repeats: Expr = ix.const(1)
+        inside = (found.depth, *turns(lead, operand.found, self.families))
+        repeats, depth = cast("Expr", ix.const(1)), cast("Expr", ix.const(1))
         for name, extent in extents.items():
-            if name not in (found.rows, found.columns, found.depth):
+            if name in inside:
+                depth = ix.mul(depth, extent)
+            elif name not in (found.rows, found.columns):
                 repeats = ix.mul(repeats, extent)
         work = Work(
             rows=extents.get(found.rows or "", ix.const(1)),
             columns=extents.get(found.columns or "", ix.const(1)),
-            depth=extents[found.depth],
+            depth=depth,
             repeats=repeats,
             item=ITEM_BYTES[found.by_columns.dtype],
         )
