@@ -118,8 +118,8 @@ FAULTS = (
     Fault(
         "the terms start at zero wherever the loop does",
         "backends.cpu.lowering.row_blocks",
-        "depth = (plan.loop.iter, low.scalar(plan.loop.lo))",
-        'depth = (plan.loop.iter, "0")',
+        "terms = [(loop.iter, low.scalar(loop.lo)) for loop in (*plan.turns, plan.loop)]",
+        'terms = [(loop.iter, "0") for loop in (*plan.turns, plan.loop)]',
     ),
     Fault(
         "the rows of A are one element apart",
