@@ -35,11 +35,13 @@ class Entry:
     address    of the function that `declaration` declares
     workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
     constants  addresses of the packed constants: the last of the pointers
+    in_turn    address of a function of `offcut.backends.host.in_turn`, which calls several such entries
     """
 
     address: int
     workspace: int
     constants: tuple[int, ...]
+    in_turn: int
     declaration: str = ENTRY
     owners: tuple[object, ...] = field(default=(), repr=False, compare=False)
 

@@ -40,12 +40,29 @@ class _Known:
     """What is known of calls of one set of sizes.
 
     number  the values of extents
+    fresh   the shape and the strides, in elements, of each output that a call allocates; no strides where it lies row by row
     frames  that no call uses now
     """
 
     sizes: Mapping[str, int]
     number: Numbers
+    fresh: Mapping[str, tuple[tuple[int, ...], tuple[int, ...] | None]]
     frames: list[Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lent:
+    """The memory of an input, its elements side by side.
+
+    kind   of array: numpy, torch, or another package
+    owner  keeps the memory alive: the array, or a view of it where that had to be looked at closely
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str
+    owner: object
 
 
 class Model:
@@ -107,39 +124,31 @@ class Model:
         """
         mapping = len(given) == 1 and isinstance(given[0], Mapping)
         arrays = self._in_order(given[0]) if mapping else given
-        views = [self._view(array, n) for n, array in enumerate(arrays)]
-        key = (*((view.shape, view.dtype) for view in views), *sorted(sizes.items()))
-        known = self._known.get(key) or self._new(key, views, sizes)
+        lent = [self._lent(array, n) for n, array in enumerate(arrays)]
+        key = (*((one.shape, one.dtype) for one in lent), *sorted(sizes.items()))
+        known = self._known.get(key) or self._new(key, lent, sizes)
         try:
             frame = known.frames.pop()
         except IndexError:
             frame = self._frame(known)
-        like = views[0] if views else None
-        original = arrays[0] if views else None
-        number = known.number
-        results = {output: self._allocated(output, like, number) for output in self._fresh}
+        kind, original = (lent[0].kind, arrays[0]) if lent else ("numpy", None)
+        results = {output: self._allocated(output, kind, known) for output in self._fresh}
         memory = self._memory(frame.arena_bytes)
         start: int = memory.__array_interface__["data"][0]
-        bases = np.array(
-            [
-                0,
-                start + -start % ALIGNMENT,
-                *(view.address for view in views),
-                *(address for _, address in results.values()),
-                *self._addresses,
-            ],
-            np.int64,
-        )
-        frame.run(bases)
+        frame.bases[ARENA] = start + -start % ALIGNMENT
+        addresses = (*(one.address for one in lent), *(at for _, at in results.values()))
+        for place, address in enumerate(addresses, ARENA + 1):
+            frame.bases[place] = address
+        frame.run()
         known.frames.append(frame)
         made = {
             name: results[name][0]
             if name in results
-            else self._copied(name, number, bases, frame, like)
+            else self._copied(name, known.number, frame, kind)
             for name in self.bound.graph.outputs
         }
         self._arenas.append(memory)
-        found = {name: host.as_kind(like, original, array) for name, array in made.items()}
+        found = {name: host.as_kind(kind, original, array) for name, array in made.items()}
         if mapping:
             return found
         several = tuple(found[name] for name in self.bound.graph.outputs)
@@ -162,8 +171,11 @@ class Model:
             checked_arrays(self.declared, given)
         return [given[name] for name in names]
 
-    def _view(self, array: Any, number: int) -> host.View:
-        """The memory of an input, all of it side by side."""
+    def _lent(self, array: Any, number: int) -> _Lent:
+        """The memory of an input; a copy where its elements do not lie side by side."""
+        plain = host.compact(array)
+        if plain is not None:
+            return _Lent(*plain, "numpy" if type(array) is np.ndarray else "torch", array)
         names = self.bound.graph.inputs
         at = names[number].name if number < len(names) else f"argument {number + 1}"
         if not hasattr(array, "__dlpack__"):
@@ -173,26 +185,37 @@ class Model:
         for extent, stride in zip(reversed(found.shape), reversed(found.strides), strict=True):
             whole = whole and (extent == 1 or stride == step)
             step *= extent
-        if whole or step == 0:
-            return found
-        copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
-        return host.view(copy, at, op=self.bound.graph.name)
+        kind = found.kind
+        if not whole and step != 0:
+            copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
+            found = host.view(copy, at, op=self.bound.graph.name)
+        return _Lent(found.address, found.shape, found.dtype, kind, found)
 
-    def _new(self, key: object, views: Sequence[host.View], sizes: dict[str, int]) -> _Known:
+    def _new(self, key: object, lent: Sequence[_Lent], sizes: dict[str, int]) -> _Known:
         """What is known of a call that is met for the first time, which is checked."""
         inputs = self.bound.graph.inputs
-        if len(views) != len(inputs):
+        if len(lent) != len(inputs):
             raise CallError(
                 self.bound.graph.name,
-                f"takes {len(inputs)} arrays, got {len(views)}",
+                f"takes {len(inputs)} arrays, got {len(lent)}",
                 because=f"its inputs are {', '.join(value.name for value in inputs) or 'none'}",
             )
-        windows = {value.name: host.window(view) for value, view in zip(inputs, views, strict=True)}
+        windows = {
+            value.name: host.window(one.owner)
+            if isinstance(one.owner, host.View)
+            else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
+            for value, one in zip(inputs, lent, strict=True)
+        }
         known = checked_sizes(self.declared, checked_arrays(self.declared, windows), sizes)
+        number, fresh = self._valued(known), {}
+        for output in self._fresh:
+            place = self._places[output]
+            strides = None if self._compact[output] else tuple(map(number, place.strides))
+            fresh[output] = tuple(map(number, place.shape)), strides
         with self._lock:
             if len(self._known) >= MOST_FRAMES:
                 self._known.pop(next(iter(self._known)))
-            return self._known.setdefault(key, _Known(known, self._valued(known), []))
+            return self._known.setdefault(key, _Known(known, number, fresh, []))
 
     def _frame(self, known: _Known) -> Frame:
         name = self.bound.graph.name
@@ -203,6 +226,7 @@ class Model:
             self.steps,
             self.arena,
             self._bases,
+            self._addresses,
             known.number,
             known.sizes,
             self._lengths,
@@ -219,40 +243,36 @@ class Model:
                 return found
         return np.empty(count + ALIGNMENT, np.uint8)
 
-    def _allocated(self, output: str, like: host.View | None, number: Numbers) -> tuple[Any, int]:
+    def _allocated(self, output: str, kind: str, known: _Known) -> tuple[Any, int]:
         """A fresh array for an output, and the address of the memory that a kernel fills."""
-        place = self._places[output]
-        shape = tuple(map(number, place.shape))
-        dtype = self._values[output].dtype
-        if self._compact[output]:
-            made = host.empty_like_kind(like, shape, dtype)
-            return made, host.view(made, output, op=self.bound.graph.name).address
-        count = prod(shape)
-        flat: Any = host.empty_like_kind(like, (count,), dtype)
-        address = host.view(flat, output, op=self.bound.graph.name).address
-        strides = tuple(map(number, place.strides))
-        if host.is_torch(flat):
-            return flat.as_strided(shape, strides), address
-        steps = tuple(stride * flat.itemsize for stride in strides)
-        return np.ndarray(shape, flat.dtype, flat, 0, steps), address
+        (shape, strides), dtype = known.fresh[output], self._values[output].dtype
+        flat = shape if strides is None else (prod(shape),)
+        made: Any = host.empty_of_kind(kind, flat, dtype)
+        found = host.compact(made)
+        assert found is not None
+        if strides is None:
+            return made, found[0]
+        if kind == "torch":
+            return made.as_strided(shape, strides), found[0]
+        steps = tuple(stride * made.itemsize for stride in strides)
+        return np.ndarray(shape, made.dtype, made, 0, steps), found[0]
 
     def _copied(
         self,
         output: str,
         number: Numbers,
-        bases: Array,
         frame: Frame,
-        like: host.View | None,
+        kind: str,
     ) -> Any:
         """A fresh array of an output that lies in other memory."""
         place = self._places[output]
         dtype = self._values[output].dtype
         base = self._bases.get(place.root, ARENA)
         start = frame.starts[self.arena.of[place.root]] if base == ARENA else 0
-        address = int(bases[base]) + start + number(place.offset) * ITEM_BYTES[dtype]
+        address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.View(address, shape, strides, dtype, False, None, "memory", True)
-        made: Any = host.empty_like_kind(like, shape, dtype)
+        made: Any = host.empty_of_kind(kind, shape, dtype)
         host.window(host.view(made, output, op=self.bound.graph.name))[...] = host.window(source)
         return made
 

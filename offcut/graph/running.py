@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
-import numpy as np
-
-from offcut.backends.base import LEFT_AN_ARRAY, Relation
+from offcut.backends.base import Relation
 from offcut.backends.host import arrays as host
+from offcut.backends.host.in_turn import WORKSPACE, Batch, check_status
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
-from offcut.describe.request import Array
-from offcut.errors import CallError, InternalError
+from offcut.errors import CallError
 from offcut.graph.arena import ALIGNMENT, Arena
 from offcut.graph.extents import Numbers
 from offcut.graph.kernels import Operand, Step
 from offcut.graph.places import Place
 
-_ENTRY = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
-)
-_WORKSPACE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _WORD = 8  # bytes
 
 
@@ -35,12 +31,26 @@ NOWHERE, ARENA = 0, 1
 """The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A kernel's call at known sizes.
+
+    places  the number of the base of each array, and its offset from it in bytes
+    """
+
+    step: Step
+    places: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 class Frame:
     """The calls of all kernels at one set of sizes.
 
-    bases    the numbers of the bases of values that are not in the arena
-    number   the values of extents at the sizes
-    lengths  elements of the memory of each value that has its own
+    bases      the numbers of the bases of values that are not in the arena
+    addresses  of the last of these: constants
+    number     the values of extents at the sizes
+    lengths    elements of the memory of each value that has its own
 
     Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
     """
@@ -51,81 +61,83 @@ class Frame:
         steps: Sequence[Step],
         arena: Arena,
         bases: Mapping[str, int],
+        addresses: Sequence[int],
         number: Numbers,
         sizes: Mapping[str, int],
         lengths: Mapping[str, Expr],
     ) -> None:
-        self.name, self.steps = name, steps
+        self.name, self.number = name, number
         self.starts, total = list[int](), 0
         for slot in arena.slots:
             self.starts.append(total)
             total += _rounded(max(map(number, slot.bytes)))
-        self.arena_bytes = total
-        # Words of a call: pointers, then sizes, then strides; `whose` is the base of each word, 0 for what is no address.
-        words, whose, places = list[int](), list[int](), list[tuple[int, int, int]]()
+        self.arena_bytes = self.scratch_at = total
+        known = [0] * (ARENA + 1 + len(bases) - len(addresses))
+        self.bases = (ctypes.c_int64 * (len(known) + len(addresses)))(*known, *addresses)
+
+        def place(one: Operand) -> tuple[int, int]:
+            base = bases.get(one.root, ARENA)
+            start = self.starts[arena.of[one.root]] if base == ARENA else 0
+            offset = checked(name, one.value, one, number, sizes, lengths)
+            return base, start + offset * ITEM_BYTES[one.dtype]
+
+        calls = list[_Call]()
         for step in steps:
-            first = len(words)
-            for one in (*step.inputs, *step.outputs):
-                base = bases.get(one.root, ARENA)
-                start = self.starts[arena.of[one.root]] if base == ARENA else 0
-                offset = checked(name, one.value, one, number, sizes, lengths)
-                words.append(start + offset * ITEM_BYTES[one.dtype])
-                whose.append(base)
-            packed = () if step.entry is None else step.entry.constants
-            words += packed
-            whose += [NOWHERE] * len(packed)
-            second = len(words)
-            words += _sizes(name, step, number, sizes)
-            third = len(words)
-            words += [number(s) for one in (*step.inputs, *step.outputs) for s in one.strides]
-            whose += [NOWHERE] * (len(words) - second)
-            places.append((first, second, third))
-        self.template = np.array(words, np.int64)
-        self.words = np.array(words, np.int64)
-        self.whose = np.array(whose, np.intp)
-        start = self.words.ctypes.data
-        self.calls: list[tuple[Callable[..., int], int, int, int, bool]] = []
-        self.scratch_at = total
-        for step, place in zip(steps, places, strict=True):
-            pointers, extents, strides = (start + at * _WORD for at in place)
-            if step.entry is None:
-                run = partial(self._called, step, number, place[0])
-                self.calls.append((run, pointers, extents, strides, False))
-                continue
-            need = int(_WORKSPACE(step.entry.workspace)(extents))
-            self.arena_bytes = max(self.arena_bytes, total + need)
-            entry = _ENTRY(step.entry.address)
-            self.calls.append((entry, pointers, extents, strides, need > 0))
+            arrays = (*step.inputs, *step.outputs)
+            strides = tuple(number(stride) for one in arrays for stride in one.strides)
+            given = tuple(_sizes(name, step, number, sizes))
+            calls.append(_Call(step, tuple(map(place, arrays)), given, strides))
+        self.runs = list[Callable[[int, int], int]]()
+        for native, group in groupby(calls, lambda one: one.step.entry is not None):
+            if native:
+                self.runs.append(self._batch([*group]))
+            else:
+                self.runs += [partial(self._called, one) for one in group]
+        self._given = ctypes.addressof(self.bases)
 
-    def run(self, bases: Array) -> None:
-        """Run every kernel.
-
-        bases  addresses, by their numbers
+    def run(self) -> None:
+        """Run every kernel; addresses stand in `bases` by their numbers.
 
         Raises CallError where an index that depends on data leads out of an array.
         """
-        np.add(self.template, bases[self.whose], out=self.words)
-        scratch = int(bases[ARENA]) + self.scratch_at
-        for entry, pointers, extents, strides, scratches in self.calls:
-            status = entry(pointers, extents, strides, scratch if scratches else None)
+        scratch = self.bases[ARENA] + self.scratch_at
+        for run in self.runs:
+            status = run(self._given, scratch)
             if status:
-                self._failed(status)
+                check_status(self.name, status)
 
-    def _failed(self, status: int) -> None:
-        if status == LEFT_AN_ARRAY:
-            raise CallError(
-                self.name,
-                "cannot run on these arrays",
-                because="an index that is read from them leads outside of an array",
-            )
-        raise InternalError(f"{self.name}: the compiled code returned {status}")
+    def _batch(self, calls: Sequence[_Call]) -> Batch:
+        """Calls of machine code."""
+        words, moved, starts = list[int](), list[tuple[int, int, int]](), list[list[int]]()
+        for call in calls:
+            assert call.step.entry is not None
+            first = len(words)
+            moved += [(first + n, *place) for n, place in enumerate(call.places)]
+            words += [0] * len(call.places)
+            words += call.step.entry.constants
+            starts.append([first, len(words), len(words) + len(call.sizes)])
+            words += (*call.sizes, *call.strides)
+        held = (ctypes.c_int64 * max(len(words), 1))(*words)
+        at = ctypes.addressof(held)
+        made = list[tuple[int, int, int, int, bool]]()
+        for call, places in zip(calls, starts, strict=True):
+            entry = call.step.entry
+            assert entry is not None
+            pointers, extents, strides = (at + start * _WORD for start in places)
+            need = int(WORKSPACE(entry.workspace)(extents))
+            self.arena_bytes = max(self.arena_bytes, self.scratch_at + need)
+            made.append((entry.address, pointers, extents, strides, need > 0))
+        pointers_at = [(at + word * _WORD, base, offset) for word, base, offset in moved]
+        assert entry is not None
+        return Batch(entry.in_turn, pointers_at, made, held)
 
-    def _called(self, step: Step, number: Numbers, first: int, *_: object) -> int:
+    def _called(self, call: _Call, bases: int, workspace: int) -> int:
         """Run a kernel that has no machine code."""
+        step, number = call.step, self.number
         views = [
             host.window(
                 host.View(
-                    int(self.words[first + place]),
+                    self.bases[base] + offset,
                     tuple(map(number, one.shape)),
                     tuple(map(number, one.strides)),
                     one.dtype,
@@ -135,7 +147,7 @@ class Frame:
                     True,
                 )
             )
-            for place, one in enumerate((*step.inputs, *step.outputs))
+            for (base, offset), one in zip(call.places, (*step.inputs, *step.outputs), strict=True)
         ]
         inputs, outs = views[: len(step.inputs)], tuple(views[len(step.inputs) :])
         known = {name: number(size) for name, size in step.sizes}

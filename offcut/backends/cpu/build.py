@@ -27,9 +27,9 @@ from offcut.backends.cpu.threads.threaded import lower_threaded
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.entry import fast_entry_ir
+from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
 from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Panels, Program, canonical
-from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 
 Shapes = tuple[tuple[int, int], ...]
@@ -39,14 +39,14 @@ Shapes = tuple[tuple[int, int], ...]
 class Code:
     """A kernel's machine code: from the constants, by name, to what a user calls.
 
-    layouts   of the constants and their element types, in the order of the entry's pointers
-    external  the microkernels that it may call, which live as long as it does
+    layouts  of the constants and their element types, in the order of the entry's pointers
+    host     the machine that it is for; external microkernels that it may call live as long as it does
     """
 
     signature: Signature
     loaded: jit.Loaded
     layouts: tuple[tuple[str, Panels | None, str], ...]
-    external: tuple[Microkernel, ...]
+    host: Host
 
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
         """The call, with the constants packed as the code reads them."""
@@ -56,7 +56,7 @@ class Code:
             self.loaded.address("offcut_workspace"),
             self.loaded.address("offcut_fastcall"),
             [(one.address, one.owner) for one in self.packed(constants)],
-            owner=(self.loaded, self.external),
+            owner=(self.loaded, self.host.external),
         )
 
     def entry(self, constants: Mapping[str, Array]) -> Entry:
@@ -66,7 +66,8 @@ class Code:
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
             tuple(one.address for one in packed),
-            owners=(self.loaded, self.external, *(one.owner for one in packed)),
+            _in_turn(replace(self.host, external=(), threads=1)).address(SYMBOL),
+            owners=(self.loaded, self.host.external, *(one.owner for one in packed)),
         )
 
     def packed(self, constants: Mapping[str, Array]) -> list[Packed]:
@@ -167,4 +168,16 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
     )
     if host.threads > 1:
         pool.start()
-    return Code(signature, external.load(parts[1:], host), layouts, host.external)
+    return Code(signature, external.load(parts[1:], host), layouts, host)
+
+
+@lru_cache(maxsize=8)
+def _in_turn(host: Host) -> jit.Loaded:
+    """The function that calls entries one after the other."""
+    text = in_turn_ir()
+    name = objects.key("in turn", text, _text_of(host))
+    kept = objects.read(name)
+    if kept is None:
+        kept = jit.object_code(text, host, passes=True)
+        objects.write(name, kept)
+    return jit.load([kept], host)

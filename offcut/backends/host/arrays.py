@@ -16,13 +16,14 @@ import itertools
 import math
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from offcut import debug
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype
 from offcut.errors import CallError
 
 Array = npt.NDArray[Any]
@@ -166,6 +167,42 @@ def view(array: object, at: str, *, op: str) -> View:
     )
 
 
+def compact(array: Any) -> tuple[int, tuple[int, ...], str] | None:
+    """The address, the shape and the element type of an array of numpy or torch whose elements lie side by side.
+
+    None where it is another, or a kernel may not read it in place: `view` says what it is, and takes longer.
+    """
+    kind = type(array)
+    if kind is np.ndarray:
+        flags = array.flags
+        name = _COMPACT.get(array.dtype)
+        if name is None or not (flags.c_contiguous and flags.aligned):
+            return None
+        return array.__array_interface__["data"][0], array.shape, name
+    torch = sys.modules.get("torch")
+    if torch is None or kind is not torch.Tensor:
+        return None
+    try:
+        name = _torch_names().get(array.dtype)
+        plain = array.is_cpu and array.is_contiguous() and not array.requires_grad
+        if name is None or not plain or array.is_neg():
+            return None
+        address = array.data_ptr()
+    except RuntimeError:  # a tensor that stands for others
+        return None
+    return None if address % ITEM_BYTES[name] else (address, tuple(array.shape), name)
+
+
+_COMPACT = {numpy_dtype(name): name for name in DTYPES}
+
+
+@cache
+def _torch_names() -> dict[Any, str]:
+    """Element types of torch -> their names."""
+    torch = sys.modules["torch"]
+    return {getattr(torch, name): name for name in DTYPES}
+
+
 def readable(source: View, at: str, *, op: str) -> View:
     """`source` where it fits, else a contiguous copy of it."""
     if source.fits:
@@ -214,12 +251,12 @@ def repeats_memory(target: View) -> bool:
     return False
 
 
-def empty_like_kind(like: View | None, shape: tuple[int, ...], dtype: str) -> object:
-    """An uninitialised result: a torch tensor where `like` is one, else a numpy array.
+def empty_of_kind(kind: str, shape: tuple[int, ...], dtype: str) -> object:
+    """An uninitialised result: a torch tensor where that is the kind, else a numpy array.
 
     Results of the other kinds start as numpy arrays too; `as_kind` hands them over once computed.
     """
-    if like is not None and like.kind == "torch":
+    if kind == "torch":
         torch = sys.modules["torch"]
         return torch.empty(shape, dtype=getattr(torch, dtype))
     return np.empty(shape, numpy_dtype(dtype))
@@ -231,17 +268,17 @@ def is_torch(array: object) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def as_kind(like: View | None, original: object, result: object) -> object:
-    """The computed `result` as an array of the package that `original` (seen as `like`) is from.
+def as_kind(kind: str, original: object, result: object) -> object:
+    """The computed `result` as an array of the package that `original`, of that kind, is from.
 
     A package that reads no DLPack arrays gets the numpy array.
     """
-    if like is None or like.kind in ("numpy", "torch") or not isinstance(result, np.ndarray):
+    if kind in ("numpy", "torch") or not isinstance(result, np.ndarray):
         return result
     namespace: Any = (
         original.__array_namespace__()
         if hasattr(original, "__array_namespace__")
-        else sys.modules.get(like.kind)
+        else sys.modules.get(kind)
     )
     if not hasattr(namespace, "from_dlpack"):
         return result

@@ -16,19 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import LEFT_AN_ARRAY, Signature
+from offcut.backends.base import Signature
 from offcut.backends.host import arrays, builtin
 from offcut.backends.host.arrays import Array, View
 from offcut.backends.host.binding import bind, out_names, tuple_text
+from offcut.backends.host.in_turn import ENTRY, WORKSPACE, check_status
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.errors import CallError, InternalError, TargetError
+from offcut.errors import CallError, TargetError
 
 _ALIGNMENT = 64  # bytes, of the workspace
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
-_ENTRY = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
-)
-_WORKSPACE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 Runs = Callable[[Sequence[View], Mapping[str, int], Sequence[View]], None]
 """What computes: the inputs, the sizes by name, and the results to fill. All lie as code reads them."""
@@ -59,9 +56,9 @@ class SlowPath:
                 if out is not target:
                     arrays.window(target)[...] = arrays.window(out)
             return kwargs["out"]
-        like = call.inputs[0] if call.inputs else None
+        kind = call.inputs[0].kind if call.inputs else "numpy"
         results = [
-            self._allocated(like, shape, output.dtype)
+            self._allocated(kind, shape, output.dtype)
             for shape, output in zip(call.shapes, signature.outputs, strict=True)
         ]
         views = [
@@ -69,12 +66,12 @@ class SlowPath:
             for result, label in zip(results, out_names(signature), strict=True)
         ]
         self.run(inputs, call.sizes, views)
-        given = tuple(arrays.as_kind(like, args[0] if args else None, each) for each in results)
+        given = tuple(arrays.as_kind(kind, args[0] if args else None, each) for each in results)
         return given if len(given) > 1 else given[0]
 
-    def _allocated(self, like: View | None, shape: tuple[int, ...], dtype: str) -> object:
+    def _allocated(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:
         try:
-            return arrays.empty_like_kind(like, shape, dtype)
+            return arrays.empty_of_kind(kind, shape, dtype)
         except (MemoryError, ValueError, RuntimeError) as error:
             raise CallError(
                 self.signature.name,
@@ -110,7 +107,7 @@ class Native:
         pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         strides = (ctypes.c_int64 * max(len(steps), 1))(*steps)
         extents = (ctypes.c_int64 * max(len(values), 1))(*values)
-        needed = _WORKSPACE(self.workspace)(extents)
+        needed = WORKSPACE(self.workspace)(extents)
         try:
             scratch = ctypes.create_string_buffer(needed + _ALIGNMENT) if needed > 0 else None
         except (MemoryError, OverflowError) as error:
@@ -123,16 +120,8 @@ class Native:
             ) from error
         base = ctypes.addressof(scratch) if scratch is not None else 0
         aligned = base + -base % _ALIGNMENT
-        status = _ENTRY(self.entry)(pointers, extents, strides, aligned or None)
-        if status == LEFT_AN_ARRAY:
-            raise CallError(
-                self.signature.name,
-                "cannot run on these arrays",
-                because="an index that it reads from them, or a guard that it computes, leads "
-                "outside of an array",
-            )
-        if status:
-            raise InternalError(f"{self.signature.name}: the compiled code returned {status}")
+        status = ENTRY(self.entry)(pointers, extents, strides, aligned or None)
+        check_status(self.signature.name, status)
 
 
 def make_callable(

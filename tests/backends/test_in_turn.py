@@ -1,0 +1,108 @@
+"""Entries that are called one after the other: pointers follow their bases, and the first that fails ends the batch."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.base import LEFT_AN_ARRAY
+from offcut.backends.host.in_turn import ENTRY, Batch, check_status
+from offcut.errors import CallError, InternalError
+
+
+def in_turn() -> int:
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    return oc.compile(oc.compute((n,), lambda i: x[i], name="Y")).entry.in_turn
+
+
+@pytest.mark.parametrize("failing", [None, 0, 1, 2])
+def test_calls_are_made_in_order_until_one_fails(failing: int | None) -> None:
+    seen = list[tuple[int, ...]]()
+
+    def called(number: int) -> object:
+        def run(pointers: int, sizes: int, strides: int, workspace: int | None) -> int:
+            words = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_int64))
+            seen.append((number, words[0], words[1], sizes, strides, workspace or 0))
+            return 7 if number == failing else 0
+
+        return ENTRY(run)
+
+    functions = [called(number) for number in range(3)]
+    words = (ctypes.c_int64 * 6)()
+    at = ctypes.addressof(words)
+    bases = (ctypes.c_int64 * 3)(0, 1000, 2000)
+    batch = Batch(
+        in_turn(),
+        [(at + 8 * place, base, 8 * place) for place, base in enumerate((1, 2, 0, 1, 2, 2))],
+        [
+            (ctypes.cast(one, ctypes.c_void_p).value or 0, at + 16 * n, 64 + n, 128 + n, n == 1)
+            for n, one in enumerate(functions)
+        ],
+        (words, functions),
+    )
+    every = [
+        (0, 1000, 2008, 64, 128, 0),
+        (1, 16, 1024, 65, 129, 4096),
+        (2, 2032, 2040, 66, 130, 0),
+    ]
+    for _ in range(2):
+        seen.clear()
+        status = batch(ctypes.addressof(bases), 4096)
+        assert status == (0 if failing is None else 7)
+        assert seen == every[: 3 if failing is None else failing + 1]
+
+
+def test_an_empty_batch_does_nothing() -> None:
+    assert Batch(in_turn(), [], [], None)(0, 0) == 0
+
+
+def test_a_status_says_what_was_left() -> None:
+    check_status("model", 0)
+    with pytest.raises(CallError, match="leads outside of an array"):
+        check_status("model", LEFT_AN_ARRAY)
+    with pytest.raises(InternalError, match="returned 9"):
+        check_status("model", 9)
+
+
+def test_the_address_is_the_same_for_all_kernels() -> None:
+    assert in_turn() == in_turn()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_compact_arrays_are_seen_as_views_see_them(dtype: str) -> None:
+    from offcut.backends.host import arrays
+    from offcut.core.dtypes import numpy_dtype
+
+    made = np.zeros((3, 5, 2), numpy_dtype(dtype))
+    for array in (made, made[1:], made[:, 1:1], made[0, 0, 0:1].reshape(())[()] * made[:1]):
+        found, seen = arrays.compact(array), arrays.view(array, "x", op="k")
+        assert found == (seen.address, seen.shape, seen.dtype)
+    bytes_ = np.zeros(65, np.uint8)[1:].view(np.uint8)
+    others = (made[:, ::2], made.transpose(1, 0, 2), made.astype(">f4"), [1.0], 3.0)
+    assert [arrays.compact(one) for one in others] == [None] * len(others)
+    assert arrays.compact(bytes_) is not None
+    assert arrays.compact(bytes_[:64].view(np.float32)) is None
+
+
+def test_compact_tensors_are_seen_as_views_see_them() -> None:
+    torch = pytest.importorskip("torch")
+    from offcut.backends.host import arrays
+
+    made = torch.zeros(3, 5, 2)
+    for tensor in (made, made[1:], made.bfloat16(), made.bool()):
+        found, seen = arrays.compact(tensor), arrays.view(tensor, "x", op="k")
+        assert found == (seen.address, seen.shape, seen.dtype)
+    others = (
+        made[:, ::2],
+        made.clone().requires_grad_(),
+        torch.nn.Parameter(made),
+        made.to("meta"),
+        torch.zeros(2, dtype=torch.complex64),
+        torch.zeros(2, dtype=torch.complex64).conj().imag,
+        made.to_sparse(),
+    )
+    assert [arrays.compact(one) for one in others] == [None] * len(others)
