@@ -38,7 +38,7 @@ from offcut.partition import check_marks
 from offcut.polyhedral.units.independence import Independence, Path
 from offcut.proof import bare, check_equal, consecutive, with_floats
 
-_MARKS = (Execution.PARALLEL, Execution.VECTOR)
+_MARKS = (Execution.PARALLEL, Execution.VECTOR, Execution.VIRTUAL)
 
 
 def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:

@@ -34,6 +34,7 @@ class Execution(Enum):
     PARALLEL = "parallel"  # on several threads
     VECTOR = "vectorize"  # as lanes of vectors
     UNROLL = "unroll"  # written out one after the other
+    VIRTUAL = "virtual"  # in virtual threads, whose instructions take turns in one stream
 
 
 class Form(Enum):

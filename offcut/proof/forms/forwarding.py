@@ -18,7 +18,7 @@ loops over the array (`check_structure`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, stored, touched
@@ -39,6 +39,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound
+from offcut.polyhedral import windows_left
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import check_structure
 
@@ -72,8 +73,16 @@ def copied_whole(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) -> St
     return _Copy(program, buffer).copied(nest, (), (None,) * len(buffer.shape))
 
 
-Held = tuple[Expr | None, ...]
-"""What is there of an array, by axis: one coordinate; None: all of them."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Coordinates of an axis that are there: ``start <= x < start + count``."""
+
+    start: Expr
+    count: Expr
+
+
+Held = tuple[Expr | Part | None, ...]
+"""What is there of an array, by axis: one coordinate, or some; None: all of them."""
 
 
 class _Copy:
@@ -112,7 +121,7 @@ class _Copy:
         """
         match stmt:
             case Alloc(name, axes, body) if name == self.buffer.name:
-                window = _held(self.buffer, axes)
+                window = self.held(axes)
                 left = body if window is None else self.without(body, around, window)
                 return (stmt,) if name in touched(left) else left
             case Alloc():
@@ -129,6 +138,21 @@ class _Copy:
                 return (Choose(tuple(made)),)
             case _:
                 return (stmt,)
+
+    def held(self, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
+        """What a window holds; None of one that may be left, or that starts at what memory says."""
+        found: list[Expr | Part | None] = []
+        for extent, (start, count) in zip(self.buffer.shape, axes, strict=True):
+            if read((start, count)):
+                return None
+            if ix.literal(count) == 1:
+                found.append(start)
+            elif ix.literal(start) == 0 and count == extent:
+                found.append(None)
+            else:
+                found.append(Part(start, count))
+        some = any(isinstance(one, Part) for one in found)
+        return None if some and self.buffer.name in windows_left(self.program) else tuple(found)
 
     def is_of_an_iteration(self, loop: For) -> bool:
         """Whether iterations run in turn, or each has the array to itself."""
@@ -164,18 +188,20 @@ class _Copy:
         names = {size.name for size in self.program.sizes} | {
             name for stmt in around for name in bound(stmt)
         }
-        loops: dict[str, Expr] = {}
+        loops: dict[str, tuple[Expr, Expr]] = {}
         for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
             if own == one:
                 continue
-            if one is not None or not isinstance(own, Var) or own.name in names | loops.keys():
+            there = Part(ix.const(0), extent) if one is None else one
+            there = there if isinstance(there, Part) else Part(there, ix.const(1))
+            if not isinstance(own, Var) or own.name in names | loops.keys():
                 return None
-            loops[own.name] = extent
+            loops[own.name] = there.start, ix.add(there.start, there.count)
         if variables(form.value) - names - loops.keys() or not loops.keys() <= set(order):
             return None
         plain: tuple[Stmt, ...] = (form,)
         for name in sorted(loops, key=order.index, reverse=True):
-            plain = (For(name, ix.const(0), loops[name], plain),)
+            plain = (For(name, *loops[name], plain),)
         return plain
 
     def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
@@ -196,27 +222,14 @@ class _Copy:
                 return None
             at: dict[str, Expr] = {}
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
-                if one is None:
+                if not (one is None or isinstance(one, Part) or one == asked):
+                    return None
+                if own != one:
                     assert isinstance(own, Var)
                     at[own.name] = asked
-                elif one != asked:
-                    return None
             return ix.folded(substitute(copied.value, at))
 
         return rewrite(expr, rule)
-
-
-def _held(buffer: Buffer, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
-    """A window that has one coordinate, or all of them, on each axis; None of any other."""
-    found: list[Expr | None] = []
-    for extent, (start, count) in zip(buffer.shape, axes, strict=True):
-        if ix.literal(count) == 1 and not read((start,)):
-            found.append(start)
-        elif ix.literal(start) == 0 and count == extent:
-            found.append(None)
-        else:
-            return None
-    return tuple(found)
 
 
 def _around(stmt: For | If, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

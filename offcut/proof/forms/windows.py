@@ -3,6 +3,8 @@
 ``alloc S[i +: 1, 0 +: n]`` inside of ``for i`` holds one row. Where every access of S stands in that block
 and names that row, no iteration sees what another one left, in the window or in an array of all rows: the
 two programs do the same, and programs can be compared as if there were no windows.
+
+So may a box of elements, where no iteration of any loop around touches an element that another one does.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.accesses import indices
 from offcut.core.expr import Var
-from offcut.core.program import Alloc, Let, Program, Stmt, Tile, with_blocks
-from offcut.core.walking import bound, bound_in
+from offcut.core.program import Alloc, For, Let, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.walking import bound, bound_in, rewritten
+from offcut.polyhedral import windows_left
+from offcut.polyhedral.units.footprints import Footprints
 
 
 def without_windows(program: Program) -> Program:
@@ -22,7 +26,49 @@ def without_windows(program: Program) -> Program:
 
     program   all that it accesses lies inside of its buffers
     """
-    return replace(program, body=_without(program, program.body, frozenset()))
+    body = _without(program, program.body, frozenset())
+    boxes = {stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc)}
+    if not boxes:
+        return replace(program, body=body)
+    apart = {name for name in boxes - set(windows_left(program)) if _is_apart(program, name)}
+    return replace(program, body=_without_boxes(body, apart))
+
+
+def _without_boxes(body: tuple[Stmt, ...], apart: set[str]) -> tuple[Stmt, ...]:
+    """`body` without the windows of these arrays."""
+
+    def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return stmt.body if isinstance(stmt, Alloc) and stmt.buffer in apart else None
+
+    return rewritten(body, rule)
+
+
+def _is_apart(program: Program, name: str) -> bool:
+    """Whether iterations of each loop around the windows of an array touch no element in common."""
+    footprints = Footprints(program, frozenset((name,)))
+
+    def holds(body: tuple[Stmt, ...]) -> bool:
+        for stmt in body:
+            match stmt:
+                case Alloc(buffer) if buffer == name:
+                    continue
+                case For() if any(_has_window(inner, name) for inner in stmt.body):
+                    touched = tuple(footprints.of(stmt.body, stmt.iter))
+                    if not (footprints.moves_on(touched, stmt.iter) and holds(stmt.body)):
+                        return False
+                case Alloc():
+                    if not holds(stmt.body):
+                        return False
+                case _:
+                    if _has_window(stmt, name):
+                        return False
+        return True
+
+    return sum(_has_window(stmt, name) for stmt in program.body) == 1 and holds(program.body)
+
+
+def _has_window(stmt: Stmt, name: str) -> bool:
+    return any(isinstance(inner, Alloc) and inner.buffer == name for inner in walk((stmt,)))
 
 
 def _without(program: Program, body: tuple[Stmt, ...], around: frozenset[str]) -> tuple[Stmt, ...]:

@@ -1,0 +1,345 @@
+"""A group of stages as the operations of a machine of queues: one sum or maximum, then operations one by one.
+
+What an operation reads of main memory is copied to the chip first (`staging`); each operation writes words of
+accumulators of its own, which the lowering lays over those that are read no more::
+
+    Y = int8(max(S // 64 + B[o], 0))   ->   B_acc[o] = B[o]
+                                            Y_1 = S // 64
+                                            Y_2 = Y_1 + B_acc[o]
+                                            Y_3 = max(Y_2, 0)
+                                            Y = int8(Y_3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.planning.refusals import refuse
+from offcut.backends.accelerator.planning.roles import Roles, product_roles, word_roles
+from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Select, Unary, Var, dtype_of
+from offcut.core.program import Buffer, Kind, Store
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, Names, Stage, StageAxis
+
+STORED = ("int8", "uint8")
+"""Types of results: a store cuts words to their lowest 8 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """A nest on the chip.
+
+    axes     of the result
+    terms    of the sum or maximum that it begins with; none where it begins with an operation
+    roles    which axes lie in the lanes of words, by operand
+    copies   what is copied to the chip
+    lead     start and update of the sum or maximum; None where there is none
+    steps    the operations behind it, in order; those that write results are stores
+    buffers  that are on the chip alone, copies not included
+    """
+
+    label: str
+    axes: tuple[StageAxis, ...]
+    terms: tuple[StageAxis, ...]
+    roles: Roles
+    copies: tuple[Staged, ...]
+    lead: tuple[Store, Store] | None
+    steps: tuple[Store, ...]
+    buffers: tuple[Buffer, ...]
+
+
+def operations(
+    computation: Computation, group: Sequence[Stage], spec: Spec, names: Names
+) -> Operations:
+    """The group in operations.
+
+    Raises TargetError for what no instruction does, with what would be accepted.
+    """
+    return _Operations(computation, group, spec, names).made()
+
+
+@dataclass
+class _Operations:
+    computation: Computation
+    group: Sequence[Stage]
+    spec: Spec
+    names: Names
+    copies: dict[Element, Staged] = field(default_factory=dict)
+    steps: list[Store] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    values: dict[str, Expr] = field(default_factory=dict)
+    at: str = ""
+
+    def made(self) -> Operations:
+        """The whole group."""
+        lead, *rest = self.group
+        self.at = lead.label
+        self.axes = lead.axes
+        self.point = tuple(Var(axis.name) for axis in lead.axes)
+        self.extents = tuple(axis.extent for axis in lead.axes)
+        self.check_types()
+        started = None
+        if lead.reducer is not None:
+            started = self.started(lead)
+        else:
+            self.roles = word_roles(self.elements(), self.axes, (), self.spec)
+            self.stage(lead)
+        for stage in rest:
+            self.at = stage.label
+            self.stage(stage)
+        return Operations(
+            label=lead.buffer,
+            axes=lead.axes,
+            terms=lead.reduce_axes,
+            roles=self.roles,
+            copies=tuple(self.copies.values()),
+            lead=started,
+            steps=tuple(self.steps),
+            buffers=tuple(self.buffers),
+        )
+
+    def check_types(self) -> None:
+        """Refuse floats, wherever they are."""
+        for stage in self.group:
+            wide = next(
+                (e for e in _nodes(stage.value) if dtype_of(e) in (*FLOATS, "int64")), None
+            )
+            if wide is not None:
+                raise refuse(
+                    self.spec,
+                    stage.label,
+                    f"{format_expr(wide)} is of {dtype_of(wide)}, and its units have int8 and int32",
+                    "quantise it to int8",
+                )
+
+    def elements(self) -> list[Element]:
+        """All that the group reads of main memory, but for what a product multiplies."""
+        written = {stage.buffer for stage in self.group}
+        found: list[Element] = []
+
+        def look(expr: Expr) -> None:
+            element = element_of(expr)
+            if element is not None and element.load.buffer not in written:
+                found.append(element)
+                return
+            for child in _parts(expr):
+                look(child)
+
+        for number, stage in enumerate(self.group):
+            if number or stage.reducer is None or _factors(stage.value) is None:
+                look(stage.value)
+        return found
+
+    def started(self, lead: Stage) -> tuple[Store, Store]:
+        """The start and the update of the sum, maximum or minimum."""
+        assert isinstance(lead.body, Reduce)
+        factors = _factors(lead.value) if lead.reducer == "sum" else None
+        accumulators = self.buffer_of(lead, dtype_of(lead.body))
+        loops = (*lead.axes, *lead.reduce_axes)
+        if factors is not None:
+            self.roles, swapped = product_roles(
+                factors, lead.axes, lead.reduce_axes, self.constants, self.elements(), self.spec
+            )
+            first, second = reversed(factors) if swapped else factors
+            lanes = self.roles.rows, self.roles.columns, self.roles.depth
+            pair = (
+                self.copied(first, Place.INPUTS, loops, (lanes[0], lanes[2])),
+                self.copied(second, Place.WEIGHTS, loops, (lanes[1], lanes[2])),
+            )
+            ordered = reversed(pair) if swapped else pair
+            a, b = (Cast(read, "int32") for read in ordered)
+            value: Expr = Binary("*", a, b)
+        else:
+            self.roles = word_roles(self.elements(), lead.axes, lead.reduce_axes, self.spec)
+            element = element_of(_bare(lead.value))
+            if element is None:
+                raise refuse(
+                    self.spec,
+                    lead.label,
+                    f"it is a {lead.reducer} of {format_expr(lead.value)}",
+                    "a sum of products int32(A[…])*int32(B[…]) of int8",
+                    "a sum, maximum or minimum of elements",
+                )
+            value = _widened(self.copied(element, Place.ACCUMULATORS, loops), dtype_of(lead.value))
+        self.values[lead.buffer] = Load(accumulators, self.point, dtype_of(lead.body))
+        self.result(lead)
+        return (
+            Store(accumulators, self.point, lead.start),
+            Store(accumulators, self.point, value, lead.reducer),
+        )
+
+    @property
+    def constants(self) -> frozenset[str]:
+        return frozenset(b.name for b in self.computation.buffers if b.kind is Kind.CONSTANT)
+
+    def buffer_of(self, stage: Stage, dtype: str) -> str:
+        """The accumulators that a stage is computed in."""
+        own = self.computation.buffer(stage.buffer)
+        kept = own.kind in (Kind.OUTPUT, Kind.INOUT) or self.is_read_elsewhere(stage)
+        name = self.names.fresh(f"{stage.buffer}_acc") if kept else stage.buffer
+        self.buffers.append(Buffer(name, dtype, self.extents, Kind.LOCAL))
+        return name
+
+    def is_read_elsewhere(self, stage: Stage) -> bool:
+        """Whether another group reads it, from main memory."""
+        return any(
+            isinstance(node, Load) and node.buffer == stage.buffer
+            for group in self.computation.groups
+            if tuple(group) != tuple(self.group)
+            for other in group
+            for node in _nodes(other.value)
+        )
+
+    def result(self, stage: Stage) -> None:
+        """The store of a stage that main memory keeps."""
+        own = self.computation.buffer(stage.buffer)
+        if own.kind not in (Kind.OUTPUT, Kind.INOUT) and not self.is_read_elsewhere(stage):
+            return
+        if own.dtype not in STORED:
+            raise refuse(
+                self.spec,
+                stage.label,
+                f"it is of {own.dtype} in main memory, and a store cuts words to 8 bits",
+                f'{stage.label}.astype("int8"), behind a shift and minimum and maximum',
+            )
+        value = self.values[stage.buffer]
+        if isinstance(value, Const):
+            value = self.step(own.dtype, value, stage.buffer)
+        cut = value if dtype_of(value) == own.dtype else Cast(value, own.dtype)
+        self.steps.append(Store(stage.buffer, self.point, cut))
+
+    def stage(self, stage: Stage) -> None:
+        """A stage point by point."""
+        body = stage.value
+        own = self.computation.buffer(stage.buffer)
+        if isinstance(body, Cast) and body.dtype in STORED and own.dtype == body.dtype:
+            wide = dtype_of(body.a)
+            if wide in ("int32", *STORED) and not self.is_read_here(stage):
+                body = body.a
+        self.values[stage.buffer] = self.value(body, stage.buffer)
+        self.result(stage)
+
+    def is_read_here(self, stage: Stage) -> bool:
+        """Whether a later stage of the group reads it."""
+        return any(
+            isinstance(node, Load) and node.buffer == stage.buffer
+            for other in self.group
+            for node in _nodes(other.value)
+        )
+
+    def value(self, expr: Expr, wish: str) -> Expr:
+        """An element of accumulators, or a constant, that holds `expr` at the point of the nest."""
+        match expr:
+            case Const():
+                return expr
+            case Load(buffer) if buffer in self.values:
+                return self.values[buffer]
+        element = element_of(expr)
+        if element is not None and element.load.buffer not in self.values:
+            return self.copied(element, Place.ACCUMULATORS, self.axes)
+        match expr:
+            case Cast(a, "int32") if dtype_of(a) != "bool":
+                inner = self.value(a, wish)
+                return Const(inner.value, "int32") if isinstance(inner, Const) else _widened(inner, "int32")
+            case Cast(a, dtype) if dtype in STORED and dtype_of(a) in ("int32", *STORED):
+                return self.step(dtype, Cast(self.value(a, wish), dtype), wish)
+            case Binary(op, a, b):
+                parts = self.value(a, wish), self.value(b, wish)
+                return self.step(dtype_of(expr), Binary(op, *parts), wish)
+            case Unary(op, a):
+                return self.step(dtype_of(expr), Unary(op, self.value(a, wish)), wish)
+        raise refuse(
+            self.spec,
+            self.at,
+            f"no instruction computes {format_expr(expr)}",
+            "+, -, *, min, max, abs, // and % by powers of two",
+        )
+
+    def step(self, dtype: str, value: Expr, wish: str) -> Load:
+        """One operation, into accumulators of its own."""
+        name = self.names.fresh(f"{wish}_{len(self.steps) + 1}")
+        self.buffers.append(Buffer(name, dtype, self.extents, Kind.LOCAL))
+        self.steps.append(Store(name, self.point, value))
+        return Load(name, self.point, dtype)
+
+    def copied(
+        self,
+        element: Element,
+        place: Place,
+        loops: Sequence[StageAxis],
+        lanes: Sequence[str | None] | None = None,
+    ) -> Load:
+        """The element, read from a copy on the chip."""
+        within = (self.roles.rows, self.roles.columns) if lanes is None else lanes
+        if element not in self.copies:
+            dtype = element.load.dtype
+            if dtype not in ("int8", "uint8", "int32"):
+                raise refuse(
+                    self.spec,
+                    self.at,
+                    f"{format_expr(element.load)} is of {dtype}",
+                    "int8, uint8 and int32 are copied to accumulators",
+                )
+            suffix = {Place.INPUTS: "in", Place.WEIGHTS: "wgt"}.get(place, "acc")
+            name = self.names.fresh(f"{element.load.buffer}_{suffix}")
+            named = [lane for lane in within if lane is not None]
+            self.copies[element] = staged(name, element, loops, place, named, self.names)
+        copy = self.copies[element]
+        return Load(copy.name, copy.index, element.load.dtype)
+
+
+def _factors(value: Expr) -> tuple[Element, Element] | None:
+    """The two elements of int8 that are multiplied as int32; None of any other value."""
+    match value:
+        case Binary("*", a, b) if dtype_of(value) == "int32":
+            pair = element_of(_bare(a)), element_of(_bare(b))
+            if pair[0] is not None and pair[1] is not None:
+                if pair[0].load.dtype == pair[1].load.dtype == "int8":
+                    return pair[0], pair[1]
+    return None
+
+
+def _bare(expr: Expr) -> Expr:
+    """`expr` without conversions to a wider type."""
+    match expr:
+        case Cast(a, "int32") if dtype_of(a) in ("int8", "uint8"):
+            return _bare(a)
+        case Select(condition, Cast(Load() as load, "int32"), Const(value, _)) if _fits(
+            int(value), load.dtype
+        ):
+            return Select(condition, load, Const(value, load.dtype))
+        case Select(condition, Cast(Load() as load, "int32"), Cast(Const(value, _), "int32")):
+            return Select(condition, load, Const(value, load.dtype))
+    return expr
+
+
+def _fits(value: int, dtype: str) -> bool:
+    least = {"int8": -128, "uint8": 0}.get(dtype, -(2**31))
+    return least <= value <= least + (255 if dtype in STORED else 2**32 - 1)
+
+
+def _widened(value: Expr, dtype: str) -> Expr:
+    return value if dtype_of(value) == dtype else Cast(value, dtype)
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    from offcut.core.expr import children
+
+    return children(expr)
+
+
+def _nodes(expr: Expr) -> list[Expr]:
+    """The values inside of `expr`, indices and conditions left out."""
+    match expr:
+        case Load():
+            return [expr]
+        case Select(_, a, b):
+            return [expr, *_nodes(a), *_nodes(b)]
+    return [expr, *(node for part in _parts(expr) for node in _nodes(part))]
+
+

@@ -1,0 +1,130 @@
+"""Which axes of a nest lie in the lanes of words: rows and columns of accumulators, terms of a product.
+
+Found by access relations, as a cover is: the columns move one factor alone, the terms both, the rows the
+other factor alone; each as an index of its own. Among the ways that there are, the one that fills words
+best is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from offcut.backends.accelerator.planning.staging import Element, variables_of
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.expr import Var, variables
+from offcut.describe.computation import StageAxis
+
+TYPICAL = 64
+"""Extent that a symbolic axis is taken to have where ways are compared: that of a middle layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Axes in lanes, by name; None: the lane is one, the others hold nothing that is read.
+
+    rows     of accumulators and inputs
+    columns  of accumulators, the rows of weights
+    depth    the terms, of inputs and weights; None of a nest without a product
+    """
+
+    rows: str | None
+    columns: str | None
+    depth: str | None = None
+
+
+def product_roles(
+    factors: tuple[Element, Element],
+    axes: Sequence[StageAxis],
+    terms: Sequence[StageAxis],
+    constants: frozenset[str],
+    others: Sequence[Element],
+    spec: Spec,
+) -> tuple[Roles, bool]:
+    """The roles of a sum of products, and whether the second factor is the inputs'.
+
+    constants   arrays that are known before any call: their words cost nothing to lay
+    others      what operations behind the sum read
+    """
+    extents = {axis.name: _typical(axis) for axis in (*axes, *terms)}
+
+    def waste(roles: Roles) -> float:
+        sides = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
+        factor = 1.0
+        for axis, lanes in sides:
+            extent = 1 if axis is None else extents[axis]
+            factor *= -(-extent // lanes) * lanes / extent
+        return factor
+
+    found = []
+    for swapped in (False, True):
+        inputs, weights = factors[::-1] if swapped else factors
+        for roles in _product_ways(inputs, weights, axes, terms, spec):
+            unlike = weights.load.buffer not in constants
+            open_ = sum(ix.literal(a.extent) is None for a in axes if a.name == roles.columns)
+            gathered = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
+            price = (unlike, open_, waste(roles), gathered, swapped)
+            found.append((price, roles))
+    (*_, swapped), roles = min(found, key=lambda one: one[0])
+    return roles, bool(swapped)
+
+
+def _product_ways(
+    inputs: Element,
+    weights: Element,
+    axes: Sequence[StageAxis],
+    terms: Sequence[StageAxis],
+    spec: Spec,
+) -> Iterator[Roles]:
+    moving = variables_of(inputs), variables_of(weights)
+    columns = [a.name for a in axes if a.name in moving[1] - moving[0] and _is_lone(weights, a.name)]
+    depth = [a.name for a in terms if all(_is_lone(one, a.name) for one in (inputs, weights))]
+    rows = [a.name for a in axes if a.name in moving[0] - moving[1]] if spec.rows > 1 else []
+    for row, column, term in product((*rows, None), (*columns, None), (*depth, None)):
+        yield Roles(row, column, term)
+
+
+def word_roles(
+    elements: Sequence[Element],
+    axes: Sequence[StageAxis],
+    terms: Sequence[StageAxis],
+    spec: Spec,
+) -> Roles:
+    """The roles of a nest without a product: the axes that fill words best, and are alone in what is read."""
+    names = [axis.name for axis in axes]
+    extents = {axis.name: _typical(axis) for axis in axes}
+
+    def price(roles: Roles) -> tuple[float, int, int]:
+        factor = 1.0
+        for axis, lanes in ((roles.rows, spec.rows), (roles.columns, spec.columns)):
+            extent = 1 if axis is None else extents[axis]
+            factor *= -(-extent // lanes) * lanes / extent
+        spread = sum(_is_spread(one, roles) for one in elements)
+        late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
+        return factor * (1 + spread), spread, late
+
+    rows = (*names, None) if spec.rows > 1 else (None,)
+    pairs = product(rows, (*names, None))
+    ways = [Roles(row, column) for row, column in pairs if row is None or row != column]
+    return min(ways, key=price)
+
+
+def _typical(axis: StageAxis) -> int:
+    known = ix.literal(axis.extent)
+    return max(TYPICAL if known is None else known, 1)
+
+
+def _is_lone(element: Element, axis: str) -> bool:
+    """Whether an axis moves one index of an element, by itself, and no condition."""
+    parts = [part for part in element.load.index if axis in variables(part)]
+    conditions = any(axis in variables(one) for one in element.conditions)
+    return parts == [Var(axis)] and not conditions
+
+
+def _is_spread(element: Element, roles: Roles) -> bool:
+    """Whether words of the copy are not words of the array, so that the host lays them."""
+    lanes = [axis for axis in (roles.rows, roles.columns, roles.depth) if axis is not None]
+    moving = variables_of(element)
+    return any(axis in moving and not _is_lone(element, axis) for axis in lanes)
