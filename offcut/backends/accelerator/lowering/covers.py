@@ -1,0 +1,397 @@
+"""Which instruction runs a leaf, on which words: found by access relations, never by names.
+
+The last axes of a tile of results are rows and columns, and the last loop of its sum the terms, where each of
+these is an index of its own in the operands that it moves. So operands get their lanes; a copy of an operand
+from main memory has those of what reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe
+from offcut.backends.accelerator.lowering.tree import Leaf
+from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    dtype_of,
+    variables,
+)
+from offcut.core.program import Buffer, Program
+from offcut.core.text.printer import format_stmt
+from offcut.errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Elements of main memory to the chip.
+
+    bounds  (axis of the leaf, side, end) outside of which `fill` is there; side: "lo", at least; "hi", less than
+    """
+
+    place: Place
+    source: Load
+    bounds: tuple[tuple[str, str, Expr], ...]
+    fill: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Accumulators to main memory."""
+
+    source: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Products of words, added to accumulators."""
+
+    inputs: Load
+    weights: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Operations on accumulators."""
+
+    recipe: Recipe
+
+
+Does: TypeAlias = Copy | Result | Product | Operation
+
+
+@dataclass
+class Covers:
+    """How the leaves of a program run.
+
+    lanes   of the buffers on the chip, and of arrays in main memory as each leaf reads or writes them
+    places  of the buffers on the chip
+    """
+
+    program: Program
+    spec: Spec
+    lanes: dict[str, Lanes] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    does: dict[int, Does] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.memories: dict[str, list[Place]] = {}
+        for place, words in self.spec.words.items():
+            self.memories.setdefault(words.memory, []).append(place)
+        self.scoped: dict[str, Buffer] = {}
+        for buffer in self.program.buffers:
+            if buffer.scope is None:
+                continue
+            if buffer.scope not in self.memories:
+                raise TargetError(
+                    "compile",
+                    f"cannot keep {buffer.name} in {buffer.scope}",
+                    at=f"buffer {buffer.name}",
+                    because=f"{self.spec.name} has no memory of that name",
+                    help=(", ".join(self.memories),),
+                )
+            self.scoped[buffer.name] = buffer
+
+    def unit(self, leaf: Leaf) -> Unit:
+        """The unit that runs a leaf."""
+        target = self.scoped.get(leaf.store.buffer)
+        if target is None:
+            return Unit.STORE
+        if self.element(leaf) is not None:
+            place = self.memories[target.scope or ""][0]
+            if self.holds_accumulators(target.name):
+                place = Place.ACCUMULATORS
+            return self.spec.loads[place]
+        return Unit.COMPUTE
+
+    def holds_accumulators(self, buffer: str) -> bool:
+        """Whether a buffer lies where operations find it."""
+        return Place.ACCUMULATORS in self.memories[self.scoped[buffer].scope or ""]
+
+    def element(self, leaf: Leaf) -> Load | None:
+        """The element of main memory that a leaf copies to the chip."""
+        value = leaf.store.value
+        match value:
+            case Select(_, Load() as load, Const()) | (Load() as load):
+                found = leaf.store.reduce is None and load.buffer not in self.scoped
+                return load if found else None
+        return None
+
+    def of(self, leaves: Sequence[Leaf]) -> None:
+        """Find what each leaf does, and the lanes of all buffers."""
+        for leaf in leaves:
+            if self.is_product(leaf):
+                self.does[leaf.number] = self.product(leaf)
+        for leaf in leaves:
+            if leaf.number not in self.does and self.unit(leaf) is Unit.COMPUTE:
+                if self.element(leaf) is None:
+                    self.does[leaf.number] = self.operation(leaf)
+        for leaf in leaves:
+            if leaf.number not in self.does:
+                copies = self.element(leaf) is not None
+                self.does[leaf.number] = self.copy(leaf) if copies else self.result(leaf)
+
+    def refuse(self, leaf: Leaf, because: str, *help: str) -> TargetError:
+        """The refusal of one leaf."""
+        return TargetError(
+            "compile",
+            f"cannot run a statement on {self.spec.name}",
+            at=format_stmt(leaf.store),
+            because=because,
+            help=help,
+        )
+
+    def is_product(self, leaf: Leaf) -> bool:
+        """Whether a leaf adds products of int8."""
+        store = leaf.store
+        return store.reduce == "sum" and _factors(store.value) is not None
+
+    def product(self, leaf: Leaf) -> Product:
+        """A sum of products by the matrix unit."""
+        store, spec = leaf.store, self.spec
+        factors = _factors(store.value)
+        assert factors is not None
+        names = [name for name, _, _ in leaf.axes]
+        stored = {name for part in store.index for name in variables(part)}
+        results = [name for name in names if name in stored]
+        terms = [name for name in names if name not in stored]
+        for inputs, weights in (factors, factors[::-1]):
+            if not (self.may_hold(inputs, Place.INPUTS) and self.may_hold(weights, Place.WEIGHTS)):
+                continue
+            rest = list(results)
+            column = self.last(rest, store.index, weights.index, inputs.index)
+            row = self.last(rest, store.index, inputs.index, weights.index)
+            row = row if spec.rows > 1 else None
+            if column is None and self.last(
+                list(results), store.index, inputs.index, weights.index
+            ):
+                if factors[0] is inputs and self.may_hold(inputs, Place.WEIGHTS):
+                    continue
+            depth = terms[-1] if terms else None
+            if depth and not (_is_lone(inputs.index, depth) and _is_lone(weights.index, depth)):
+                depth = None
+            self.put(leaf, store.buffer, store.index, Place.ACCUMULATORS, (row, column))
+            self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
+            self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
+            return Product(inputs, weights)
+        raise self.refuse(
+            leaf,
+            f"{factors[0].buffer} and {factors[1].buffer} do not lie in the memories of inputs and weights",
+            f'cache_read(…, "{spec.words[Place.INPUTS].memory}")',
+            f'cache_read(…, "{spec.words[Place.WEIGHTS].memory}")',
+        )
+
+    def may_hold(self, load: Load, place: Place) -> bool:
+        """Whether the buffer of an operand lies in the memory of a place."""
+        buffer = self.scoped.get(load.buffer)
+        return buffer is not None and place in self.memories[buffer.scope or ""]
+
+    def last(
+        self,
+        names: list[str],
+        stored: Sequence[Expr],
+        moves: Sequence[Expr],
+        rests: Sequence[Expr],
+    ) -> str | None:
+        """The last of `names` where it is an index of its own of the result and of one factor, and of the
+        other none; it is taken off.
+        """
+        if not names:
+            return None
+        name = names[-1]
+        used = any(name in variables(part) for part in rests)
+        if used or not (_is_lone(stored, name) and _is_lone(moves, name)):
+            return None
+        return names.pop()
+
+    def operation(self, leaf: Leaf) -> Operation:
+        """Operations by the vector unit."""
+        store = leaf.store
+        buffer = self.scoped[store.buffer]
+        found = recipe(store, buffer.dtype) if self.holds_accumulators(buffer.name) else None
+        reads = () if found is None else found.reads
+        for load in reads:
+            if load.buffer not in self.scoped or not self.holds_accumulators(load.buffer):
+                found = None
+        if found is None:
+            raise self.refuse(leaf, "no instruction computes it from accumulators")
+        missing = sorted({op.value for op, _ in found.steps} - self.spec.alu)
+        if missing:
+            raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
+        names = [name for name, _, _ in leaf.axes]
+        rows, columns = self.lanes_of(store.buffer, store.index, names, reads)
+        self.put(leaf, store.buffer, store.index, Place.ACCUMULATORS, (rows, columns))
+        for load in reads:
+            self.put(leaf, load.buffer, load.index, Place.ACCUMULATORS, (rows, columns))
+        return Operation(found)
+
+    def lanes_of(
+        self, buffer: str, index: Sequence[Expr], names: Sequence[str], reads: Sequence[Load]
+    ) -> tuple[str | None, str | None]:
+        """The axes of a leaf that run along rows and columns: those of a result or an operand that has its lanes
+        already, else the last ones that may.
+        """
+        for name, at in ((buffer, index), *((load.buffer, load.index) for load in reads)):
+            if name in self.lanes and len(self.lanes[name].order) == len(index):
+                found = [None if a is None else at[a] for a in self.lanes[name].axes]
+                row, column = (part.name if isinstance(part, Var) else None for part in found)
+                return row, column
+        results = [name for name in names if _is_lone(index, name)]
+        results = [
+            name
+            for name in results
+            if all(_is_lone(o.index, name) or not _moves(o.index, name) for o in reads)
+        ]
+        column = results[-1] if results and results[-1] == _last_of(names, index) else None
+        rest = [name for name in results if name != column]
+        row = rest[-1] if self.spec.rows > 1 and rest else None
+        return row, column
+
+    def put(
+        self,
+        leaf: Leaf,
+        buffer: str,
+        index: Sequence[Expr],
+        place: Place,
+        lanes: tuple[str | None, str | None],
+    ) -> None:
+        """Note the lanes of a buffer on the chip, or refuse others than it has."""
+        shape = self.spec.words[place].shape
+        axes = tuple(
+            next((at for at, part in enumerate(index) if part == Var(name)), None)
+            if name is not None
+            else None
+            for name in lanes
+        )
+        order = _order(leaf, self.scoped[buffer])
+        made = Lanes(axes, shape, order)
+        known = self.lanes.setdefault(buffer, made)
+        if known.axes != axes or self.places.setdefault(buffer, place) is not place:
+            raise self.refuse(leaf, f"it has other elements of {buffer} in a word than another statement")
+
+    def copy(self, leaf: Leaf) -> Copy:
+        """A copy to the chip."""
+        load, store = self.element(leaf), leaf.store
+        assert load is not None
+        if store.buffer not in self.places:
+            raise self.refuse(leaf, f"nothing reads {store.buffer}")
+        names = {name for name, _, _ in leaf.axes}
+        if any(isinstance(part, Var) and part.name in names for part in store.index) is False:
+            pass
+        bounds: list[tuple[str, str, Expr]] = []
+        fill = 0
+        if isinstance(store.value, Select):
+            assert isinstance(store.value.other, Const)
+            fill = int(store.value.other.value)
+            for one in conjuncts(store.value.condition):
+                bound = _bound(one, names)
+                if bound is None:
+                    raise self.refuse(leaf, "a load has zeros around a rectangle alone")
+                bounds.append(bound)
+        return Copy(self.places[store.buffer], load, tuple(bounds), fill)
+
+    def result(self, leaf: Leaf) -> Result:
+        """A copy of results to main memory."""
+        value = leaf.store.value
+        source = value.a if isinstance(value, Cast) else value
+        dtype = self.program.buffer(leaf.store.buffer).dtype
+        known = isinstance(source, Load) and source.buffer in self.lanes
+        if not known or leaf.store.reduce is not None or dtype not in ("int8", "uint8"):
+            raise self.refuse(
+                leaf, "a store cuts accumulators to their lowest 8 bits, and does no more"
+            )
+        assert isinstance(source, Load)
+        if not self.holds_accumulators(source.buffer):
+            raise self.refuse(leaf, f"{source.buffer} does not lie in accumulators")
+        return Result(source)
+
+
+def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
+    """The lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
+    axis_of: dict[int, int] = {}
+    for at, part in enumerate(inside):
+        for other, found in enumerate(outside):
+            if isinstance(part, Var) and part.name in variables(found):
+                axis_of[at] = other
+    axes = tuple(None if axis is None else axis_of.get(axis) for axis in chip.axes)
+    order = [axis_of[axis] for axis in chip.order if axis in axis_of]
+    fixed = [axis for axis in range(len(outside)) if axis not in order]
+    return replace(chip, axes=axes, order=(*fixed, *order))
+
+
+def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
+    """How words follow one another: axes of which a window has a part, then those it has all of, so that what
+    is moved at once lies together.
+    """
+    window = leaf.windows.get(buffer.name)
+    rank = range(len(buffer.shape))
+    if window is None:
+        return tuple(rank)
+
+    def is_whole(axis: int) -> bool:
+        start, count = window[axis]
+        return ix.literal(start) == 0 and count == buffer.shape[axis]
+
+    return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))
+
+
+def _last_of(names: Sequence[str], index: Sequence[Expr]) -> str | None:
+    moving = [name for name in names if _moves(index, name)]
+    return moving[-1] if moving else None
+
+
+def _moves(index: Sequence[Expr], name: str) -> bool:
+    return any(name in variables(part) for part in index)
+
+
+def _is_lone(index: Sequence[Expr], name: str) -> bool:
+    return [part for part in index if name in variables(part)] == [Var(name)]
+
+
+def _factors(value: Expr) -> tuple[Load, Load] | None:
+    match value:
+        case Binary("*", Cast(Load() as a, "int32"), Cast(Load() as b, "int32")):
+            if a.dtype == b.dtype == "int8":
+                return a, b
+    return None
+
+
+def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
+    """A comparison as a bound of one axis."""
+    if not isinstance(condition, Compare) or dtype_of(condition.a) != "index":
+        return None
+    form = ix.linear(ix.sub(condition.a, condition.b))
+    moving = [(a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in names]
+    if len(moving) != 1 or abs(moving[0][1]) != 1 or condition.op not in _OPPOSITE:
+        return None
+    ((name, factor),) = moving
+    rest = ix.sub(form.expr(), ix.mul(factor, Var(name)))
+    op = condition.op if factor == 1 else _OPPOSITE[condition.op]
+    end = ix.mul(-factor, rest)  # name op end
+    match op:
+        case ">=":
+            return name, "lo", end
+        case ">":
+            return name, "lo", ix.add(end, 1)
+        case "<":
+            return name, "hi", end
+        case _:
+            return name, "hi", ix.add(end, 1)
+
+
+_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+

@@ -1,0 +1,189 @@
+"""The order in which instructions are issued: loops around nests that are run as whole words.
+
+A *leaf* is a nest of one statement over a box: what one instruction runs, or a few. Virtual threads take
+turns: a loop over them goes inwards, past every loop that does not depend on the thread, down to leaves
+that stand side by side on one unit::
+
+    for v in 0:2  @virtual              for k in 0:n
+      for k in 0:n                        for v in 0:2
+        load, load, multiply       ->       load, load
+                                          for v in 0:2
+                                            multiply
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TypeAlias
+
+from offcut.backends.accelerator.isa import Unit
+from offcut.core import index as ix
+from offcut.core.expr import Expr, variables
+from offcut.core.program import Alloc, Execution, For, If, Stmt, Store, Tile
+from offcut.core.text.printer import format_head
+from offcut.errors import TargetError
+
+Window: TypeAlias = tuple[tuple[Expr, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One statement over a box of iterations.
+
+    axes         (iterator, first, how many)
+    store        the statement
+    windows      of the buffers around, by name
+    threads      the virtual thread that each window belongs to, by buffer; None: to all
+    microkernel  the one that its tile names
+    """
+
+    number: int
+    axes: tuple[tuple[str, Expr, Expr], ...]
+    store: Store
+    windows: Mapping[str, Window] = field(hash=False, compare=False)
+    threads: Mapping[str, str | None] = field(hash=False, compare=False)
+    microkernel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``for name in lo:hi``."""
+
+    name: str
+    lo: Expr
+    hi: Expr
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """`body` where the condition holds."""
+
+    condition: Expr
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = Leaf | Loop | Guard
+UnitOf: TypeAlias = Callable[[Leaf], Unit]
+
+
+def issued(body: Sequence[Stmt], unit: UnitOf) -> tuple[Node, ...]:
+    """The nodes of a nest.
+
+    unit   which unit runs a leaf: virtual threads take turns where it changes
+
+    Raises TargetError for a statement that no stream of instructions is.
+    """
+    return _Reading(unit).block(body, {}, {}, None)
+
+
+def leaves(nodes: Sequence[Node]) -> list[Leaf]:
+    """All leaves, in the order of the text."""
+    found: list[Leaf] = []
+    for node in nodes:
+        found += [node] if isinstance(node, Leaf) else leaves(node.body)
+    return found
+
+
+class _Reading:
+    def __init__(self, unit: UnitOf) -> None:
+        self.unit = unit
+        self.count = 0
+
+    def block(
+        self,
+        body: Sequence[Stmt],
+        windows: Mapping[str, Window],
+        threads: Mapping[str, str | None],
+        thread: str | None,
+    ) -> tuple[Node, ...]:
+        made: tuple[Node, ...] = ()
+        for stmt in body:
+            made += self.statement(stmt, windows, threads, thread)
+        return made
+
+    def statement(
+        self,
+        stmt: Stmt,
+        windows: Mapping[str, Window],
+        threads: Mapping[str, str | None],
+        thread: str | None,
+    ) -> tuple[Node, ...]:
+        match stmt:
+            case Alloc(buffer, axes, body):
+                inner = {**windows, buffer: axes}
+                return self.block(body, inner, {**threads, buffer: thread}, thread)
+            case For(name, lo, hi, body, execution=Execution.VIRTUAL):
+                if thread is not None:
+                    raise _refused(stmt, f"it stands in the virtual threads of {thread}")
+                nodes = self.block(body, windows, threads, name)
+                return self.dealt(name, lo, hi, nodes)
+            case If(condition, then, ()):
+                return (Guard(condition, self.block(then, windows, threads, thread)),)
+        box = _box(stmt)
+        if box is not None:
+            axes, store, microkernel = box
+            self.count += 1
+            return (Leaf(self.count - 1, axes, store, windows, threads, microkernel),)
+        if isinstance(stmt, For):
+            body = self.block(stmt.body, windows, threads, thread)
+            return (Loop(stmt.iter, stmt.lo, stmt.hi, body),)
+        raise _refused(stmt, "it is no loop, tile, window or condition around copies and operations")
+
+    def dealt(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """`nodes` for each virtual thread, in turns."""
+        made: list[Node] = []
+
+        def kind(node: Node) -> object:
+            return self.unit(node) if isinstance(node, Leaf) else id(node)
+
+        for _, group in groupby(nodes, key=kind):
+            same = tuple(group)
+            match same:
+                case (Loop(other, first, end, body),) if name not in variables(first) | variables(
+                    end
+                ):
+                    made.append(Loop(other, first, end, self.dealt(name, lo, hi, body)))
+                case (Guard(condition, body),) if name not in variables(condition):
+                    made.append(Guard(condition, self.dealt(name, lo, hi, body)))
+                case _:
+                    made.append(Loop(name, lo, hi, same))
+        return tuple(made)
+
+
+Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store, str | None]
+
+
+def _box(stmt: Stmt) -> Box | None:
+    """A nest of one statement over a box; None for any other."""
+    match stmt:
+        case Store():
+            return (), stmt, None
+        case For(name, lo, hi, (inner,), bound=None):
+            found = _box(inner)
+            own: tuple[tuple[str, Expr, Expr], ...] = ((name, lo, ix.sub(hi, lo)),)
+            mark = None
+        case Tile(axes, (inner,), where=None):
+            found = _box(inner)
+            own = tuple((axis.iter, axis.start, axis.extent) for axis in axes)
+            mark = stmt.microkernel
+        case _:
+            return None
+    if found is None:
+        return None
+    inside, store, other = found
+    names = {name for name, _, _ in own}
+    if any(names & (variables(first) | variables(count)) for _, first, count in inside):
+        return None
+    return (*own, *inside), store, mark or other
+
+
+def _refused(stmt: Stmt, because: str) -> TargetError:
+    return TargetError(
+        "compile",
+        "cannot issue instructions for a statement",
+        at=format_head(stmt),
+        because=because,
+    )
