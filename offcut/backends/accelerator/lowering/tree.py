@@ -14,7 +14,7 @@ that stand side by side on one unit::
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
@@ -36,6 +36,8 @@ class Leaf:
     store        the statement
     windows      of the buffers around, by name
     threads      the virtual thread that each window belongs to, by buffer; None: to all
+    depths       how many loops each window stands in
+    around       the loops that it stands in
     microkernel  the one that its tile names
     """
 
@@ -44,6 +46,8 @@ class Leaf:
     store: Store
     windows: Mapping[str, Window] = field(hash=False, compare=False)
     threads: Mapping[str, str | None] = field(hash=False, compare=False)
+    depths: Mapping[str, int] = field(hash=False, compare=False)
+    around: tuple[str, ...]
     microkernel: str | None = None
 
 
@@ -76,7 +80,7 @@ def issued(body: Sequence[Stmt], unit: UnitOf) -> tuple[Node, ...]:
 
     Raises TargetError for a statement that no stream of instructions is.
     """
-    return _Reading(unit).block(body, {}, {}, None)
+    return _Reading(unit).block(body, _Around({}, {}, {}, (), None))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
@@ -87,49 +91,57 @@ def leaves(nodes: Sequence[Node]) -> list[Leaf]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a statement stands in; fields as those of `Leaf`."""
+
+    windows: Mapping[str, Window]
+    threads: Mapping[str, str | None]
+    depths: Mapping[str, int]
+    loops: tuple[str, ...]
+    thread: str | None
+
+    def held(self, buffer: str, axes: Window) -> _Around:
+        """Inside a window."""
+        return replace(
+            self,
+            windows={**self.windows, buffer: axes},
+            threads={**self.threads, buffer: self.thread},
+            depths={**self.depths, buffer: len(self.loops)},
+        )
+
+    def inside(self, loop: str) -> _Around:
+        """Inside a loop."""
+        return replace(self, loops=(*self.loops, loop))
+
+
 class _Reading:
     def __init__(self, unit: UnitOf) -> None:
         self.unit = unit
         self.count = 0
 
-    def block(
-        self,
-        body: Sequence[Stmt],
-        windows: Mapping[str, Window],
-        threads: Mapping[str, str | None],
-        thread: str | None,
-    ) -> tuple[Node, ...]:
-        made: tuple[Node, ...] = ()
-        for stmt in body:
-            made += self.statement(stmt, windows, threads, thread)
-        return made
+    def block(self, body: Sequence[Stmt], at: _Around) -> tuple[Node, ...]:
+        return tuple(node for stmt in body for node in self.statement(stmt, at))
 
-    def statement(
-        self,
-        stmt: Stmt,
-        windows: Mapping[str, Window],
-        threads: Mapping[str, str | None],
-        thread: str | None,
-    ) -> tuple[Node, ...]:
+    def statement(self, stmt: Stmt, at: _Around) -> tuple[Node, ...]:
         match stmt:
             case Alloc(buffer, axes, body):
-                inner = {**windows, buffer: axes}
-                return self.block(body, inner, {**threads, buffer: thread}, thread)
+                return self.block(body, at.held(buffer, axes))
             case For(name, lo, hi, body, execution=Execution.VIRTUAL):
-                if thread is not None:
-                    raise _refused(stmt, f"it stands in the virtual threads of {thread}")
-                nodes = self.block(body, windows, threads, name)
+                if at.thread is not None:
+                    raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
+                nodes = self.block(body, replace(at.inside(name), thread=name))
                 return self.dealt(name, lo, hi, nodes)
             case If(condition, then, ()):
-                return (Guard(condition, self.block(then, windows, threads, thread)),)
+                return (Guard(condition, self.block(then, at)),)
         box = _box(stmt)
         if box is not None:
             axes, store, microkernel = box
             self.count += 1
-            return (Leaf(self.count - 1, axes, store, windows, threads, microkernel),)
+            own = at.windows, at.threads, at.depths, at.loops
+            return (Leaf(self.count - 1, axes, store, *own, microkernel),)
         if isinstance(stmt, For):
-            body = self.block(stmt.body, windows, threads, thread)
-            return (Loop(stmt.iter, stmt.lo, stmt.hi, body),)
+            return (Loop(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),)
         raise _refused(stmt, "it is no loop, tile, window or condition around copies and operations")
 
     def dealt(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -1,0 +1,367 @@
+"""The stream of a nest for the sizes of a call.
+
+The loops run twice: first for the words that windows take, which gives each buffer its place on the chip,
+then for the instructions. What two instances of a leaf have in common is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, cast
+
+from offcut.backends.accelerator.isa import (
+    Alu,
+    AluOp,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    MicroOp,
+    Place,
+    Store,
+    Stream,
+    Tokens,
+    Unit,
+)
+from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
+from offcut.backends.accelerator.lowering.nest import Lowered, Work
+from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
+from offcut.backends.accelerator.lowering.transfers import Axis as Reach
+from offcut.backends.accelerator.lowering.transfers import Rows, moved
+from offcut.backends.accelerator.spec import Spec
+from offcut.costmodel.fields import index_bits, instructions
+from offcut.errors import TargetError
+
+_NONE = Tokens()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An array in main memory as words of a place: from word `base` on, `words` of them."""
+
+    place: Place
+    base: int
+    words: int
+
+
+def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
+    """The stream of a nest, and where its arrays lie, by what `Lowered.images` calls them.
+
+    Raises TargetError where a window does not fit.
+    """
+    return _Emitter(nest, sizes).made()
+
+
+@dataclass
+class _Emitter:
+    nest: Lowered
+    sizes: Mapping[str, int]
+    stream: list[Instruction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.spec: Spec = self.nest.spec
+        self.room: dict[tuple[str, int], int] = {}
+        self.base: dict[tuple[str, int], int] = {}
+        self.images: dict[str, Image] = {}
+        self.zeros: dict[Place, int] = {}
+        self.ops = _MicroOps(self.spec)
+        self.made_of: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
+        depths = {place.value: words.depth for place, words in self.spec.words.items()}
+        fields = dict(f for part in instructions(depths)["gemm"] for f in part)
+        alu = dict(f for part in instructions(depths)["alu"] for f in part)
+        memory = dict(f for part in instructions(depths)["memory"] for f in part)
+        self.pad = (1 << memory["pad_top"]) - 1
+        self.rows = (1 << memory["y"]) - 1
+        self.immediate = 1 << alu["immediate"] - 1
+        self.gemm_limits = self.limits(fields, ("dst", "src", "wgt"))
+        self.alu_limits = self.limits(alu, ("dst", "src", None))
+
+    def limits(self, fields: Mapping[str, int], operands: Sequence[str | None]) -> Limits:
+        """What the fields of a format hold."""
+        most = [0 if o is None else (1 << fields[f"outer_{o}"]) - 1 for o in operands]
+        return Limits(
+            (1 << fields["outer"]) - 1,
+            (most[0], most[1], most[2]),
+            self.spec.words[Place.MICRO_OPS].depth,
+        )
+
+    def made(self) -> tuple[Stream, dict[str, Image]]:
+        """Both passes."""
+        self.lay_images()
+        self.nest.walk(self.measure, self.sizes)
+        self.allocate()
+        self.nest.walk(self.issue, self.sizes)
+        self.stream.append(Finish())
+        return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
+
+    def lay_images(self) -> None:
+        """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
+        ends: dict[Place, int] = {}
+        for name, image in self.nest.images.items():
+            words = prod(image.lanes.extents([self.evaluated(e) for e in image.shape]))
+            self.images[name] = Image(image.place, ends.get(image.place, 0), words)
+            ends[image.place] = ends.get(image.place, 0) + words
+        self.zeros = {place: ends.get(place, 0) for place in Place}
+
+    def evaluated(self, extent: Any) -> int:
+        """An extent at the sizes of the call."""
+        return cast(int, self.nest.extent(extent, self.sizes))
+
+    def measure(self, number: int, values: Sequence[int]) -> None:
+        """Note the words that the windows of a leaf take."""
+        work = self.nest.work[number]
+        for side, at in work.sides:
+            if side.buffer in self.nest.regions:
+                _, _, held = side.words(values[at : at + len(side.asked)], work.counts_of(values))
+                key = self.nest.regions[side.buffer], work.thread_of(side.buffer, values)
+                self.room[key] = max(self.room.get(key, 0), prod(held))
+
+    def allocate(self) -> None:
+        """Give each region its words; one behind the other in the bytes of its memory."""
+        ends: dict[str, int] = {}
+        for key, words in self.room.items():
+            place = self.nest.place_of[key[0]]
+            of = self.spec.words[place]
+            first = -(-ends.get(of.memory, 0) // of.bytes)
+            self.base[key] = first
+            ends[of.memory] = (first + words) * of.bytes
+            if first + words > of.depth:
+                raise TargetError(
+                    self.nest.name,
+                    f"cannot keep {key[0]} in {of.memory}",
+                    because=f"with it, the windows take {(first + words) * of.bytes:,} bytes, and there are "
+                    f"{of.depth * of.bytes:,}",
+                    help=("smaller tiles",),
+                )
+        accumulators = self.spec.words[Place.ACCUMULATORS]
+        self.spare = -(-ends.get(accumulators.memory, 0) // accumulators.bytes)
+
+    def issue(self, number: int, values: Sequence[int]) -> None:
+        """The instructions of one instance."""
+        work = self.nest.work[number]
+        match work.does:
+            case Copy():
+                self.load(work, values)
+            case Result():
+                self.store(work, values)
+            case Product():
+                self.product(work, values)
+            case Operation():
+                self.operation(work, values)
+
+    def put(self, made: Iterator[Instruction]) -> None:
+        """Instructions of one instance."""
+        self.stream.extend(made)
+
+    def at(self, work: Work, buffer: str, values: Sequence[int]) -> int:
+        """The first word of the region of a buffer."""
+        return self.base[self.nest.regions[buffer], work.thread_of(buffer, values)]
+
+    def load(self, work: Work, values: Sequence[int]) -> None:
+        """A copy to the chip."""
+        assert isinstance(work.does, Copy)
+        place, fill = work.does.place, work.does.fill
+        unit = self.spec.loads[place]
+        made: list[Instruction] = []
+        for rows in self.rows_of(work, values):
+            top, bottom, left, right = rows.pad
+            wide, high = left + rows.x + right, top + rows.y + bottom
+            padded = any(rows.pad)
+            if padded and (fill or max(rows.pad) > self.pad or not rows.x):
+                made += self.filled(place, rows.chip, high, wide, fill)
+                for row in range(rows.y):
+                    at = rows.chip + (top + row) * wide + left
+                    made.append(Load(place, at, rows.dram + row * rows.stride, 1, rows.x, rows.x))
+                continue
+            made += self.row_loads(place, rows)
+        if not made and unit is not Unit.COMPUTE:
+            made.append(Load(place, 0, 0, 0, 0, 0))
+        self.stream += made
+
+    def row_loads(self, place: Place, rows: Rows) -> Iterator[Load]:
+        """Rows of one instruction, or of one each where they lie too far apart."""
+        if rows.stride <= self.rows and rows.y <= self.rows and rows.x <= self.rows:
+            yield Load(place, rows.chip, rows.dram, rows.y, rows.x, rows.stride, rows.pad)
+            return
+        assert not any(rows.pad)
+        for row in range(rows.y):
+            for first in range(0, rows.x, self.rows):
+                count = min(self.rows, rows.x - first)
+                at = rows.dram + row * rows.stride + first
+                yield Load(place, rows.chip + row * rows.x + first, at, 1, count, count)
+
+    def filled(
+        self, place: Place, chip: int, high: int, wide: int, fill: int
+    ) -> Iterator[Instruction]:
+        """Words of one value."""
+        if not fill:
+            for row in range(high):
+                for first in range(0, wide, self.pad):
+                    count = min(self.pad, wide - first)
+                    yield Load(place, chip + row * wide + first, 0, 0, 0, 0, (1, 0, 0, count))
+            return
+        yield from self.on_words([(high * wide, (1, 0, 0))], (chip, 0, 0), None, reset=True)
+        yield from self.constant(AluOp.ADD, fill, [(high * wide, (1, 0, 0))], (chip, 0, 0))
+
+    def rows_of(self, work: Work, values: Sequence[int]) -> Iterator[Rows]:
+        """The rows of a copy between memories, first the side on the chip."""
+        counts = work.counts_of(values)
+        (chip, at), (main, other) = work.sides
+        base, steps, _ = chip.words(values[at : at + len(chip.asked)], counts)
+        source, strides, _ = main.words(values[other : other + len(main.asked)], counts)
+        bounds = work.bounds_of(values, counts)
+        axes = [
+            Reach(count, step, stride, max(lo, 0), min(hi, count))
+            for count, step, stride, (lo, hi) in zip(counts, steps, strides, bounds, strict=True)
+        ]
+        origin = self.at(work, chip.buffer, values) + base
+        image = self.images[work.image]
+        yield from moved(origin, image.base + source, axes)
+
+    def store(self, work: Work, values: Sequence[int]) -> None:
+        """Results to main memory."""
+        for rows in self.rows_of(work, values):
+            for one in self.row_loads(Place.OUTPUTS, rows):
+                self.stream.append(Store(one.sram, one.dram, one.y, one.x, one.stride))
+
+    def product(self, work: Work, values: Sequence[int]) -> None:
+        """Products of words."""
+        axes, base = self.axes_of(work, values)
+        self.put(self.on_words(axes, base, None))
+
+    def axes_of(self, work: Work, values: Sequence[int]) -> tuple[list[Axis], tuple[int, int, int]]:
+        """The loops of a leaf in words, and its first words: of dst, src and wgt."""
+        counts = work.counts_of(values)
+        bases, steps = [], []
+        for side, at in work.sides:
+            base, own, _ = side.words(values[at : at + len(side.asked)], counts)
+            bases.append(self.at(work, side.buffer, values) + base)
+            steps.append(own)
+        while len(bases) < 3:
+            bases.append(0)
+            steps.append([0] * len(counts))
+        axes: list[Axis] = [
+            (count, (d, s, w))
+            for count, d, s, w in zip(counts, steps[0], steps[1], steps[2], strict=True)
+        ]
+        return axes, (bases[0], bases[1], bases[2])
+
+    def operation(self, work: Work, values: Sequence[int]) -> None:
+        """Operations on accumulators."""
+        does = work.does
+        assert isinstance(does, Operation)
+        counts = work.counts_of(values)
+        words = []
+        for side, at in work.sides:
+            base, own, _ = side.words(values[at : at + len(side.asked)], counts)
+            words.append((self.at(work, side.buffer, values) + base, own))
+        (dst, moves), others = words[0], words[1:]
+        own: list[Axis] = [(count, (step, 0, 0)) for count, step in zip(counts, moves, strict=True)]
+        whole = [axis for axis in own if axis[1][0]]
+
+        def of(number: int) -> tuple[list[Axis], tuple[int, int, int]]:
+            base, steps = others[number]
+            axes: list[Axis] = [
+                (count, (d, s, 0)) for count, d, s in zip(counts, moves, steps, strict=True)
+            ]
+            return axes, (dst, base, 0)
+
+        reads = iter(range(len(others)))
+        if not does.recipe.update:
+            lies = does.recipe.base is not None and others[first := next(reads)][0] == dst
+            if does.recipe.base is None or not lies or does.recipe.copied:
+                self.put(self.on_words(whole, (dst, 0, 0), None, reset=True))
+                if does.recipe.base is not None:
+                    axes, base = of(first)
+                    self.put(self.on_words(axes, base, AluOp.ADD))
+        for op, other in does.recipe.steps:
+            if isinstance(other, int):
+                self.put(self.constant(op, other, whole, (dst, 0, 0)))
+            else:
+                axes, base = of(next(reads))
+                self.put(self.on_words(axes, base, op))
+
+    def constant(
+        self, op: AluOp, value: int, axes: Sequence[Axis], base: tuple[int, int, int]
+    ) -> Iterator[Instruction]:
+        """An operation with a constant: an immediate, or a word that holds it where it is none."""
+        if -self.immediate <= value < self.immediate:
+            yield from self.on_words(axes, base, op, immediate=value)
+            return
+        word = self.spare
+        if word >= self.spec.words[Place.ACCUMULATORS].depth:
+            raise TargetError(
+                self.nest.name,
+                f"cannot keep the constant {value}",
+                because="no word of accumulators is left for it",
+                help=("smaller tiles",),
+            )
+        at: tuple[int, int, int] = (word, 0, 0)
+        half = index_bits(self.immediate)
+        yield from self.on_words([], at, None, reset=True)
+        yield from self.on_words([], at, AluOp.ADD, immediate=value >> half)
+        yield from self.on_words([], at, AluOp.SHR, immediate=-half)
+        yield from self.on_words([], at, AluOp.ADD, immediate=value & (1 << half) - 1)
+        yield from self.on_words(axes, (base[0], word, 0), op)
+
+    def on_words(
+        self,
+        axes: Sequence[Axis],
+        base: tuple[int, int, int],
+        op: AluOp | None,
+        reset: bool = False,
+        immediate: int | None = None,
+    ) -> Iterator[Instruction]:
+        """Instructions of the compute unit on words: products, where `op` is None."""
+        limits = self.gemm_limits if op is None else self.alu_limits
+        for part in parts(base, axes, limits):
+            begin, load = self.ops.kept(part.micro_ops)
+            if load is not None:
+                yield load
+            end = begin + len(part.micro_ops)
+            if op is None:
+                yield Gemm(begin, end, part.outer, part.inner, reset)
+            else:
+                yield Alu(op, begin, end, part.outer, part.inner, immediate)
+
+
+@dataclass
+class _MicroOps:
+    """The micro-ops of a stream in main memory, and which of them lie in their memory.
+
+    table  all, each sequence once
+    """
+
+    spec: Spec
+    table: list[MicroOp] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.depth = self.spec.words[Place.MICRO_OPS].depth
+        self.first: dict[tuple[MicroOp, ...], int] = {}
+        self.held: dict[tuple[MicroOp, ...], int] = {}
+        self.end = 0
+
+    def kept(self, ops: tuple[MicroOp, ...]) -> tuple[int, Load | None]:
+        """Where a sequence begins, and what brings it there where it is not."""
+        if ops in self.held:
+            return self.held[ops], None
+        if ops not in self.first:
+            self.first[ops] = len(self.table)
+            self.table += ops
+        if self.end + len(ops) > self.depth:
+            self.held, self.end = {}, 0
+        begin = self.held[ops] = self.end
+        self.end += len(ops)
+        count = len(ops)
+        return begin, Load(Place.MICRO_OPS, begin, self.first[ops], 1, count, count)
+
+
+def with_tokens(instruction: Instruction, tokens: Tokens) -> Instruction:
+    """The instruction with these tokens."""
+    return replace(instruction, tokens=tokens)
+
+
+__all__ = ["Image", "Loop", "emitted", "with_tokens"]

@@ -1,0 +1,261 @@
+"""A nest on the chip, read: its leaves with what they do, its arrays in main memory, its regions on the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.lowering.covers import (
+    Copy,
+    Covers,
+    Does,
+    Operation,
+    Product,
+    Result,
+    main_lanes,
+)
+from offcut.backends.accelerator.lowering.places import Side, is_multiple, side
+from offcut.backends.accelerator.lowering.python import Issue, Values, text, walker
+from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
+from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, variables
+from offcut.core.program import Program, Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOf:
+    """An array in main memory, as words of a place."""
+
+    buffer: str
+    place: Place
+    lanes: Lanes
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A leaf, ready to be issued.
+
+    sides   its operands, and where the values of each begin: of a copy first the chip's, else the result first
+    counts  where its axes' iterations stand, and in what lanes they are counted
+    bounds  of a copy, by axis: where the lower and upper ends stand; relative to the first iteration
+    threads by buffer, where the number of its virtual thread stands
+    image   of a copy, what `Lowered.images` calls its array
+    """
+
+    leaf: Leaf
+    does: Does
+    sides: tuple[tuple[Side, int], ...]
+    counts: tuple[tuple[int, int], ...]
+    bounds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    threads: Mapping[str, int]
+    image: str
+    asked: tuple[Expr, ...]
+
+    def counts_of(self, values: Sequence[int]) -> list[int]:
+        """Iterations of each axis, in words where it runs along lanes."""
+        return [-(-values[at] // lanes) if values[at] > 0 else 0 for at, lanes in self.counts]
+
+    def thread_of(self, buffer: str, values: Sequence[int]) -> int:
+        """The virtual thread whose window of a buffer this is."""
+        at = self.threads.get(buffer)
+        return 0 if at is None else values[at]
+
+    def bounds_of(self, values: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
+        """The part of each axis that main memory has, counted from its first iteration."""
+        return [
+            (
+                max((values[at] for at in low), default=0),
+                min((values[at] for at in high), default=count),
+            )
+            for (low, high), count in zip(self.bounds, counts, strict=True)
+        ]
+
+
+@dataclass
+class Lowered:
+    """A nest that is ready to be issued at any size.
+
+    regions   by buffer on the chip, the region that it lies in
+    place_of  by region
+    images    arrays in main memory
+    """
+
+    name: str
+    program: Program
+    spec: Spec
+    nodes: tuple[Node, ...]
+    work: tuple[Work, ...]
+    regions: Mapping[str, str]
+    place_of: Mapping[str, Place]
+    images: Mapping[str, ImageOf]
+    _extents: dict[Expr, Callable[..., int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        asked = {work.leaf.number: work.asked for work in self.work}
+        self._walk = walker(self.program, self.nodes, asked)
+
+    def walk(self, issue: Issue, sizes: Values) -> None:
+        """Call `issue` for each instance of a leaf, in order."""
+        self._walk(issue, sizes)
+
+    def extent(self, expr: Expr, sizes: Values) -> int:
+        """An extent at these sizes."""
+        return int(eval(text(expr), {}, {f"_{n}": v for n, v in sizes.items()}))  # noqa: S307
+
+
+def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
+    """A nest of `program`, read.
+
+    Raises TargetError for a statement that no instruction runs.
+    """
+    covers = Covers(program, spec)
+    nodes = issued(body, covers.unit)
+    found = leaves(nodes)
+    covers.of(found)
+    images: dict[str, ImageOf] = {}
+    work = tuple(
+        _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
+    )
+    regions = _regions(work)
+    place_of = {regions[name]: place for name, place in covers.places.items() if name in regions}
+    return Lowered(program.name, program, spec, nodes, work, regions, place_of, images)
+
+
+def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
+    does, store = covers.does[leaf.number], leaf.store
+    shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+    image = ""
+
+    def chip(load: Load | None = None) -> Side:
+        name, index = (store.buffer, store.index) if load is None else (load.buffer, load.index)
+        return side(leaf, name, index, covers.lanes[name], shapes[name])
+
+    match does:
+        case Copy(place, source):
+            lanes = main_lanes(covers.lanes[store.buffer], store.index, source.index)
+            image = _image(images, source.buffer, place, lanes, shapes[source.buffer])
+            main = side(leaf, source.buffer, source.index, lanes, shapes[source.buffer])
+            sides = [chip(), main]
+        case Result(source):
+            lanes = main_lanes(covers.lanes[source.buffer], source.index, store.index)
+            image = _image(images, store.buffer, Place.OUTPUTS, lanes, shapes[store.buffer])
+            sides = [
+                chip(source),
+                side(leaf, store.buffer, store.index, lanes, shapes[store.buffer]),
+            ]
+        case Product(inputs, weights):
+            sides = [chip(), chip(inputs), chip(weights)]
+        case Operation(recipe):
+            sides = [chip(), *(chip(load) for load in recipe.reads)]
+    asked: list[Expr] = []
+    placed: list[tuple[Side, int]] = []
+    for one in sides:
+        placed.append((one, len(asked)))
+        asked += one.asked
+    counts: list[tuple[int, int]] = []
+    for name, first, count in leaf.axes:
+        counts.append((len(asked), _lanes_along(covers, leaf, does, name, first)))
+        asked.append(count)
+    bounds: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    for name, first, _ in leaf.axes:
+        ends: dict[str, list[int]] = {"lo": [], "hi": []}
+        for axis, which, end in does.bounds if isinstance(does, Copy) else ():
+            if axis == name:
+                ends[which].append(len(asked))
+                asked.append(ix.sub(end, first))
+        bounds.append((tuple(ends["lo"]), tuple(ends["hi"])))
+    threads: dict[str, int] = {}
+    for buffer, thread in leaf.threads.items():
+        if thread is not None:
+            threads[buffer] = len(asked)
+            asked.append(Var(thread))
+    return Work(
+        leaf, does, tuple(placed), tuple(counts), tuple(bounds), threads, image, tuple(asked)
+    )
+
+
+def _lanes_along(covers: Covers, leaf: Leaf, does: Does, name: str, first: Expr) -> int:
+    """Iterations of an axis of a leaf that one word has.
+
+    Raises TargetError where operands have other elements in a word.
+    """
+    store = leaf.store
+    match does:
+        case Copy():
+            pairs = [(store.buffer, store.index)]
+        case Result(source):
+            pairs = [(source.buffer, source.index)]
+        case Product(inputs, weights):
+            pairs = [(store.buffer, store.index)]
+            pairs += [(one.buffer, one.index) for one in (inputs, weights)]
+        case Operation(recipe):
+            pairs = [(store.buffer, store.index)]
+            pairs += [(one.buffer, one.index) for one in recipe.reads]
+    along: dict[int, str] = {}
+    for buffer, index in pairs:
+        for axis, part in enumerate(index):
+            if name in variables(part):
+                along[covers.lanes[buffer].lanes_of(axis)] = buffer
+    if len(along) > 1:
+        one, other = list(along.values())[:2]
+        raise covers.refuse(leaf, f"{name} runs along the words of {one}, and not of {other}")
+    count = next(iter(along), 1)
+    if count > 1 and not is_multiple(first, count):
+        raise covers.refuse(
+            leaf, f"its tiles along {name} begin within a word of {count}", f"multiples of {count}"
+        )
+    return count
+
+
+def _image(
+    images: dict[str, ImageOf],
+    buffer: str,
+    place: Place,
+    lanes: Lanes,
+    shape: tuple[Expr, ...],
+) -> str:
+    """What the array is called as these words."""
+    made = ImageOf(buffer, place, lanes, shape)
+    same = next((name for name, one in images.items() if one == made), None)
+    if same is not None:
+        return same
+    name = f"{buffer}.{sum(one.buffer == buffer for one in images.values())}"
+    images[name] = made
+    return name
+
+
+def _regions(work: Sequence[Work]) -> dict[str, str]:
+    """The region of each buffer on the chip: a result lies over its first operand where that is read no more."""
+    of: dict[str, str] = {}
+    for one in work:
+        chip = one.sides[:1] if isinstance(one.does, Copy | Result) else one.sides
+        for side_, _ in chip:
+            of.setdefault(side_.buffer, side_.buffer)
+    uses: dict[str, list[Work]] = {}
+    for one in work:
+        for side_, _ in one.sides:
+            uses.setdefault(side_.buffer, []).append(one)
+    for one in work:
+        if not isinstance(one.does, Operation):
+            continue
+        recipe, result = one.does.recipe, one.leaf.store.buffer
+        base = recipe.base
+        if base is None or recipe.copied or recipe.update or base.index != one.leaf.store.index:
+            continue
+        if sum(load == base for load in recipe.reads) > 1 or base.buffer == result:
+            continue
+        last = uses[base.buffer][-1] is one and uses[result][0] is one
+        alike = one.leaf.windows.get(base.buffer) == one.leaf.windows.get(result)
+        turns = _is_once(one.leaf, base.buffer, result)
+        if last and alike and turns:
+            of[result] = of[base.buffer]
+    return of
+
+
+def _is_once(leaf: Leaf, base: str, result: str) -> bool:
+    """Whether an instance of the windows of both sees the leaf once, so that what is read is read no more."""
+    return leaf.depths.get(base) == leaf.depths.get(result) == len(leaf.around)

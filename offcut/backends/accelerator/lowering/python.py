@@ -1,0 +1,61 @@
+"""The loops around leaves as a Python function: what is symbolic is computed once a kernel, not once a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.core.expr import Const, Expr, Var, substitute, variables
+from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
+
+Values = Mapping[str, int]
+Issue = Callable[[int, Sequence[int]], None]
+"""The number of a leaf, and the values of its expressions."""
+
+
+def walker(
+    program: Program, nodes: Sequence[Node], asked: Mapping[int, Sequence[Expr]]
+) -> Callable[[Issue, Values], None]:
+    """A function that issues the leaves of a nest for given sizes.
+
+    asked  by the number of a leaf, the expressions that are to be known of each instance
+    """
+    lines = ["def issue(leaf, sizes):"]
+    lines += [f"  {_own(size.name)} = sizes[{size.name!r}]" for size in program.sizes]
+    lines.append("  pass")
+    _write(nodes, asked, "  ", lines)
+    scope: dict[str, Any] = {}
+    exec("\n".join(lines), {"true": True, "false": False}, scope)  # noqa: S102
+    made: Callable[[Issue, Values], None] = scope["issue"]
+    return made
+
+
+def _write(
+    nodes: Sequence[Node], asked: Mapping[int, Sequence[Expr]], indent: str, lines: list[str]
+) -> None:
+    for node in nodes:
+        match node:
+            case Leaf(number):
+                values = "".join(f"{text(one)}, " for one in asked[number])
+                lines.append(f"{indent}leaf({number}, ({values}))")
+                continue
+            case Loop(name, lo, hi):
+                lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
+            case Guard(condition):
+                lines.append(f"{indent}if {text(condition)}:")
+        lines.append(f"{indent}  pass")
+        _write(node.body, asked, indent + "  ", lines)
+
+
+def text(expr: Expr) -> str:
+    """An expression over sizes and loops as Python; names get an underscore, none is a word of Python then."""
+    if isinstance(expr, Const):
+        return str(int(expr.value))
+    own: dict[str, Expr] = {name: Var(_own(name)) for name in variables(expr)}
+    return format_expr(substitute(expr, own))
+
+
+def _own(name: str) -> str:
+    return f"_{name}"
