@@ -11,7 +11,7 @@ from typing import Any
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Signature
 from offcut.backends.host import cache
-from offcut.backends.plan import Plan
+from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
@@ -62,6 +62,17 @@ class Kernel:
         """
         given = sizes if sizes or not self.signature.sizes else None
         return self._target.cost_of(self._planned, self._request, self._options, given)
+
+    def timeline(self, **sizes: int) -> Any:
+        """How a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
+
+        Raises CallError for a size that is missing or not allowed, TargetError where the target has no clock
+        of its own.
+        """
+        check_sizes(self.signature, sizes, "timeline")
+        names = dict(self._request.users.sizes)
+        given = {names[user]: size for user, size in sizes.items()}
+        return self._target.timeline(self._planned, self.signature, self._options, given)
 
     def source(self, form: str = "loops") -> str:
         """What runs: the loop program (``loops``), or a form of the target; the CPU has LLVM IR

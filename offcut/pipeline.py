@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from offcut.backends import target as registry
+from offcut.backends.accelerator import target as accelerator
 from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.requested import Request, requested
@@ -64,6 +65,8 @@ from offcut.search import Records
 
 registry.register("cpu", cpu.target)
 registry.register("interpret", interpret.target)
+for _name in ("vta", "vta-osdi18", "gemmini", "accelerator"):
+    registry.register(_name, accelerator.target(_name))
 
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 

@@ -389,6 +389,20 @@ class Target(ABC):
         """A plan in one of `forms`; who has none shows its loops."""
         return str(planned.program)
 
+    def timeline(
+        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+    ) -> Any:
+        """How a call runs in time, at sizes by the program's names.
+
+        Raises TargetError where the target has no clock of its own.
+        """
+        raise TargetError(
+            "timeline",
+            f"cannot time {planned.program.name} for target={self.name!r}",
+            because="it has no simulator: a call is timed by calling it",
+            help=("kernel.cost(n=…) predicts",),
+        )
+
     def code_bytes(self, program: Program) -> int | None:
         """Bytes of the instructions of a cut program; None where it does not know."""
         return None

@@ -114,6 +114,8 @@ class Way:
     cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
             predicts
     splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
+    virtual (axis, threads): tiles of the axis are dealt to virtual threads, whose instructions take turns; None: to none
+            (TVM: `vthread`)
     """
 
     label: str
@@ -123,6 +125,7 @@ class Way:
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
     inner: tuple[str, ...] = ()
+    virtual: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,8 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
         yield from _splits(way.pack.splits, indent + "  ")
     yield from _loops("loops", way.loops, indent)
     yield from _loops("inner", way.inner, indent)
+    if way.virtual is not None:
+        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", None
     yield from _splits(way.splits, indent)
 
 
@@ -419,6 +421,7 @@ def _read_way(block: _Block) -> Way:
         parts.splits(),
         parts.loops("loops"),
         parts.loops("inner"),
+        parts.virtual(),
     )
 
 
@@ -428,7 +431,7 @@ class _Parts:
     def __init__(self, block: _Block) -> None:
         self.blocks = block.inside
         for part in self.blocks:
-            if part.line.word not in ("costs", "cover", "pack", "loops", "inner", "split"):
+            if part.line.word not in ("costs", "cover", "pack", "loops", "inner", "virtual", "split"):
                 part.line.refuse(f"it has no place in a {block.line.word}")
 
     def all(self, word: str) -> list[_Block]:
@@ -439,6 +442,14 @@ class _Parts:
         """The axes after `word`."""
         found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
         return tuple(name for match in found for name in match[1].split())
+
+    def virtual(self) -> tuple[str, int] | None:
+        """The axis whose tiles virtual threads run, and how many of them."""
+        for part in self.all("virtual"):
+            line = part.alone()
+            found = line.match(r"virtual (\S+) (\d+)", "virtual i 2")
+            return found[1], line.size(found[2])
+        return None
 
     def splits(self) -> tuple[AxisCut, ...]:
         """How axes are split."""

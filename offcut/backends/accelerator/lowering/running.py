@@ -1,0 +1,161 @@
+"""A lowered program as what a call runs: arrays packed, streams emitted for the sizes and kept, results unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from offcut.backends.accelerator.isa import Place, Stream
+from offcut.backends.accelerator.lowering.emit import Image, emitted
+from offcut.backends.accelerator.lowering.host import Array, filled, is_host
+from offcut.backends.accelerator.lowering.images import packed, unpacked
+from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered, lowered
+from offcut.backends.accelerator.lowering.python import Values
+from offcut.backends.accelerator.simulator import Run, simulate
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.program import Kind, Program, Stmt
+
+_KEPT = 64
+"""Sizes whose streams a kernel keeps."""
+
+
+@dataclass
+class Chip:
+    """A program on the chip: in turns, nests that are streams and arrays that the host fills.
+
+    constants  arrays that are known, by name
+    """
+
+    program: Program
+    spec: Spec
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._streams: dict[tuple[int, tuple[int, ...]], tuple[Stream, dict[str, Image]]] = {}
+        self._packed: dict[tuple[int, str], Array] = {}
+
+    @cached_property
+    def phases(self) -> tuple[Stmt | Lowered, ...]:
+        """What runs, one after the other."""
+        return tuple(
+            stmt if is_host(self.program, stmt) else lowered(self.program, (stmt,), self.spec)
+            for stmt in self.program.body
+        )
+
+    def streams(self, sizes: Values) -> list[Stream]:
+        """The streams of a call, in order."""
+        nests = [(at, one) for at, one in enumerate(self.phases) if isinstance(one, Lowered)]
+        return [self.stream(at, nest, sizes)[0] for at, nest in nests]
+
+    def stream(self, at: int, nest: Lowered, sizes: Values) -> tuple[Stream, dict[str, Image]]:
+        """The stream of one nest, which is kept."""
+        key = at, tuple(sizes.values())
+        found = self._streams.get(key)
+        if found is None:
+            found = emitted(nest, sizes)
+            if len(self._streams) >= _KEPT:
+                self._streams.clear()
+            self._streams[key] = found
+        return found
+
+    def run(self, arrays: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+        """All arrays in main memory after a call."""
+        known = {**self.constants, **arrays}
+        for at, phase in enumerate(self.phases):
+            if isinstance(phase, Lowered):
+                known |= self.ran(at, phase, known, sizes)
+                continue
+            name = _stored(phase)
+            known[name] = filled(phase, known, self.shape(name, sizes), sizes)
+        return known
+
+    def ran(
+        self, at: int, nest: Lowered, known: Mapping[str, Array], sizes: Values
+    ) -> dict[str, Array]:
+        """The results of one stream."""
+        stream, images = self.stream(at, nest, sizes)
+        dram = self.main_memory(images)
+        for name, image in images.items():
+            of = nest.images[name]
+            if image.place is not Place.OUTPUTS:
+                words = self.words(at, name, of, known)
+                dram[image.place][image.base : image.base + image.words] = words
+        simulate(stream, dram, self.spec)
+        found: dict[str, Array] = {}
+        for name, image in images.items():
+            of = nest.images[name]
+            if image.place is Place.OUTPUTS:
+                words = dram[image.place][image.base : image.base + image.words]
+                array = unpacked(words, of.lanes, self.shape(of.buffer, sizes))
+                found[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
+        return found
+
+    def main_memory(self, images: Mapping[str, Image]) -> dict[Place, Array]:
+        """Room for the words of all places."""
+        ends = dict.fromkeys((place for place in Place if place is not Place.MICRO_OPS), 0)
+        for image in images.values():
+            ends[image.place] = max(ends[image.place], image.base + image.words)
+        return {
+            place: np.zeros((end, *self.spec.words[place].shape), self.spec.words[place].dtype)
+            for place, end in ends.items()
+        }
+
+    def words(self, at: int, name: str, of: ImageOf, known: Mapping[str, Array]) -> Array:
+        """An array as words; those of constants are kept."""
+        key = at, name
+        if key in self._packed:
+            return self._packed[key]
+        spread = of.place is Place.ACCUMULATORS
+        made = packed(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
+        if self.program.buffer(of.buffer).kind is Kind.CONSTANT:
+            self._packed[key] = made
+        return made
+
+    def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
+        """The shape of an array at these sizes."""
+        nest = next(one for one in self.phases if isinstance(one, Lowered))
+        return tuple(nest.extent(extent, sizes) for extent in self.program.buffer(name).shape)
+
+    def timeline(self, sizes: Values) -> Run:
+        """How a call runs in time, its streams one after the other."""
+        runs = [simulate(stream, None, self.spec) for stream in self.streams(sizes)]
+        return runs[0] if len(runs) == 1 else joined(runs, self.spec)
+
+
+def joined(runs: Sequence[Run], spec: Spec) -> Run:
+    """Runs one after the other."""
+    cycles, first = 0.0, 0
+    made = Run(spec, (), 0.0, (), (), (), {})
+    for run in runs:
+        events = tuple(
+            replace(e, position=e.position + first, start=e.start + cycles, end=e.end + cycles)
+            for e in run.events
+        )
+        races = tuple(
+            replace(race, earlier=race.earlier + first, later=race.later + first)
+            for race in run.races
+        )
+        unwritten = tuple((at + first, place, word) for at, place, word in run.unwritten)
+        left = {pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)}
+        made = Run(
+            spec,
+            (*made.instructions, *run.instructions),
+            made.cycles + run.cycles,
+            (*made.events, *events),
+            (*made.races, *races),
+            (*made.unwritten, *unwritten),
+            left,
+        )
+        cycles, first = made.cycles, len(made.instructions)
+    return made
+
+
+def _stored(stmt: Stmt) -> str:
+    from offcut.core.accesses import stored
+
+    (name,) = stored((stmt,))
+    return name

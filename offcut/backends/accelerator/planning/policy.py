@@ -1,0 +1,241 @@
+"""Tiles of a nest where nobody decided them: a climb from the smallest that hold words, by a price of cycles.
+
+A price sees what a tiling moves and computes; what does not fit the memories has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf, prod
+
+from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.roles import TYPICAL
+from offcut.backends.accelerator.planning.staging import Staged
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.program import Program
+
+_THREADS = 2
+"""Virtual threads: as many as the tokens between units tell apart (VTA)."""
+
+Price = Callable[[Operations, Tiling, Spec, Mapping[str, int]], float]
+"""Cycles of a nest at the extents of its axes."""
+
+
+def chosen(program: Program, made: Operations, spec: Spec, price: Price | None = None) -> Tiling:
+    """The tiling with the least price that a climb finds."""
+    extents = typical(program, made)
+    pricing = cycles if price is None else price
+
+    def of(tiling: Tiling) -> float:
+        return pricing(made, tiling, spec, extents) if fits(made, tiling, spec) else inf
+
+    best = _smallest(made, spec)
+    while True:
+        found = min(_near(best, made, spec, extents), key=of, default=best)
+        if of(found) >= of(best):
+            return best
+        best = found
+
+
+def typical(program: Program, made: Operations) -> dict[str, int]:
+    """Extents of the axes of a nest, sizes as large as they may be up to that of a middle layer."""
+    sizes: dict[str, Expr] = {
+        size.name: ix.const(max(min(size.max, TYPICAL), size.min)) for size in program.sizes
+    }
+    found = {}
+    for axis in (*made.axes, *made.terms):
+        extent = ix.literal(ix.simplify(substitute(axis.extent, sizes)))
+        found[axis.name] = max(TYPICAL if extent is None else extent, 1)
+    return found
+
+
+def lanes(made: Operations, spec: Spec) -> dict[str, int]:
+    """Elements of a word along each axis that runs in lanes."""
+    roles = made.roles
+    pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
+    return {axis: count for axis, count in pairs if axis is not None}
+
+
+def _smallest(made: Operations, spec: Spec) -> Tiling:
+    """A word of results at a time, of all axes that are longer; windows of a sum whole."""
+    words = lanes(made, spec)
+    tiles = []
+    for axis in (*made.axes, *made.terms):
+        known, count = ix.literal(axis.extent), words.get(axis.name, 1)
+        inside = axis in made.terms and axis.name not in words
+        if known is None or (known > count and not inside):
+            tiles.append((axis.name, count))
+    order = tuple(axis for axis, _ in tiles)
+    return Tiling(tuple(tiles), order)
+
+
+def _near(
+    tiling: Tiling, made: Operations, spec: Spec, extents: Mapping[str, int]
+) -> Iterator[Tiling]:
+    """Tilings that differ in one decision."""
+    tiles, words = dict(tiling.tiles), lanes(made, spec)
+    terms = {axis.name for axis in made.terms}
+    literal = {a.name: ix.literal(a.extent) for a in (*made.axes, *made.terms)}
+    for axis, size in tiles.items():
+        for grown in {2 * size, 4 * size, _even(extents[axis], size, words.get(axis, 1))}:
+            if literal[axis] is not None and grown >= extents[axis]:
+                yield _without(tiling, axis)
+            elif grown > size:
+                yield replace(tiling, tiles=tuple({**tiles, axis: grown}.items()))
+    outer = [axis for axis in tiling.order if axis not in terms]
+    inner = tuple(axis for axis in tiling.order if axis in terms)
+    for axis in outer:
+        for other in outer:
+            if axis != other:
+                rest = [one for one in outer if one != axis]
+                at = rest.index(other)
+                yield replace(tiling, order=(*rest[:at], axis, *rest[at:], *inner))
+        if tiling.virtual != (axis, _THREADS):
+            yield replace(tiling, virtual=(axis, _THREADS))
+    if tiling.virtual is not None:
+        yield replace(tiling, virtual=None)
+
+
+def _even(extent: int, size: int, words: int) -> int:
+    """The tile, larger than `size`, that takes one less of them, all about as large."""
+    count = max(-(-extent // size) - 1, 1)
+    return -(-extent // count // words) * words
+
+
+def _without(tiling: Tiling, axis: str) -> Tiling:
+    """An axis that is not cut."""
+    tiles = tuple(one for one in tiling.tiles if one[0] != axis)
+    order = tuple(one for one in tiling.order if one != axis)
+    virtual = None if tiling.virtual and tiling.virtual[0] == axis else tiling.virtual
+    return Tiling(tiles, order, virtual)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What windows take at a tiling: words by operand, and bytes."""
+
+    made: Operations
+    tiling: Tiling
+    spec: Spec
+    extents: Mapping[str, int]
+
+    def tile(self, axis: str) -> int:
+        """Iterations of an axis in a tile."""
+        return min(dict(self.tiling.tiles).get(axis, self.extents[axis]), self.extents[axis])
+
+    def words(self, axis: str) -> int:
+        """Words along an axis in a tile."""
+        return -(-self.tile(axis) // lanes(self.made, self.spec).get(axis, 1))
+
+    def of(self, copy: Staged) -> tuple[int, int]:
+        """Words of a copy's window, and how many lie side by side in main memory."""
+        counts = []
+        held = lanes(self.made, self.spec)
+        for part in copy.index:
+            reach = 1 + sum(
+                abs(k) * (self.tile(a.name) - 1)
+                for a, k in ix.linear(part).terms
+                if isinstance(a, Var) and a.name in self.extents
+            )
+            lane = held.get(part.name, 1) if isinstance(part, Var) else 1
+            counts.append(-(-reach // lane))
+        whole = [not variables(part) & set(self.tiling.order) for part in copy.index]
+        run = prod(n for n, all_of in zip(counts, whole, strict=True) if all_of)
+        partial = [n for n, all_of in zip(counts, whole, strict=True) if not all_of]
+        return prod(counts), run * (partial[-1] if partial else 1)
+
+    @property
+    def results(self) -> int:
+        """Words of a tile of results."""
+        return prod(self.words(axis.name) for axis in self.made.axes)
+
+    def times(self, axes: set[str], until: int) -> int:
+        """How often what stands in the first `until` loops runs."""
+        count = 1
+        for axis in self.tiling.order[:until]:
+            count *= -(-self.extents[axis] // self.tile(axis))
+        return count
+
+    def depth(self, copy: Staged) -> int:
+        """Loops that a copy stands in."""
+        used = {name for part in copy.index for name in variables(part)}
+        inside = [at + 1 for at, axis in enumerate(self.tiling.order) if axis in used]
+        return max(inside, default=0)
+
+
+def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
+    """Whether the windows of a tiling fit the memories at any size."""
+    largest = {a.name: ix.literal(a.extent) for a in (*made.axes, *made.terms)}
+    tiles = dict(tiling.tiles)
+    if any(extent is None and axis not in tiles for axis, extent in largest.items()):
+        return False
+    extents = {a: tiles[a] if n is None else n for a, n in largest.items()}
+    at = Windows(made, tiling, spec, extents)
+    kept = 1 + sum(_is_apart(step.value) for step in made.steps)
+    taken: dict[str, int] = {}
+
+    def take(place: Place, words: int, depth: int) -> None:
+        of = spec.words[place]
+        inside = tiling.virtual is not None and tiling.virtual[0] in tiling.order[:depth]
+        threads = tiling.virtual[1] if inside and tiling.virtual else 1
+        taken[of.memory] = taken.get(of.memory, 0) + (words * threads + 1) * of.bytes
+
+    terms = {axis.name for axis in made.terms}
+    outer = sum(axis not in terms for axis in tiling.order)
+    take(Place.ACCUMULATORS, at.results * kept, outer)
+    for copy in made.copies:
+        take(copy.place, at.of(copy)[0], at.depth(copy))
+    return all(
+        bytes_ <= of.bytes * of.depth
+        for name, bytes_ in taken.items()
+        for of in [next(one for one in spec.words.values() if one.memory == name)]
+    )
+
+
+def _is_apart(value: Expr) -> bool:
+    """Whether an operation may need words beside those of what it reads."""
+    from offcut.core.expr import Binary, Unary
+
+    return (isinstance(value, Binary) and value.op == "%") or (
+        isinstance(value, Unary) and value.op == "abs"
+    )
+
+
+def cycles(made: Operations, tiling: Tiling, spec: Spec, extents: Mapping[str, int]) -> float:
+    """Cycles of a nest: those of the slowest unit where virtual threads hide the others, else of all."""
+    at = Windows(made, tiling, spec, extents)
+    order = tiling.order
+    terms = {axis.name for axis in made.terms}
+    outer = sum(axis not in terms for axis in order)
+    tiles, sums = at.times(set(), outer), at.times(set(), len(order))
+    load = compute = 0.0
+    for copy in made.copies:
+        words, run = at.of(copy)
+        of = spec.words[copy.place]
+        times = at.times(set(), at.depth(copy))
+        each = words * of.bytes / spec.bus_bytes + spec.row_cycles * words / run + 10
+        if spec.loads[copy.place].value == "load":
+            load += times * each
+        else:
+            compute += times * each
+    inside = prod(at.words(axis.name) for axis in made.terms)
+    if made.lead is not None:
+        product = made.roles.depth is not None or any(
+            c.place is Place.WEIGHTS for c in made.copies
+        )
+        each = spec.gemm_cycles if product else spec.operand_cycles
+        compute += tiles * (at.results * spec.gemm_cycles + 10)
+        compute += sums * (at.results * inside * each + 10)
+    compute += tiles * len(made.steps) * (at.results * spec.operand_cycles + 10)
+    of = spec.words[Place.OUTPUTS]
+    rows = max(at.results // max(at.words(a.name) for a in made.axes), 1) if made.axes else 1
+    store = tiles * (at.results * of.bytes / spec.bus_bytes + rows * spec.row_cycles + 10)
+    bus = load + store
+    if tiling.virtual is None or spec.tokens is False:
+        return load + compute + store
+    return max(bus, compute) + 0.1 * min(bus, compute)

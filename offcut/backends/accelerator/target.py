@@ -1,0 +1,175 @@
+"""The targets of machines of queues: `vta`, `vta-osdi18`, `gemmini`, or any that is described.
+
+A kernel's code is its loop program with its covers. Streams are made from it for the sizes of a call, in
+milliseconds, and run on the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from offcut.backends.accelerator.isa.listing import listing
+from offcut.backends.accelerator.lowering.running import Array, Chip
+from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.planning.roles import TYPICAL
+from offcut.backends.accelerator.simulator import Run
+from offcut.backends.accelerator.spec import Spec
+from offcut.backends.base import Signature
+from offcut.backends.host.call import python_callable
+from offcut.backends.raising import raised
+from offcut.backends.signature import crossing
+from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.program import Program, Tile
+from offcut.core.program import walk as statements
+from offcut.core.text.parser import parse
+from offcut.costmodel import Device, load
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import TargetError
+from offcut.partition import Users
+from offcut.polyhedral.limit import answered
+from offcut.schedule import Primitive, Schedule, replayed
+
+
+@dataclass(frozen=True, repr=False)
+class Accelerator(Target):
+    """A machine of queues.
+
+    called_as  the name of the target
+    described  the machine
+    """
+
+    called_as: str
+    described: Device
+    any_cover = True
+    forms = ("listing",)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """As ``target=`` takes it."""
+        return self.called_as
+
+    @property
+    def machine(self) -> Device:
+        """The machine that it plans for."""
+        return self.described
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The machine in numbers."""
+        return Spec.of(self.described)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.called_as, self.described)
+
+    def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
+        """What its units do with words."""
+        return microkernels(self.spec)
+
+    def options(
+        self,
+        op: str,
+        strategy: Strategies = "auto",
+        reassociate: bool = True,
+        microkernels: Sequence[Microkernel] = (),
+        threads: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Options:
+        """A schedule decides tiles and virtual threads; sums are of integers, in any order."""
+        made = super().options(op, strategy, reassociate, microkernels, threads)
+        return replace(made, schedule=schedule)
+
+    def facts(self, options: Options) -> tuple[str, ...]:
+        """The machine, and what is asked of the plan."""
+        return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
+
+    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+        """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
+        schedule = options.schedule
+        if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
+            _, by_hand = replayed(program, schedule)
+            made = Planned(by_hand, schedule, by_hand=by_hand)
+        elif any(buffer.scope is not None for buffer in program.buffers):
+            made = Planned(program)
+        else:
+            computation = answered(lambda: raised(program, {}), None)
+            if computation is None:
+                raise TargetError(
+                    "compile",
+                    f"cannot run {program.name} on {self.spec.name}",
+                    because="it is not a sequence of whole arrays, each from those before",
+                    help=('target="cpu" runs it',),
+                )
+            made = planned(program, computation, self.spec, schedule)
+        assert Chip(made.program, self.spec).phases is not None  # refused here what does not run
+        yield made
+
+    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+        """The program's text: streams are made from it at each size."""
+        return str(planned.program).encode()
+
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        """The program on the simulator."""
+        program = parse(lowered.decode())
+
+        def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
+            return python_callable(signature, _Run(Chip(program, self.spec, constants)))
+
+        return bound
+
+    def called(
+        self, planned: Planned, signature: Signature, options: Options
+    ) -> frozenset[str] | None:
+        """The microkernels that tiles name: each leaf was checked to be what it computes."""
+        tiles = (stmt for stmt in statements(planned.program.body) if isinstance(stmt, Tile))
+        return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
+
+    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+        """The instructions at sizes of a middle layer, as a listing."""
+        sizes = {
+            size.name: max(min(size.max, TYPICAL), size.min) for size in planned.program.sizes
+        }
+        streams = Chip(planned.program, self.spec).streams(sizes)
+        return "\n".join(listing(stream, self.spec) for stream in streams)
+
+    def timeline(
+        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+    ) -> Run:
+        """Cycles, events and stalls of a call."""
+        return Chip(planned.program, self.spec).timeline(sizes)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A program on the chip, from inputs and sizes to results."""
+
+    chip: Chip
+
+    def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
+        program = self.chip.program
+        taken, given = crossing(program.buffers)
+        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
+        values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
+        found = self.chip.run(arrays, values)
+        return [found[buffer.name] for buffer in given]
+
+
+def target(name: str) -> Callable[[Device | None], Accelerator]:
+    """The factory of a target whose own machine is the description of that name."""
+
+    def made(machine: Device | None) -> Accelerator:
+        if machine is None and name == "accelerator":
+            raise TargetError(
+                "target",
+                "cannot plan for 'accelerator' alone",
+                because="it is of any machine of queues that is described",
+                help=('oc.target("accelerator", machine="mine.toml")', 'oc.target("vta")'),
+            )
+        found = Accelerator(name, load(name) if machine is None else machine)
+        assert found.spec  # refuses a machine without queues
+        return found
+
+    return made
