@@ -431,7 +431,15 @@ class _Parts:
     def __init__(self, block: _Block) -> None:
         self.blocks = block.inside
         for part in self.blocks:
-            if part.line.word not in ("costs", "cover", "pack", "loops", "inner", "virtual", "split"):
+            if part.line.word not in (
+                "costs",
+                "cover",
+                "pack",
+                "loops",
+                "inner",
+                "virtual",
+                "split",
+            ):
                 part.line.refuse(f"it has no place in a {block.line.word}")
 
     def all(self, word: str) -> list[_Block]:

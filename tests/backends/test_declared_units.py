@@ -12,12 +12,12 @@ from compiled import Array
 from issued import issued, laid, taken
 
 import offcut as oc
-from offcut.backends.accelerator import vta
+from offcut.backends.accelerator.microkernels import gemm, on_words, words
 from offcut.backends.gpu import mma
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import real
 from offcut.core.program import Program, Tile, walk
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import declare, declared
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import checked_request, cut_program
 from offcut.proof import check_equal
@@ -110,42 +110,47 @@ def test_what_a_warp_does_to_its_lanes_is_what_the_tile_says(kernel: Microkernel
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
 
 
+def shifting(bits: int) -> Microkernel:
+    return on_words(f"alu_shift_{bits}", lambda a, b: a // 2**bits, 1, 16)
+
+
+UNITS = (declare(gemm(1, 16, 16)), declare(shifting(8)))
+
+
 def test_a_tile_of_bytes_is_the_matrix_units_and_the_shift_behind_it_the_vector_units() -> None:
     tile = {"i": 1, "j": 16, "y": 1, "x": 16}
-    gemm, shift = vta.VTA
 
-    assert named(cut_by(BYTES, tile, gemm, shift)) == ["vta_gemm", "vta_shift_8"]
-    assert named(cut_by(BYTES, tile, gemm, vta.shift(7))) == ["vta_gemm", None]
-    assert named(cut_by(BYTES, {**tile, "x": 8}, gemm, shift)) == ["vta_gemm", None]
-    assert named(cut_by(BYTES.replace("0:64", "0:63"), tile, gemm, shift)) == [None, "vta_shift_8"]
+    assert named(cut_by(BYTES, tile, *UNITS)) == ["gemm_1x16x16", "alu_shift_8"]
+    assert named(cut_by(BYTES, tile, UNITS[0], shifting(7))) == ["gemm_1x16x16", None]
+    assert named(cut_by(BYTES, {**tile, "x": 8}, *UNITS)) == ["gemm_1x16x16", None]
+    assert named(cut_by(BYTES.replace("0:64", "0:63"), tile, *UNITS)) == [None, "alu_shift_8"]
 
 
 def test_what_the_units_do_to_words_is_what_the_tiles_say() -> None:
-    gemm, shift = vta.VTA
     random = np.random.default_rng(0)
     a, b = (random.integers(-128, 128, s).astype(np.int8) for s in ((5, 64), (48, 64)))
-    inputs, weights = vta.words(1, 4).laid(a), vta.words(16, 4).laid(b)
-    results = np.zeros(vta.words(1, 3).extents((5, 48)), np.int32)
+    inputs, weights = words(1, 16, 4).laid(a), words(16, 16, 4).laid(b)
+    results = np.zeros(words(1, 16, 3).extents((5, 48)), np.int32)
     assert inputs.shape, weights.shape == ((20, 16), (12, 256))
 
     for word in range(15):
         held = results[word : word + 1]
         for k in range(4):
             row, block = word // 3 * 4 + k, word % 3 * 4 + k
-            words = {"A": inputs[row : row + 1], "B": weights[block : block + 1]}
-            held = issued(gemm, words, held)
-        results[word] = issued(shift, {"A": held})[0]
+            operands = {"A": inputs[row : row + 1], "B": weights[block : block + 1]}
+            held = issued(UNITS[0], operands, held)
+        results[word] = issued(UNITS[1], {"A": held})[0]
 
-    found: Array = vta.words(1, 3).taken(results, (5, 48))
-    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, gemm, shift)
+    found: Array = words(1, 16, 3).taken(results, (5, 48))
+    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, *UNITS)
     np.testing.assert_array_equal(found, program.run({"A": a, "B": b}))
     np.testing.assert_array_equal(found, (a.astype(np.int64) @ b.T.astype(np.int64)) >> 8)
 
 
 WHY = {
     "mma_m16n8k16_bfloat16": "it runs on a warp, and the CPU has none",
-    "vta_gemm": "it runs on a matrix unit, and the CPU has none",
-    "vta_shift_8": "it runs on a vector unit, and the CPU has none",
+    "gemm_1x16x16": "it runs on a matrix unit, and the CPU has none",
+    "alu_shift_8": "it runs on a vector unit, and the CPU has none",
 }
 
 
@@ -156,7 +161,7 @@ def test_a_partition_for_the_cpu_says_which_it_would_be_and_why_it_is_not() -> N
         microkernels=mma.MMA,
     )
     bytes_made = oc.partition(
-        oc.parse(BYTES), tile={"i": 1, "j": 16, "y": 1, "x": 16}, microkernels=vta.VTA
+        oc.parse(BYTES), tile={"i": 1, "j": 16, "y": 1, "x": 16}, microkernels=UNITS
     )
 
     notes = [*made.notes, *bytes_made.notes]
@@ -167,12 +172,12 @@ def test_a_partition_for_the_cpu_says_which_it_would_be_and_why_it_is_not() -> N
 
 
 def test_a_kernel_whose_text_names_one_runs_without_it_and_its_plan_says_why() -> None:
-    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, *vta.VTA)
-    assert named(oc.parse(str(program))) == ["vta_gemm", "vta_shift_8"]
+    program = cut_by(BYTES, {"i": 1, "j": 16, "y": 1, "x": 16}, *UNITS)
+    assert named(oc.parse(str(program))) == ["gemm_1x16x16", "alu_shift_8"]
     kernel = oc.compile(program)
 
     plan = kernel.plan(n=5)
-    for name in ("vta_gemm", "vta_shift_8"):
+    for name in ("gemm_1x16x16", "alu_shift_8"):
         (note,) = (note for note in plan.notes if name in note)
         assert note.endswith(f": {name} does not run it: {WHY[name]}")
     random = np.random.default_rng(0)
@@ -183,13 +188,13 @@ def test_a_kernel_whose_text_names_one_runs_without_it_and_its_plan_says_why() -
 def test_compile_takes_none_that_it_cannot_call() -> None:
     program = oc.parse(BYTES)
     with pytest.raises(oc.DescribeError) as refused:
-        oc.compile(program, microkernels=[vta.VTA[0]])
+        oc.compile(program, microkernels=[UNITS[0]])
     assert (
         str(refused.value)
         == """\
-compile: cannot take the instruction vta_gemm as a microkernel
+compile: cannot take the instruction gemm_1x16x16 as a microkernel
   because  the CPU calls functions: its own, and those that are declared external
   help     microkernels=[external_microkernel(…)]"""
     )
-    assert declared("vta_gemm") is not None
+    assert declared("gemm_1x16x16") is not None
     assert declared("nothing") is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.accelerator import vta
+from offcut.backends.accelerator.microkernels import words
 from offcut.backends.cpu import constants
 from offcut.backends.gpu import mma
 from offcut.core.layout import Digit, Layout, panels
@@ -18,10 +18,10 @@ LAYOUTS = {
     "A of a warp": (mma.A, (16, 16)),
     "B of a warp": (mma.B, (16, 8)),
     "C of a warp": (mma.C, (16, 8)),
-    "rows of words": (vta.words(1, 3), (5, 40)),
-    "blocks of words": (vta.words(16, 2), (33, 20)),
-    "one block": (vta.words(16, 1), (16, 16)),
-    "one row": (vta.words(1, 1), (1, 16)),
+    "rows of words": (words(1, 16, 3), (5, 40)),
+    "blocks of words": (words(16, 16, 2), (33, 20)),
+    "one block": (words(16, 16, 1), (16, 16)),
+    "one row": (words(1, 16, 1), (1, 16)),
     "panels": (panels(16), (7, 40)),
     "panels of pairs": (panels(16, 2, 2), (7, 17)),
     "panels of fours, in sixteens": (panels(16, 4, 64), (65, 3)),

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.lowering.running import Array, Chip
+from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.planning.roles import TYPICAL
@@ -28,6 +28,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.parser import parse
 from offcut.costmodel import Device, load
 from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
 from offcut.polyhedral.limit import answered
@@ -104,7 +105,7 @@ class Accelerator(Target):
                     help=('target="cpu" runs it',),
                 )
             made = planned(program, computation, self.spec, schedule)
-        assert Chip(made.program, self.spec).phases is not None  # refused here what does not run
+        assert Chip(made.program, self.spec).phases  # refused here what does not run
         yield made
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
@@ -129,9 +130,7 @@ class Accelerator(Target):
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """The instructions at sizes of a middle layer, as a listing."""
-        sizes = {
-            size.name: max(min(size.max, TYPICAL), size.min) for size in planned.program.sizes
-        }
+        sizes = {size.name: max(min(size.max, TYPICAL), size.min) for size in planned.program.sizes}
         streams = Chip(planned.program, self.spec).streams(sizes)
         return "\n".join(listing(stream, self.spec) for stream in streams)
 

@@ -136,9 +136,9 @@ class Covers:
             if self.is_product(leaf):
                 self.does[leaf.number] = self.product(leaf)
         for leaf in leaves:
-            if leaf.number not in self.does and self.unit(leaf) is Unit.COMPUTE:
-                if self.element(leaf) is None:
-                    self.does[leaf.number] = self.operation(leaf)
+            computes = self.unit(leaf) is Unit.COMPUTE and self.element(leaf) is None
+            if leaf.number not in self.does and computes:
+                self.does[leaf.number] = self.operation(leaf)
         for leaf in leaves:
             if leaf.number not in self.does:
                 copies = self.element(leaf) is not None
@@ -175,11 +175,10 @@ class Covers:
             column = self.last(rest, store.index, weights.index, inputs.index)
             row = self.last(rest, store.index, inputs.index, weights.index)
             row = row if spec.rows > 1 else None
-            if column is None and self.last(
-                list(results), store.index, inputs.index, weights.index
-            ):
-                if factors[0] is inputs and self.may_hold(inputs, Place.WEIGHTS):
-                    continue
+            turned = self.last(list(results), store.index, inputs.index, weights.index)
+            either = factors[0] is inputs and self.may_hold(inputs, Place.WEIGHTS)
+            if column is None and turned and either and self.may_hold(weights, Place.INPUTS):
+                continue
             depth = terms[-1] if terms else None
             if depth and not (_is_lone(inputs.index, depth) and _is_lone(weights.index, depth)):
                 depth = None
@@ -280,7 +279,9 @@ class Covers:
         made = Lanes(axes, shape, order)
         known = self.lanes.setdefault(buffer, made)
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
-            raise self.refuse(leaf, f"it has other elements of {buffer} in a word than another statement")
+            raise self.refuse(
+                leaf, f"it has other elements of {buffer} in a word than another statement"
+            )
 
     def copy(self, leaf: Leaf) -> Copy:
         """A copy to the chip."""
@@ -393,5 +394,3 @@ def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
 
 
 _OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-

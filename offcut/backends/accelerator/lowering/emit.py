@@ -7,9 +7,9 @@ then for the instructions. What two instances of a leaf have in common is made o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 from offcut.backends.accelerator.isa import (
     Alu,
@@ -18,7 +18,6 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
-    Loop,
     MicroOp,
     Place,
     Store,
@@ -108,7 +107,7 @@ class _Emitter:
 
     def evaluated(self, extent: Any) -> int:
         """An extent at the sizes of the call."""
-        return cast(int, self.nest.extent(extent, self.sizes))
+        return self.nest.extent(extent, self.sizes)
 
     def measure(self, number: int, values: Sequence[int]) -> None:
         """Note the words that the windows of a leaf take."""
@@ -256,11 +255,11 @@ class _Emitter:
         counts = work.counts_of(values)
         words = []
         for side, at in work.sides:
-            base, own, _ = side.words(values[at : at + len(side.asked)], counts)
-            words.append((self.at(work, side.buffer, values) + base, own))
+            first, steps, _ = side.words(values[at : at + len(side.asked)], counts)
+            words.append((self.at(work, side.buffer, values) + first, steps))
         (dst, moves), others = words[0], words[1:]
-        own: list[Axis] = [(count, (step, 0, 0)) for count, step in zip(counts, moves, strict=True)]
-        whole = [axis for axis in own if axis[1][0]]
+        alone: list[Axis] = [(n, (step, 0, 0)) for n, step in zip(counts, moves, strict=True)]
+        whole = [axis for axis in alone if axis[1][0]]
 
         def of(number: int) -> tuple[list[Axis], tuple[int, int, int]]:
             base, steps = others[number]
@@ -271,18 +270,16 @@ class _Emitter:
 
         reads = iter(range(len(others)))
         if not does.recipe.update:
-            lies = does.recipe.base is not None and others[first := next(reads)][0] == dst
-            if does.recipe.base is None or not lies or does.recipe.copied:
+            own = None if does.recipe.base is None else next(reads)
+            if own is None or others[own][0] != dst or does.recipe.copied:
                 self.put(self.on_words(whole, (dst, 0, 0), None, reset=True))
-                if does.recipe.base is not None:
-                    axes, base = of(first)
-                    self.put(self.on_words(axes, base, AluOp.ADD))
+                if own is not None:
+                    self.put(self.on_words(*of(own), AluOp.ADD))
         for op, other in does.recipe.steps:
             if isinstance(other, int):
                 self.put(self.constant(op, other, whole, (dst, 0, 0)))
             else:
-                axes, base = of(next(reads))
-                self.put(self.on_words(axes, base, op))
+                self.put(self.on_words(*of(next(reads)), op))
 
     def constant(
         self, op: AluOp, value: int, axes: Sequence[Axis], base: tuple[int, int, int]
@@ -357,11 +354,3 @@ class _MicroOps:
         self.end += len(ops)
         count = len(ops)
         return begin, Load(Place.MICRO_OPS, begin, self.first[ops], 1, count, count)
-
-
-def with_tokens(instruction: Instruction, tokens: Tokens) -> Instruction:
-    """The instruction with these tokens."""
-    return replace(instruction, tokens=tokens)
-
-
-__all__ = ["Image", "Loop", "emitted", "with_tokens"]

@@ -32,9 +32,7 @@ def packed(array: Array, lanes: Lanes, dtype: str, spread: bool) -> Array:
     alone = [2 * axis + 1 for axis in range(rank) if 2 * axis + 1 not in inside]
     whole = whole.transpose([*(2 * axis for axis in lanes.order), *alone, *inside])
     words = prod(blocks)
-    shape = [
-        1 if axis is None else n for axis, n in zip(lanes.axes, lanes.counts, strict=True)
-    ]
+    shape = [1 if axis is None else n for axis, n in zip(lanes.axes, lanes.counts, strict=True)]
     whole = whole.reshape(words, *shape)
     if spread:
         return np.ascontiguousarray(np.broadcast_to(whole, (words, *lanes.counts)))
@@ -53,9 +51,10 @@ def unpacked(words: Array, lanes: Lanes, shape: Sequence[int]) -> Array:
             words = words.take([0], axis=at + 1)
     inside = [axis for axis in lanes.axes if axis is not None]
     found = words.reshape([*(blocks[axis] for axis in lanes.order), *(counts[a] for a in inside)])
-    at = {axis: position for position, axis in enumerate(lanes.order)}
-    within = {axis: rank + position for position, axis in enumerate(inside)}
-    turned = [p for axis in range(rank) for p in (at[axis], within.get(axis)) if p is not None]
+    block_of = {axis: position for position, axis in enumerate(lanes.order)}
+    lane_of = {axis: rank + position for position, axis in enumerate(inside)}
+    pairs = ((block_of[axis], lane_of.get(axis)) for axis in range(rank))
+    turned = [position for pair in pairs for position in pair if position is not None]
     found = found.transpose(turned)
     whole = found.reshape([b * n for b, n in zip(blocks, counts, strict=True)])
     return whole[tuple(slice(extent) for extent in shape)]

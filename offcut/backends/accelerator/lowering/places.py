@@ -69,9 +69,7 @@ def side(
     """
     starts: dict[str, Expr] = {name: first for name, first, _ in leaf.axes}
     first = tuple(ix.simplify(substitute(part, starts)) for part in index)
-    steps = tuple(
-        tuple(_step(leaf, part, name) for part in index) for name, _, _ in leaf.axes
-    )
+    steps = tuple(tuple(_step(leaf, part, name) for part in index) for name, _, _ in leaf.axes)
     for axis, part in enumerate(index):
         moving = [name for name, _, _ in leaf.axes if name in variables(part)]
         if lanes.lanes_of(axis) > 1 and moving and part != Var(moving[0]):

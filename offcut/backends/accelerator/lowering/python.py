@@ -27,7 +27,7 @@ def walker(
     lines.append("  pass")
     _write(nodes, asked, "  ", lines)
     scope: dict[str, Any] = {}
-    exec("\n".join(lines), {"true": True, "false": False}, scope)  # noqa: S102
+    exec("\n".join(lines), {"true": True, "false": False}, scope)
     made: Callable[[Issue, Values], None] = scope["issue"]
     return made
 

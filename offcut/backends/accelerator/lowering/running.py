@@ -96,7 +96,7 @@ class Chip:
 
     def main_memory(self, images: Mapping[str, Image]) -> dict[Place, Array]:
         """Room for the words of all places."""
-        ends = dict.fromkeys((place for place in Place if place is not Place.MICRO_OPS), 0)
+        ends: dict[Place, int] = {place: 0 for place in Place if place is not Place.MICRO_OPS}
         for image in images.values():
             ends[image.place] = max(ends[image.place], image.base + image.words)
         return {
@@ -140,7 +140,9 @@ def joined(runs: Sequence[Run], spec: Spec) -> Run:
             for race in run.races
         )
         unwritten = tuple((at + first, place, word) for at, place, word in run.unwritten)
-        left = {pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)}
+        left = {
+            pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)
+        }
         made = Run(
             spec,
             (*made.instructions, *run.instructions),

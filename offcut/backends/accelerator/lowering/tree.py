@@ -136,13 +136,15 @@ class _Reading:
                 return (Guard(condition, self.block(then, at)),)
         box = _box(stmt)
         if box is not None:
-            axes, store, microkernel = box
+            loops, store, microkernel = box
             self.count += 1
-            own = at.windows, at.threads, at.depths, at.loops
-            return (Leaf(self.count - 1, axes, store, *own, microkernel),)
+            around = at.windows, at.threads, at.depths, at.loops
+            return (Leaf(self.count - 1, loops, store, *around, microkernel),)
         if isinstance(stmt, For):
             return (Loop(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),)
-        raise _refused(stmt, "it is no loop, tile, window or condition around copies and operations")
+        raise _refused(
+            stmt, "it is no loop, tile, window or condition around copies and operations"
+        )
 
     def dealt(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """`nodes` for each virtual thread, in turns."""

@@ -12,8 +12,8 @@ accumulators of its own, which the lowering lays over those that are read no mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.planning.refusals import refuse
@@ -106,9 +106,7 @@ class _Operations:
     def check_types(self) -> None:
         """Refuse floats, wherever they are."""
         for stage in self.group:
-            wide = next(
-                (e for e in _nodes(stage.value) if dtype_of(e) in (*FLOATS, "int64")), None
-            )
+            wide = next((e for e in _nodes(stage.value) if dtype_of(e) in (*FLOATS, "int64")), None)
             if wide is not None:
                 raise refuse(
                     self.spec,
@@ -245,7 +243,11 @@ class _Operations:
         match expr:
             case Cast(a, "int32") if dtype_of(a) != "bool":
                 inner = self.value(a, wish)
-                return Const(inner.value, "int32") if isinstance(inner, Const) else _widened(inner, "int32")
+                return (
+                    Const(inner.value, "int32")
+                    if isinstance(inner, Const)
+                    else _widened(inner, "int32")
+                )
             case Cast(a, dtype) if dtype in STORED and dtype_of(a) in ("int32", *STORED):
                 return self.step(dtype, Cast(self.value(a, wish), dtype), wish)
             case Binary(op, a, b):
@@ -298,9 +300,8 @@ def _factors(value: Expr) -> tuple[Element, Element] | None:
     match value:
         case Binary("*", a, b) if dtype_of(value) == "int32":
             pair = element_of(_bare(a)), element_of(_bare(b))
-            if pair[0] is not None and pair[1] is not None:
-                if pair[0].load.dtype == pair[1].load.dtype == "int8":
-                    return pair[0], pair[1]
+            known = [one for one in pair if one is not None and one.load.dtype == "int8"]
+            return (known[0], known[1]) if len(known) == 2 else None
     return None
 
 
@@ -341,5 +342,3 @@ def _nodes(expr: Expr) -> list[Expr]:
         case Select(_, a, b):
             return [expr, *_nodes(a), *_nodes(b)]
     return [expr, *(node for part in _parts(expr) for node in _nodes(part))]
-
-

@@ -76,7 +76,12 @@ class Loops:
     """The statements of one nest, form by form."""
 
     def __init__(
-        self, made: Operations, tiling: Tiling, scopes: Mapping[Place, str], cover: Cover, names: Names
+        self,
+        made: Operations,
+        tiling: Tiling,
+        scopes: Mapping[Place, str],
+        cover: Cover,
+        names: Names,
     ) -> None:
         self.made, self.tiling, self.scopes, self.cover = made, tiling, scopes, cover
         self.extents = {axis.name: axis.extent for axis in (*made.axes, *made.terms)}
@@ -144,8 +149,9 @@ class Loops:
         copies = {copy.name: copy for copy in self.made.copies}
 
         def rule(node: Expr) -> Expr | None:
-            known = isinstance(node, Load) and node.buffer in copies
-            return copies[node.buffer].origin.value if known else None
+            if isinstance(node, Load) and node.buffer in copies:
+                return copies[node.buffer].origin.value
+            return None
 
         return all_mapped(body, lambda expr: rewrite(expr, rule))
 

@@ -225,9 +225,7 @@ def cycles(made: Operations, tiling: Tiling, spec: Spec, extents: Mapping[str, i
             compute += times * each
     inside = prod(at.words(axis.name) for axis in made.terms)
     if made.lead is not None:
-        product = made.roles.depth is not None or any(
-            c.place is Place.WEIGHTS for c in made.copies
-        )
+        product = made.roles.depth is not None or any(c.place is Place.WEIGHTS for c in made.copies)
         each = spec.gemm_cycles if product else spec.operand_cycles
         compute += tiles * (at.results * spec.gemm_cycles + 10)
         compute += sums * (at.results * inside * each + 10)

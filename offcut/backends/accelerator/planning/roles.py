@@ -79,7 +79,9 @@ def _product_ways(
     spec: Spec,
 ) -> Iterator[Roles]:
     moving = variables_of(inputs), variables_of(weights)
-    columns = [a.name for a in axes if a.name in moving[1] - moving[0] and _is_lone(weights, a.name)]
+    columns = [
+        a.name for a in axes if a.name in moving[1] - moving[0] and _is_lone(weights, a.name)
+    ]
     depth = [a.name for a in terms if all(_is_lone(one, a.name) for one in (inputs, weights))]
     rows = [a.name for a in axes if a.name in moving[0] - moving[1]] if spec.rows > 1 else []
     for row, column, term in product((*rows, None), (*columns, None), (*depth, None)):

@@ -87,9 +87,7 @@ def variables_of(element: Element) -> frozenset[str]:
     return frozenset().union(*map(variables, parts)) if parts else frozenset()
 
 
-def _along_loops(
-    name: str, element: Element, extents: Mapping[str, Expr], place: Place
-) -> Staged:
+def _along_loops(name: str, element: Element, extents: Mapping[str, Expr], place: Place) -> Staged:
     """A copy with an axis for each loop."""
     used = variables_of(element)
     axes = tuple(StageAxis(a, extent, a) for a, extent in extents.items() if a in used)
@@ -186,9 +184,7 @@ def _is_loadable(copy: Staged, lanes: Sequence[str]) -> bool:
             if factor != 1 or (axis in lanes and part != Var(axis)):
                 return False
     bounded = all(_is_bound(one, extents) for one in copy.element.conditions)
-    return bounded and not any(
-        variables(one) & set(lanes) for one in copy.element.conditions
-    )
+    return bounded and not any(variables(one) & set(lanes) for one in copy.element.conditions)
 
 
 def _is_bound(condition: Expr, extents: Mapping[str, Expr]) -> bool:
