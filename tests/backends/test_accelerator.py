@@ -1,0 +1,54 @@
+"""Kernels on machines of queues: the bits of integers, at sizes around words and tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from accelerators import bytes_of, clipped, convolved, dense, requantised
+
+import offcut as oc
+
+MACHINES = ("vta", "vta-osdi18", "gemmini")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
+    inputs, result = dense(70, 45)
+    rng = np.random.default_rng(0)
+    w = bytes_of(rng, (70, 45))
+    kernel = oc.compile(result, inputs=inputs, constants={"W": w}, target=machine)
+    for n in (0, 1, 15, 16, 17, 48, 53):
+        a = bytes_of(rng, (n, 70))
+        out = np.full((n, 45), -128, np.int8)
+        assert kernel(a, out=out) is out
+        np.testing.assert_array_equal(out, clipped(a.astype(np.int64) @ w.astype(np.int64), 6))
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (1, 2, 0)])
+def test_convolutions_are_those_of_integers_at_odd_sizes(
+    kernel: int, stride: int, padding: int
+) -> None:
+    n, h, w = (oc.dim(name, min=0, max=64) for name in "nhw")
+    x = oc.placeholder((n, 40, h, w), "int8", name="X")
+    k = oc.placeholder((24, 40, kernel, kernel), "int8", name="K")
+    total = oc.ops.conv2d(x, k, stride=stride, padding=padding)
+    rng = np.random.default_rng(1)
+    weights = bytes_of(rng, (24, 40, kernel, kernel))
+    run = oc.compile(requantised(total, 9), inputs=[x, k], constants={"K": weights}, target="vta")
+    for shape in ((1, 1, 1), (1, 5, 7), (2, 17, 15), (1, 33, 47), (0, 5, 7)):
+        image = bytes_of(rng, (shape[0], 40, *shape[1:]))
+        wide = convolved(image, weights, stride, padding)
+        np.testing.assert_array_equal(run(image), clipped(wide, 9))
+
+
+def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
+    inputs, result = dense(70, 45)
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    schedule = oc.Schedule.parse(str(kernel.schedule))
+    assert schedule == kernel.schedule
+    again = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
+    assert again.loops == kernel.loops
+    run = kernel.timeline(n=29)
+    assert run.cycles > 0
+    assert 0 < run.utilisation <= 1
+    assert "accumulators" in kernel.source("listing")
