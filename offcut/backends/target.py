@@ -481,7 +481,7 @@ def named(name: str, machine: Device | None, op: str) -> Target:
         op,
         f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}",
         because="there is no such target",
-        help=tuple(f'target="{known}"' for known in targets()),
+        help=(", ".join(f'target="{known}"' for known in targets()),),
     )
 
 

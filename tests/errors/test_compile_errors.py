@@ -257,24 +257,21 @@ TARGETS: dict[str, tuple[Callable[[], Any], str]] = {
         """\
 compile: cannot compile for target='tpu'
   because  there is no such target
-  help     target="cpu"
-  help     target="interpret\"""",
+  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "another target of a partition": (
         lambda: oc.partition(C, tile={"i": 4}, target="tpu"),
         """\
 partition: cannot partition for target='tpu'
   because  there is no such target
-  help     target="cpu"
-  help     target="interpret\"""",
+  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "no name of a target": (
         lambda: oc.target("tpu"),
         """\
 target: cannot plan for 'tpu'
   because  there is no such target
-  help     target="cpu"
-  help     target="interpret\"""",
+  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "a machine for the interpreter": (
         lambda: oc.target("interpret", machine="zen4"),

@@ -86,7 +86,7 @@ parse: cannot use `A` here
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
     ),
     "a for has a mark of tiles": (
         "for i in 0:n  @mask",
@@ -94,7 +94,7 @@ parse: cannot mark a for with @bdy
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
     ),
     "a mark is repeated": (
         "tile i in 0 +: 4  @body  @tail",

@@ -184,8 +184,7 @@ tune: cannot tune C for target='interpret'
         """\
 target: cannot plan for 'tpu'
   because  there is no such target
-  help     target="cpu"
-  help     target="interpret\"""",
+  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
 }
 
