@@ -10,6 +10,7 @@ from compiled import build
 
 import offcut as oc
 from offcut import ops
+from offcut.backends.cpu.constants import pack
 from offcut.core.dtypes import numpy_dtype
 
 # Around one panel and around two, of 16 columns and of 4.
@@ -135,3 +136,24 @@ def test_a_factor_of_any_float_type_is_multiplied_by_a_microkernel(dtype: str, b
         np.testing.assert_allclose(found, exact, rtol=4 * eps, atol=50 * eps)
     sums = [piece for piece in kernel.plan(n=15).pieces if piece.stage.startswith("matmul")]
     assert any("fma" in piece.microkernel for piece in sums)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_constant_that_is_not_packed_is_read_in_place_where_nobody_may_write_to_it(
+    dtype: str,
+) -> None:
+    block = np.arange(80, dtype="f").astype(numpy_dtype(dtype))
+    start = -block.ctypes.data % 64 // block.itemsize
+    table = block[start : start + 32].reshape(8, 4)
+    fixed = table.view()
+    fixed.flags.writeable = False
+    assert pack(fixed, None, dtype).address != table.ctypes.data  # its base may be written to
+    block.flags.writeable = False
+    inside = block[start : start + 32].reshape(8, 4)
+    held = pack(inside, None, dtype)
+    assert held.address == table.ctypes.data
+    assert bytes(held.owner) == inside.tobytes()
+    turned = pack(inside.T, None, dtype)
+    assert bytes(turned.owner) == inside.T.tobytes()
+    wide = pack(inside, None, "float64")
+    assert bytes(wide.owner) == inside.astype("float64").tobytes()

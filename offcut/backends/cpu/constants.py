@@ -1,4 +1,4 @@
-"""Constants as the generated code reads them: packed into panels, or row-major; always copies."""
+"""Constants as the generated code reads them: packed into panels, or row-major; copies, but of what nobody may write to."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 
+_LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A copy in memory that offcut owns, as long as this object lives."""
+    """Memory that holds a constant, as long as this object lives."""
 
     address: int
     owner: Any
@@ -48,8 +49,10 @@ def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Pack
     """`array` as `dtype`, in the order that `Panels` defines; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
+        if _is_fixed(array):
+            return Packed(array.ctypes.data, array.reshape(-1).view(np.uint8))
         target = _allocate(max(array.nbytes, 1))
-        target[: array.nbytes] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+        target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return Packed(target.ctypes.data, target)
     outer = [a for a in range(array.ndim) if a not in (layout.rows, layout.columns)]
     depth, columns = array.shape[layout.rows], array.shape[layout.columns]
@@ -68,11 +71,21 @@ def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Pack
     return Packed(target.ctypes.data, target)
 
 
+def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
+    """Whether an array can be read where it is: it lies as a copy would, and nobody may write to it, nor to what it is a view of."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return False
+        base = base.base
+    return array.flags.c_contiguous and array.ctypes.data % _LINE == 0
+
+
 def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Zeros at a cache line, in large pages where there are many and the system has them."""
     if size < _HUGE:
-        block = np.zeros(size + 64, np.uint8)
-        start = -block.ctypes.data % 64
+        block = np.zeros(size + _LINE, np.uint8)
+        start = -block.ctypes.data % _LINE
         return block[start : start + size]
     pages = mmap.mmap(-1, size + _HUGE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
