@@ -52,3 +52,14 @@ def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
     assert run.cycles > 0
     assert 0 < run.utilisation <= 1
     assert "accumulators" in kernel.source("listing")
+
+
+@pytest.mark.parametrize("machine", ["vta", "vta-osdi18"])
+def test_nothing_races_and_no_token_is_left(machine: str) -> None:
+    inputs, result = dense(70, 45)
+    kernel = oc.compile(result, inputs=inputs, target=machine)
+    for n in (0, 1, 29, 64):
+        run = kernel.timeline(n=n)
+        assert not run.races
+        assert not run.unwritten
+        assert not any(run.left.values())

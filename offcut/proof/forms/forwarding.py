@@ -145,10 +145,10 @@ class _Copy:
         for extent, (start, count) in zip(self.buffer.shape, axes, strict=True):
             if read((start, count)):
                 return None
-            if ix.literal(count) == 1:
-                found.append(start)
-            elif ix.literal(start) == 0 and count == extent:
+            if ix.literal(start) == 0 and count == extent:
                 found.append(None)
+            elif ix.literal(count) == 1:
+                found.append(start)
             else:
                 found.append(Part(start, count))
         some = any(isinstance(one, Part) for one in found)

@@ -7,7 +7,7 @@ then for the instructions. What two instances of a leaf have in common is made o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -23,7 +23,6 @@ from offcut.backends.accelerator.isa import (
     Store,
     Stream,
     Tokens,
-    Unit,
 )
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -93,7 +92,8 @@ class _Emitter:
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.issue, self.sizes)
-        self.stream.append(Finish())
+        end = (bool(self.nest.extent(one, self.sizes)) for one in self.nest.end.conditions)
+        self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
 
     def lay_images(self) -> None:
@@ -139,8 +139,8 @@ class _Emitter:
         self.spare = -(-ends.get(accumulators.memory, 0) // accumulators.bytes)
 
     def issue(self, number: int, values: Sequence[int]) -> None:
-        """The instructions of one instance."""
-        work = self.nest.work[number]
+        """The instructions of one instance: the first pops its tokens, the last pushes them."""
+        work, first = self.nest.work[number], len(self.stream)
         match work.does:
             case Copy():
                 self.load(work, values)
@@ -150,6 +150,18 @@ class _Emitter:
                 self.product(work, values)
             case Operation():
                 self.operation(work, values)
+        tokens = work.tokens_of(values)
+        if tokens == _NONE:
+            return
+        if len(self.stream) == first:
+            self.stream.append(_idle(work))
+        while _brings_micro_ops(self.stream[first]):
+            first += 1
+        pops = Tokens(tokens.pop_prev, tokens.pop_next)
+        self.stream[first] = replace(self.stream[first], tokens=pops)
+        last = self.stream[-1].tokens
+        pushes = Tokens(last.pop_prev, last.pop_next, tokens.push_prev, tokens.push_next)
+        self.stream[-1] = replace(self.stream[-1], tokens=pushes)
 
     def put(self, made: Iterator[Instruction]) -> None:
         """Instructions of one instance."""
@@ -163,7 +175,6 @@ class _Emitter:
         """A copy to the chip."""
         assert isinstance(work.does, Copy)
         place, fill = work.does.place, work.does.fill
-        unit = self.spec.loads[place]
         made: list[Instruction] = []
         for rows in self.rows_of(work, values):
             top, bottom, left, right = rows.pad
@@ -176,8 +187,6 @@ class _Emitter:
                     made.append(Load(place, at, rows.dram + row * rows.stride, 1, rows.x, rows.x))
                 continue
             made += self.row_loads(place, rows)
-        if not made and unit is not Unit.COMPUTE:
-            made.append(Load(place, 0, 0, 0, 0, 0))
         self.stream += made
 
     def row_loads(self, place: Place, rows: Rows) -> Iterator[Load]:
@@ -323,6 +332,21 @@ class _Emitter:
                 yield Gemm(begin, end, part.outer, part.inner, reset)
             else:
                 yield Alu(op, begin, end, part.outer, part.inner, immediate)
+
+
+def _idle(work: Work) -> Instruction:
+    """An instruction that does nothing, by the unit of a leaf."""
+    match work.does:
+        case Copy(place):
+            return Load(place, 0, 0, 0, 0, 0)
+        case Result():
+            return Store(0, 0, 0, 0, 0)
+        case _:
+            return Gemm(0, 0)
+
+
+def _brings_micro_ops(instruction: Instruction) -> bool:
+    return isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS
 
 
 @dataclass

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import Place, Tokens, Unit
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
     Covers,
@@ -17,12 +17,15 @@ from offcut.backends.accelerator.lowering.covers import (
 )
 from offcut.backends.accelerator.lowering.places import Side, is_multiple, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, text, walker
+from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.program import Program, Stmt
+
+_NO_TOKENS = Tokens()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Work:
     bounds  of a copy, by axis: where the lower and upper ends stand; relative to the first iteration
     threads by buffer, where the number of its virtual thread stands
     image   of a copy, what `Lowered.images` calls its array
+    unit    which runs it
+    tokens  where the four conditions on tokens begin
     """
 
     leaf: Leaf
@@ -53,6 +58,8 @@ class Work:
     bounds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     threads: Mapping[str, int]
     image: str
+    unit: Unit
+    tokens: int
     asked: tuple[Expr, ...]
 
     def counts_of(self, values: Sequence[int]) -> list[int]:
@@ -63,6 +70,11 @@ class Work:
         """The virtual thread whose window of a buffer this is."""
         at = self.threads.get(buffer)
         return 0 if at is None else values[at]
+
+    def tokens_of(self, values: Sequence[int]) -> Tokens:
+        """The tokens of an instance."""
+        pops_and_pushes = values[self.tokens : self.tokens + 4]
+        return Tokens(*map(bool, pops_and_pushes)) if any(pops_and_pushes) else _NO_TOKENS
 
     def bounds_of(self, values: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
         """The part of each axis that main memory has, counted from its first iteration."""
@@ -82,6 +94,7 @@ class Lowered:
     regions   by buffer on the chip, the region that it lies in
     place_of  by region
     images    arrays in main memory
+    end       when the end of the stream pops and pushes
     """
 
     name: str
@@ -92,7 +105,7 @@ class Lowered:
     regions: Mapping[str, str]
     place_of: Mapping[str, Place]
     images: Mapping[str, ImageOf]
-    _extents: dict[Expr, Callable[..., int]] = field(default_factory=dict)
+    end: Said
 
     def __post_init__(self) -> None:
         asked = {work.leaf.number: work.asked for work in self.work}
@@ -117,12 +130,28 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     found = leaves(nodes)
     covers.of(found)
     images: dict[str, ImageOf] = {}
-    work = tuple(
+    work = [
         _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
-    )
+    ]
     regions = _regions(work)
     place_of = {regions[name]: place for name, place in covers.places.items() if name in regions}
-    return Lowered(program.name, program, spec, nodes, work, regions, place_of, images)
+    tokens = dict.fromkeys(range(len(work) + 1), SILENT)
+    if spec.tokens:
+        sides = {one.leaf.number: _touched(one) for one in work}
+        tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions)
+    told = tuple(
+        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
+        for at, one in enumerate(work)
+    )
+    end = tokens[len(work)]
+    return Lowered(program.name, program, spec, nodes, told, regions, place_of, images, end)
+
+
+def _touched(work: Work) -> list[tuple[str, bool]]:
+    """The buffers on the chip that a leaf accesses, the one that it writes first."""
+    writes = not isinstance(work.does, Result)
+    chip = work.sides[:1] if isinstance(work.does, Copy | Result) else work.sides
+    return [(side_.buffer, writes and at == 0) for at, (side_, _) in enumerate(chip)]
 
 
 def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
@@ -174,7 +203,16 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
             threads[buffer] = len(asked)
             asked.append(Var(thread))
     return Work(
-        leaf, does, tuple(placed), tuple(counts), tuple(bounds), threads, image, tuple(asked)
+        leaf=leaf,
+        does=does,
+        sides=tuple(placed),
+        counts=tuple(counts),
+        bounds=tuple(bounds),
+        threads=threads,
+        image=image,
+        unit=covers.unit(leaf),
+        tokens=len(asked),
+        asked=tuple(asked),
     )
 
 
