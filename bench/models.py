@@ -1,6 +1,6 @@
 """Whole models, each taken from torch by one line and compiled once: offcut against torch, onnxruntime and OpenVINO.
 
-    python bench/models.py            # every model and batch: an hour
+    python bench/models.py            # every model and batch: a quarter of an hour
     python bench/models.py --quick    # a few cells: some minutes
     python bench/models.py --slow     # torch.compile with freezing as well: minutes more a model
 

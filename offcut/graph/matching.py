@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 
-from offcut.core.expr import Const, Expr, Var
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.graph import extents
 from offcut.graph.build import plain, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value, renamed
+from offcut.graph.operators import described
 from offcut.graph.rules import Rule
+from offcut.graph.views import VIEWS
 
 
 @dataclass(frozen=True)
@@ -98,10 +102,14 @@ class _Searching:
             node.results
         ):
             return None
-        if [name for name, _ in pattern.options] != [name for name, _ in node.options]:
+        wanted, options = _settled(pattern), _settled(node)
+        if wanted.keys() != options.keys():
             return None
-        mine = (*pattern.arguments, *(one for _, one in pattern.options))
-        given = (*node.arguments, *(one for _, one in node.options))
+        for result, other in zip(pattern.results, node.results, strict=True):
+            if not self.value(result.name, other.name, binding):
+                return None
+        mine = (*pattern.arguments, *wanted.values())
+        given = (*node.arguments, *options.values())
         pending = [*zip(mine, given, strict=True)]
         while pending:
             a, b = pending.pop()
@@ -114,9 +122,6 @@ class _Searching:
                 if not isinstance(b, Expr | int) or not self.extent(a, extents.normal(b), binding):
                     return None
             elif type(a) is not type(b) or a != b:
-                return None
-        for result, other in zip(pattern.results, node.results, strict=True):
-            if not self.value(result.name, other.name, binding):
                 return None
         return binding
 
@@ -132,15 +137,22 @@ class _Searching:
 
     def extent(self, mine: Expr, given: Expr, binding: _Binding) -> bool:
         """Whether an extent of the rule may be this one."""
-        if isinstance(mine, Var) and mine.name not in binding.sizes:
-            size = next(size for size in self.rule.before.sizes if size.name == mine.name)
-            low, high = extents.bounds(given, self.graph.sizes)
-            by = extents.divisor(given, self.graph.sizes)
-            if low < size.min or high > size.max or by % size.multiple_of:
-                return False
-            binding.sizes[mine.name] = given
-            return True
-        return extents.at(mine, binding.sizes) == given
+        new = variables(mine) - binding.sizes.keys()
+        if len(new) != 1:
+            return not new and extents.at(mine, binding.sizes) == given
+        (name,) = new
+        # The size is what is left of the extent: ``b`` of ``a + b``.
+        without = extents.at(mine, {**binding.sizes, name: ix.const(0)})
+        if extents.at(mine, binding.sizes) != extents.normal(Binary("+", without, Var(name))):
+            return False
+        left = extents.normal(Binary("-", given, without))
+        size = next(size for size in self.rule.before.sizes if size.name == name)
+        low, high = extents.span(left, self.graph.sizes)
+        by = extents.divisor(left, self.graph.sizes)
+        if low < size.min or high > size.max or by % size.multiple_of:
+            return False
+        binding.sizes[name] = left
+        return True
 
     def closed(self, binding: _Binding) -> bool:
         """Whether nobody else reads what the rule does not give."""
@@ -156,6 +168,21 @@ class _Searching:
                 ):
                     return False
         return True
+
+
+def _settled(node: Node) -> dict[str, Argument]:
+    """The options of a node that say something: not those that are as they are where nothing is said, and one number where
+    all axes of a window have it, for an operator that takes either.
+    """
+    taken = signature(VIEWS[node.op].shape if node.op in VIEWS else described(node.op)).parameters
+    found: dict[str, Argument] = {}
+    for name, one in node.options:
+        own = taken[name].default
+        if isinstance(own, int) and isinstance(one, tuple) and len(set(one)) == 1:
+            one = one[0]
+        if type(one) is not type(own) or one != own:
+            found[name] = one
+    return found
 
 
 def applied(bound: Bound, rule: Rule, found: Sequence[Match], typed: bool = False) -> Bound | None:

@@ -21,7 +21,7 @@ from offcut.graph.graph import Bound
 from offcut.graph.kernels import Kernels
 from offcut.graph.matching import applied, matches
 from offcut.graph.model import stepped
-from offcut.graph.passes import improved
+from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
 from offcut.graph.rules import Rule
 from offcut.graph.split import Targets
 
@@ -29,6 +29,8 @@ Price: TypeAlias = tuple[float, int]
 """Predicted seconds of a call, and its kernels: of two graphs of one time, fewer are cheaper."""
 FEW = 3
 """Places of a rule that are tried one by one."""
+TIDIED: tuple[Pass, ...] = (drop_dead, fold_constants, share_equal)
+"""What is done to graphs before rules are looked for in them; they are priced after all passes."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ def substituted(
     if sizes is not None and set(sizes) != set(names):
         because = f"its sizes are {', '.join(names) or 'none'}"
         raise DescribeError("graph", f"cannot price at {', '.join(sizes)}", because=because)
-    start = improved(bound)
+    start = improved(bound, TIDIED)
     at = dict(typical_sizes(start.graph.sizes) if sizes is None else sizes)
-    prices = Prices(start, at, target)
-    first = prices.known_of(start)
+    prices = Prices(improved(start), at, target)
+    first = prices.known_of(improved(start))
     best, count, seen = (first, start, tuple[str, ...]()), 1, {str(start)}
     queue: list[tuple[Price, int, Bound, tuple[str, ...]]] = []
     heappush(queue, (first, 0, start, tuple[str, ...]()))
@@ -86,12 +88,12 @@ def substituted(
             groups += [(one,) for one in places] if 1 < len(places) <= FEW else []
             for group in groups:
                 made = applied(graph, rule, group)
-                now = None if made is None else improved(made)
+                now = None if made is None else improved(made, TIDIED)
                 if now is None or str(now) in seen or count >= most:
                     continue
                 seen.add(str(now))
                 count += 1
-                price, steps = prices.of(now), (*path, rule.name)
+                price, steps = prices.of(improved(now)), (*path, rule.name)
                 if price < best[0]:
                     best = price, now, steps
                 if price[0] <= alpha * best[0][0]:

@@ -10,12 +10,17 @@ from offcut.graph import (
     Rule,
     compiled,
     interpreted,
+    joined_convolutions,
     joined_products,
     parse_graph,
+    parts_of_one,
     rule,
     substituted,
+    widened_convolutions,
 )
 from offcut.graph.matching import applied, matches
+from offcut.graph.passes import improved
+from offcut.graph.substitute import TIDIED
 from tests.operators import near
 
 BEFORE = """\
@@ -139,3 +144,35 @@ def test_products_one_of_which_reads_the_other_stay_two() -> None:
     y = made.node("dense", x, w)
     made.output(made.node("dense", x, made.node("reshape", made.node("slice", y, 0, 0, 1), [4, 1])))
     assert all(matches(one, made.graph) == () for one in joined_products())
+
+
+def branches(same: bool) -> Bound:
+    """Two convolutions of points, or one beside a window, of one image; relu of each; both side by side."""
+    made, generator = Builder("branches"), np.random.default_rng(3)
+    n, h = made.size("n", 1, 8), made.size("h", 2, 32)
+    x, parts = made.input("x", "float32", (n, 3, h, 6)), []
+    for channels, window in ((4, 1), (5, 1 if same else 3)):
+        drawn = generator.standard_normal((channels, 3, window, window), np.float32)
+        bias = made.constant(made.fresh("c"), generator.standard_normal(channels, np.float32))
+        options = {"padding": (window // 2,) * 2, "dilation": (1, 1), "groups": 1}
+        w = made.constant(made.fresh("w"), drawn)
+        parts.append(made.node("relu", made.node("conv2d", x, w, bias=bias, **options)))
+    made.output(made.node("concat", parts, axis=1, results=["y"]))
+    return made.bound
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_branches_over_one_image_are_one_convolution(same: bool) -> None:
+    """Whatever options say in words of their own, and where a part of the channels is known by what is left of them."""
+    bound = branches(same)
+    rules = (*(joined_convolutions(1) if same else widened_convolutions()), *parts_of_one())
+    now = improved(bound, TIDIED)
+    for _ in range(3):
+        one, places = next((rule, found) for rule in rules if (found := matches(rule, now.graph)))
+        made = applied(now, one, places)
+        assert made is not None
+        now = improved(made, TIDIED)
+    assert [node.op for node in now.graph.nodes] == ["conv2d", "relu", "reshape"]
+    for n, h in ((1, 2), (2, 5)):
+        given = {"x": np.random.default_rng(n).standard_normal((n, 3, h, 6), np.float32)}
+        near(interpreted(now, given)["y"], interpreted(bound, given)["y"])

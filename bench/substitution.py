@@ -1,0 +1,231 @@
+"""What substitution gains: blocks of Inception, SqueezeNet and a transformer, as they are written and as the search left them.
+
+    python bench/substitution.py            # some minutes
+    python bench/substitution.py --quick    # one batch each
+
+float32, random weights, batches as a size. A graph is priced by the cost model at a batch of 1; both of its models are measured in turns.
+The transformer's queries, keys and values are joined by a pass that every model goes through, and here by it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from offcut.core.text.printer import format_expr
+from offcut.experiment.bench import Group, read_options, run
+from offcut.experiment.contraction import Array
+from offcut.experiment.peers import Way
+from offcut.experiment.reference import Reference
+from offcut.experiment.table import Asked, Line, Row
+from offcut.graph import (
+    Bound,
+    Builder,
+    Ref,
+    Rule,
+    compiled,
+    joined_convolutions,
+    joined_products,
+    parts_of_one,
+    substituted,
+    widened_convolutions,
+)
+from offcut.graph.matching import applied, matches
+from offcut.graph.passes import DEFAULT, improved, join_products
+from offcut.graph.substitute import TIDIED
+
+BATCHES = (1, 2, 3, 5, 8)
+CLOSE = 1e-4
+"""Of the largest element of a result: what an element may be off."""
+WRITTEN, FOUND, JOINED = "as written", "as found", "joined at any price"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A graph of one input and one output, and the rules that it is searched by."""
+
+    bound: Bound
+    rules: tuple[Rule, ...]
+
+    @cached_property
+    def models(self) -> dict[str, Any]:
+        """The compiled graphs."""
+        plain = tuple(one for one in DEFAULT if one is not join_products)
+        written = compiled(self.bound, 1, passes=plain)
+        joined = compiled(everywhere(self.bound, self.rules), 1)
+        return {WRITTEN: written, FOUND: compiled(self.search.bound, 1), JOINED: joined}
+
+    @cached_property
+    def search(self) -> Any:
+        """What the search found."""
+        return substituted(self.bound, self.rules, alpha=1.3, sizes={"n": 1})
+
+
+def everywhere(bound: Bound, rules: Sequence[Rule]) -> Bound:
+    """The graph after all rules, wherever they fit, whatever they cost."""
+    now = improved(bound, TIDIED)
+    while True:
+        places = next(((r, found) for r in rules if (found := matches(r, now.graph))), None)
+        made = None if places is None else applied(now, *places)
+        if made is None:
+            return now
+        now = improved(made, TIDIED)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A block on an array."""
+
+    block: Block
+    x: Array
+    sizes: Mapping[str, int]
+    kind: str = "float32"
+
+    @property
+    def flop(self) -> int:
+        """Not counted: both models compute the same."""
+        return 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes of weights and of the input."""
+        return sum(array.nbytes for array in (*self.block.bound.arrays.values(), self.x))
+
+    def reference(self) -> Reference:
+        """The result of the graph as it is written; that one is tested against the interpreter."""
+        exact = np.asarray(self.block.models[WRITTEN](self.x), np.float64)
+        return Reference(exact, np.full_like(exact, CLOSE * np.abs(exact).max()))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of the two models of a block."""
+
+    name: str
+
+    def ways(self, task: Task) -> tuple[Way, ...]:
+        """The one way."""
+        return (Way(self.name, partial(task.block.models[self.name], task.x), np.asarray),)
+
+
+class Drawn(Builder):
+    """A graph with random weights."""
+
+    def weights(self, *shape: int) -> Ref:
+        """Small ones."""
+        drawn = np.random.default_rng(len(self.constants)).standard_normal(shape, np.float32)
+        return self.constant(self.fresh("w"), drawn / np.float32(np.sqrt(np.prod(shape[1:]))))
+
+    def convolved(self, x: Ref, channels: int, window: int) -> Ref:
+        """A convolution that keeps the image, a bias, and relu."""
+        w = self.weights(channels, int(format_expr(self.shape(x)[1])), window, window)
+        made = self.node("conv2d", x, w, bias=self.weights(channels), padding=window // 2)
+        result: Ref = self.node("relu", made)
+        return result
+
+
+def inception() -> Bound:
+    """The first inception module of GoogLeNet. Source: Szegedy et al., CVPR 2015, table 1."""
+    made = Drawn("inception")
+    x = made.input("x", "float32", (made.size("n", 1, 64), 192, 28, 28))
+    pooled = made.node("max_pool2d", x, 3, stride=1, padding=1)
+    parts = (
+        made.convolved(x, 64, 1),
+        made.convolved(made.convolved(x, 96, 1), 128, 3),
+        made.convolved(made.convolved(x, 16, 1), 32, 5),
+        made.convolved(pooled, 32, 1),
+    )
+    made.output(made.node("concat", parts, axis=1))
+    return made.bound
+
+
+def fire() -> Bound:
+    """The first fire module of SqueezeNet. Source: Iandola et al., 2016, table 1."""
+    made = Drawn("fire")
+    x = made.input("x", "float32", (made.size("n", 1, 64), 96, 55, 55))
+    squeezed = made.convolved(x, 16, 1)
+    parts = made.convolved(squeezed, 64, 1), made.convolved(squeezed, 64, 3)
+    made.output(made.node("concat", parts, axis=1))
+    return made.bound
+
+
+def attention() -> Bound:
+    """A layer's attention over 49 places, 768 wide, 12 heads. Source: Vaswani et al., NeurIPS 2017."""
+    made = Drawn("attention")
+    n = made.size("n", 1, 64)
+    x = made.input("x", "float32", (n, 49, 768))
+    heads = []
+    for _ in range(3):
+        part = made.node("dense", x, made.weights(768, 768), bias=made.weights(768))
+        split = made.node("reshape", part, (n, 49, 12, 64))
+        heads.append(made.node("transpose", split, axes=(0, 2, 1, 3)))
+    mixed = made.node("transpose", made.node("attention", *heads), axes=(0, 2, 1, 3))
+    rows = made.node("reshape", mixed, (n, 49, 768))
+    made.output(made.node("dense", rows, made.weights(768, 768)))
+    return made.bound
+
+
+def blocks() -> dict[str, Block]:
+    """The blocks, by the titles of their tables."""
+    windows = (
+        *joined_convolutions(1),
+        *joined_convolutions(3),
+        *widened_convolutions(),
+        *parts_of_one(),
+    )
+    return {
+        "Inception": Block(inception(), windows),
+        "SqueezeNet": Block(fire(), windows),
+        "a transformer": Block(attention(), joined_products()),
+    }
+
+
+def groups(every: Mapping[str, Block], quick: bool) -> Iterator[Group]:
+    """A table for each block."""
+    for title, block in every.items():
+        batches = BATCHES[:1] if quick else BATCHES
+        yield Group(title, {f"n={n}": partial(task, block, n) for n in batches})
+
+
+def task(block: Block, n: int) -> Task:
+    """A block on a batch."""
+    (given,) = block.bound.graph.inputs
+    shape = (n, *(int(format_expr(extent)) for extent in given.shape[1:]))
+    return Task(block, np.random.default_rng(n).standard_normal(shape, np.float32), {"n": n})
+
+
+def found(every: Mapping[str, Block], _: Sequence[Row]) -> Iterator[Line]:
+    """What the search says of each block."""
+    for title, block in every.items():
+        search = block.search
+        rules = ", ".join(search.rules) or "nothing is cheaper"
+        gain = f"{search.before / search.after:.2f}, {search.tried} graphs"
+        yield f"{title}: predicted", "", gain, rules
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = read_options(__doc__ or "", without=("slow",))
+    every = blocks()
+    own = (Contender(FOUND), Contender(WRITTEN), Contender(JOINED))
+    status, _ = run(
+        Path(__file__).stem,
+        groups(every, options.quick),
+        Asked(),
+        options,
+        own=lambda group: own,
+        rivals=2,
+        peers=(),
+        over=f"{FOUND} over the best other",
+        more=partial(found, every),
+    )
+    raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    main()
