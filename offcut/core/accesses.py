@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from offcut.core.expr import Expr, Load, loads, variables, walk
+from offcut.core.expr import Expr, Load, all_loads, loads, variables
 from offcut.core.program import (
     STATUS,
     Alloc,
@@ -94,4 +94,4 @@ def statuses(program: Program) -> frozenset[str]:
 
 
 def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:
-    return (node for expr in exprs for node in walk(expr) if isinstance(node, Load))
+    return (load for expr in exprs for load in all_loads(expr))

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import ClassVar, TypeAlias, assert_never
 
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
+
+
+@cache
+def _fields_of(kind: type[_Hashed]) -> Callable[[_Hashed], object]:
+    """The fields of a node of this kind, all at once."""
+    return attrgetter(*kind.__match_args__)
 
 
 class _Hashed:
@@ -28,7 +35,7 @@ class _Hashed:
         try:
             known: int = self._hash
         except AttributeError:
-            known = hash((type(self), *(getattr(self, name) for name in self.__match_args__)))
+            known = hash((type(self), _fields_of(type(self))(self)))
             object.__setattr__(self, "_hash", known)
         return known
 
@@ -73,7 +80,7 @@ class Load(_Hashed):
     @property
     def asks_memory(self) -> bool:
         """Whether its index is read from memory: only a call can tell whether it is in bounds."""
-        return any(isinstance(node, Load) for part in self.index for node in walk(part))
+        return any(map(all_loads, self.index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,18 +226,22 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     match expr:
         case Const() | Var():
             return expr
-        case Load():
-            return replace(expr, index=parts)
-        case Binary() | Compare():
-            return replace(expr, a=parts[0], b=parts[1])
-        case Unary() | Cast():
-            return replace(expr, a=parts[0])
-        case Reduce():
-            return replace(expr, value=parts[0])
+        case Load(buffer, _, dtype):
+            return Load(buffer, parts, dtype)
+        case Binary(op, _, _):
+            return Binary(op, parts[0], parts[1])
+        case Compare(op, _, _):
+            return Compare(op, parts[0], parts[1])
+        case Unary(op, _):
+            return Unary(op, parts[0])
+        case Cast(_, dtype):
+            return Cast(parts[0], dtype)
+        case Reduce(op, _, axes):
+            return Reduce(op, parts[0], axes)
         case Select():
             return Select(*parts)
         case Logic():
-            return replace(expr, args=parts)
+            return Logic(expr.op, parts)
         case Lookup():
             return replace(expr, index=parts[0])
         case _:
@@ -246,14 +257,20 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with every `Var` named in `values` replaced."""
-    return rewrite(expr, lambda node: values.get(node.name) if isinstance(node, Var) else None)
+    if _variables(expr).isdisjoint(values):
+        return expr
+    if isinstance(expr, Var):
+        return values[expr.name]
+    return rebuild(expr, tuple(substitute(child, values) for child in children(expr)))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every node of `expr`, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += reversed(children(node))
 
 
 def variables(expr: Expr) -> set[str]:
@@ -270,12 +287,24 @@ def _variables(expr: Expr) -> frozenset[str]:
 
 def reads_memory(expr: Expr) -> bool:
     """Whether the value of an expression depends on the elements of an array."""
-    return any(isinstance(node, Load) for node in walk(expr))
+    return bool(all_loads(expr))
+
+
+@lru_cache(maxsize=1 << 14)
+def all_loads(expr: Expr) -> tuple[Load, ...]:
+    """Every `Load` in an expression, parents first."""
+    inside = (load for child in children(expr) for load in all_loads(child))
+    return (expr, *inside) if isinstance(expr, Load) else tuple(inside)
 
 
 def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     """Every `Load` with the conditions of the `Select` branches around it, outermost first."""
-    yield from _loads(expr, ())
+    return iter(_guarded(expr))
+
+
+@lru_cache(maxsize=1 << 12)
+def _guarded(expr: Expr) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
+    return tuple(_loads(expr, ())) if all_loads(expr) else ()
 
 
 def _loads(expr: Expr, path: tuple[Expr, ...]) -> Iterator[tuple[Load, tuple[Expr, ...]]]:

@@ -312,10 +312,12 @@ def statements_of(tree: Tree) -> tuple[Stmt, ...]:
 
 def walk(tree: Tree) -> Iterator[Stmt]:
     """Every statement of `tree`, parents first."""
-    for stmt in statements_of(tree):
+    pending = [*reversed(statements_of(tree))]
+    while pending:
+        stmt = pending.pop()
         yield stmt
-        for block in blocks(stmt):
-            yield from walk(block)
+        for block in reversed(blocks(stmt)):
+            pending += reversed(block)
 
 
 def with_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.expr import Cast, Expr, Load, Var, dtype_of, rewrite, walk
+from offcut.core.expr import Cast, Expr, Load, Var, all_loads, dtype_of, rewrite, walk
 from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 
@@ -79,8 +79,8 @@ def reading(lead: Stage, done: Collection[Cast]) -> Stage:
 def is_read_once(computation: Computation, buffer: str) -> bool:
     """Whether one load of all stages reads a buffer."""
     stages = (stage for group in computation.groups for stage in group)
-    nodes = (node for stage in stages for node in walk(stage.value))
-    return sum(isinstance(node, Load) and node.buffer == buffer for node in nodes) == 1
+    read = (load for stage in stages for load in all_loads(stage.value))
+    return sum(load.buffer == buffer for load in read) == 1
 
 
 def _reading(lead: Stage, node: Cast, buffer: str) -> Stage:

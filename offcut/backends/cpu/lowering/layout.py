@@ -17,7 +17,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.accesses import accessed
+from offcut.core.accesses import accessed, touched
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import (
     Alloc,
@@ -240,7 +240,8 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
     found: set[str] = set()
     for stmt in body:
         if isinstance(stmt, Tile) and not runs_as_loops(stmt):
-            found |= {name for name in private if not is_one_element(name, stmt.body)}
+            here = private & touched(stmt.body)
+            found |= {name for name in here if not is_one_element(name, stmt.body)}
             continue
         found |= accessed(stmt) & private
         for block in blocks(stmt):
