@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from operator import attrgetter
-from typing import ClassVar, TypeAlias, assert_never
+from typing import Any, ClassVar, TypeAlias, assert_never
 
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
 
 
 @cache
-def _fields_of(kind: type[_Hashed]) -> Callable[[_Hashed], object]:
+def _fields_of(kind: Any) -> Callable[[object], object]:
     """The fields of a node of this kind, all at once."""
     return attrgetter(*kind.__match_args__)
 
@@ -35,7 +35,8 @@ class _Hashed:
         try:
             known: int = self._hash
         except AttributeError:
-            known = hash((type(self), _fields_of(type(self))(self)))
+            kind: Any = type(self)
+            known = hash((kind, _fields_of(kind)(self)))
             object.__setattr__(self, "_hash", known)
         return known
 

@@ -130,7 +130,7 @@ PASSES = {
     "cut": Pass("apply", "product", loops, with_loops),
     "lanes of rows": Pass("marked", "gather", itself, instead),
     "keep inside": Pass("kept_inside", "gather", itself, instead),
-    "separate": Pass("separate", "stencil"),
+    "separate": Pass("separated", "stencil", first, with_first),
     "cut nests": Pass("_with_products", "recurrence", first, with_first),
     "cover": Pass("without_covers", "stencil"),
     "vectorize": Pass("vectorized", "stencil"),
