@@ -18,6 +18,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError
 from offcut.graph import extents
 from offcut.graph.describing import Description, typed
+from offcut.graph.folding import scaled, with_folded_factors
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.places import ONE, Place, Placed, own_place
 from offcut.graph.programs import Call, given_to
@@ -147,7 +148,8 @@ class Kernels:
             if name not in known
         }
         turns = turned or {}
-        orders |= {names[name]: turns[name] for name in known if name in turns}
+        for name in known & turns.keys():
+            orders |= dict.fromkeys((names[name], scaled(names[name])), turns[name])
         apart = frozenset(
             (names[name], at)
             for name, place in places.items()
@@ -224,7 +226,7 @@ class Kernels:
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
         results = without_single_terms(written_in(results, before))
         known = {*constants}
-        results, derived = with_known(results, constants)
+        results, derived = with_known(with_folded_factors(results, constants), constants)
         known |= {tensor.name for tensor in derived}
         constants = {**constants, **_run(derived, constants)}
         given += [replace(tensor, definition=None) for tensor in derived]
