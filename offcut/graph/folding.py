@@ -120,10 +120,10 @@ def _found(total: Tensor, reader: Tensor, fixed: Mapping[str, Tensor]) -> _Fold 
         return None
     used = set[str]().union(*map(variables, affine))
     read = {load.buffer for part in affine for load, _ in loads(part)}
-    if len(used) != 1 or not read <= fixed.keys():
+    places = [place for place, axis in enumerate(outer.axes) if axis.name in used]
+    if len(used) != 1 or not places or not read <= fixed.keys():
         return None
-    (name,) = used
-    place = next(k for k, axis in enumerate(outer.axes) if axis.name == name)
+    (name,), (place,) = used, places
     weights = _weights(definition, Var(definition.axes[place].name), fixed)
     if weights is None or weights[0].dtype != total.dtype:
         return None
