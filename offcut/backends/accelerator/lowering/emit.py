@@ -50,11 +50,11 @@ def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, 
 
     Raises TargetError where a window does not fit.
     """
-    return _Emitter(nest, sizes).made()
+    return Emitter(nest, sizes).made()
 
 
 @dataclass
-class _Emitter:
+class Emitter:
     nest: Lowered
     sizes: Mapping[str, int]
     stream: list[Instruction] = field(default_factory=list)

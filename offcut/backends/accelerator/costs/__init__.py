@@ -1,0 +1,1 @@
+"""What a nest costs on a machine of queues, in closed form."""

@@ -1,0 +1,192 @@
+"""What the leaves of a nest issue and move in a call: numbers, or expressions over the sizes that are left open.
+
+A leaf is a copy, a product, an operation or a result over a box. Of one instance, with ``c`` the words along
+each axis of the box, and ``c'`` those of them that main memory has::
+
+    steps   product of c                                        of a product or an operation
+    rows    product of c' over the axes that are in no row      of a copy or a result
+    words   product of c'                                       likewise
+    zeros   product of c, less words                            of a copy
+
+and a nest is the sum over its loops: visited one by one where all sizes are known, else in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from math import prod
+
+from offcut.backends.accelerator.costs.largest import How, Largest
+from offcut.backends.accelerator.lowering.covers import Copy, Result
+from offcut.backends.accelerator.lowering.nest import Lowered, Work
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.core import index as ix
+from offcut.core.expr import Expr, substitute
+from offcut.core.ranges import Known, Range
+from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+
+ZERO, ONE = ix.const(0), ix.const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Of a leaf, over all of its instances in a call.
+
+    runs          instances; turns: those of one virtual thread, where several take turns
+    instructions  that are issued
+    steps         of the matrix unit, or of the vector unit with an immediate
+    pairs         of the vector unit with a second word
+    rows, words   that the bus moves
+    zeros         words that are filled
+    """
+
+    runs: Expr = ZERO
+    turns: Expr = ZERO
+    instructions: Expr = ZERO
+    steps: Expr = ZERO
+    pairs: Expr = ZERO
+    rows: Expr = ZERO
+    words: Expr = ZERO
+    zeros: Expr = ZERO
+
+    def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
+        """Each count put through a function."""
+        return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))
+
+
+def issued(
+    nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]
+) -> tuple[list[Issued], dict[str, int]]:
+    """The counts of each leaf, by its number, and the bytes of each memory that windows take.
+
+    typical  sizes at which the largest instance of each leaf is looked at
+    sizes    all of them, or those that are known
+
+    Raises TargetError where a window does not fit at the typical sizes.
+    """
+    largest = Largest(nest, typical)
+    how = largest.look()
+    if all(size.name in sizes for size in nest.program.sizes):
+        return visited(nest, how, sizes), largest.taken
+    return _Sums(nest, how, sizes).made(), largest.taken
+
+
+def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> list[Issued]:
+    """The counts where all sizes are known, instance by instance."""
+    names = [one.name for one in fields(Issued)]
+    totals = [dict.fromkeys(names, 0) for _ in nest.work]
+
+    def issue(number: int, values: Sequence[int]) -> None:
+        work, total = nest.work[number], totals[number]
+        run = how[number]
+        counts = work.counts_of(values)
+        whole = prod(counts)
+        total["runs"] += 1
+        total["turns"] += not any(values[at] for at in work.threads.values())
+        total["instructions"] += run.instructions
+        if isinstance(work.does, Copy | Result):
+            bounds = work.bounds_of(values, counts)
+            there = [
+                max(min(high, count) - max(low, 0), 0)
+                for count, (low, high) in zip(counts, bounds, strict=True)
+            ]
+            words = prod(there)
+            total["words"] += words
+            total["rows"] += prod(there[axis] for axis in run.across) if words else 0
+            total["zeros"] += whole - words
+        else:
+            total["steps"] += run.steps * whole
+            total["pairs"] += run.pairs * whole
+
+    nest.walk(issue, sizes)
+    return [Issued(*(ix.const(total[name]) for name in names)) for total in totals]
+
+
+class _Sums:
+    """Sums over loops in closed form."""
+
+    def __init__(self, nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> None:
+        self.nest = nest
+        self.fixed = {name: ix.const(value) for name, value in sizes.items()}
+        self.each = [_instance(work, how.get(number)) for number, work in enumerate(nest.work)]
+        self.found = [Issued() for _ in nest.work]
+
+    def made(self) -> list[Issued]:
+        """The counts of each leaf."""
+        ranges = (
+            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
+            for size in self.nest.program.sizes
+            if size.name not in self.fixed
+        )
+        self.block(self.nest.nodes, Known(tuple(ranges)), ())
+        return self.found
+
+    def block(self, nodes: Sequence[Node], known: Known, around: tuple[Loop | Guard, ...]) -> None:
+        """Add up the leaves in `nodes`."""
+        for node in nodes:
+            match node:
+                case Leaf(number):
+                    made = self.over(self.each[number], around, known)
+                    dealt = {name for name in node.threads.values() if name is not None}
+                    alone = [n for n in around if isinstance(n, Guard) or n.name not in dealt]
+                    turns = self.over(Issued(runs=ONE), alone, known).runs
+                    self.found[number] = replace(made, turns=turns)
+                case Guard(_, body):
+                    self.block(body, known, (*around, node))
+                case Loop(name, lo, hi, body):
+                    lo, hi = self.at(lo), self.at(hi)
+                    inner = Range(name, (lo,), (ix.sub(hi, ONE),))
+                    self.block(body, known.within(inner), (*around, node))
+
+    def at(self, expr: Expr) -> Expr:
+        """An expression with the sizes that are known."""
+        return folded(substitute(expr, self.fixed))
+
+    def over(self, one: Issued, around: Sequence[Loop | Guard], known: Known) -> Issued:
+        """The counts of an instance, added up over what stands around it."""
+
+        def total(term: Expr) -> Expr:
+            if term == ZERO:
+                return term
+            term, inside = self.at(term), known
+            for node in reversed(around):
+                if isinstance(node, Guard):
+                    term = chosen(decided(self.at(node.condition)), term, ZERO)
+                else:
+                    inside = Known(inside.ranges[:-1])
+                    term = summed(node.name, self.at(node.lo), self.at(node.hi), term, inside).value
+            return term
+
+        return one.mapped(total)
+
+
+def _instance(work: Work, how: How | None) -> Issued:
+    """The counts of one instance."""
+    if how is None:
+        return Issued()
+    counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
+    whole, calls = _product(counts), ix.const(how.instructions)
+    if not isinstance(work.does, Copy | Result):
+        steps, pairs = ix.mul(how.steps, whole), ix.mul(how.pairs, whole)
+        return Issued(runs=ONE, instructions=calls, steps=steps, pairs=pairs)
+    there = [
+        _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
+        for count, (low, high) in zip(counts, work.bounds, strict=True)
+    ]
+    words, rows = _product(there), _product([there[axis] for axis in how.across])
+    zeros = ix.sub(whole, words)
+    return Issued(runs=ONE, instructions=calls, rows=rows, words=words, zeros=zeros)
+
+
+def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:
+    """Iterations of an axis that main memory has."""
+    if not low and not high:
+        return count
+    first, last = reduce(ix.maximum, low, ZERO), reduce(ix.minimum, high, count)
+    return ix.maximum(ix.sub(last, first), 0)
+
+
+def _product(parts: Sequence[Expr]) -> Expr:
+    return reduce(ix.mul, parts, ONE)

@@ -1,0 +1,86 @@
+"""What units do -> cycles of a call: units, the bus, and what has to wait for what.
+
+Units run side by side, so a nest takes as long as the one that is busy for longest, or as the bus; before the
+first of its instructions, and behind the last, others run alone. Two orders of instructions take longer where
+they do. With l, s, c cycles that a tile takes to be loaded, stored and computed, of the latter e for the operations
+behind its sum, and f to load what one instance of the sum reads:
+
+**chain**, of one set of windows: it is loaded, multiplied, and only then loaded again; the first load of a tile
+runs beside the operations of the tile before::
+
+    chain = tiles * (l + c + s) - (tiles - 1) * min(f, e)
+
+**turns**, of two sets, whose tiles are computed by the one compute unit: what it waits for is added to what it
+computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
+and what of it is longer than e. A tile without another beside it is a chain, as long as which the bus is idle,
+too. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
+alone behind it::
+
+    turns = tiles * c + pairs * wait + alone * (l + s - min(f, e)) + sum over shared loads of max(load + l - e, 0)
+    wait  = 2 * max(s - c, 0)        sums and operations of a tile follow one another
+          = s + max(s - e, 0)        those of a pair take turns
+
+Left out: loads and stores that wait for each other's rows on the bus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.backends.accelerator.costs.numbers import (
+    NONE,
+    each,
+    least,
+    less,
+    plus,
+    positive,
+    scaled,
+    times,
+)
+from offcut.backends.accelerator.costs.totals import ZERO, Totals
+from offcut.backends.accelerator.isa import Unit
+from offcut.core import index as ix
+from offcut.core.expr import Const, Expr, Select, real
+from offcut.costmodel.shortened import shortened
+
+
+def resources(of: Totals) -> Mapping[str, Expr]:
+    """Cycles by what takes them; a call takes the most of these."""
+    load, compute, store = (of.cycles[unit] for unit in (Unit.LOAD, Unit.COMPUTE, Unit.STORE))
+    first, sum_ = each(load, of.sums), each(less(compute, of.end), of.sums)
+    loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))
+    beside = least(first, end)
+    pairs = ix.sub(of.tiles, of.turns) if of.dealt else ZERO
+    alone = real(ix.maximum(ix.sub(ix.sub(of.turns, pairs), 1), 0)) if of.dealt else NONE
+    idle = times(alone, less(computed, beside))  # of loads and the bus
+    found = {
+        "load": plus(load, sum_, end, stored, idle),
+        "compute": plus(compute, first, stored),
+        "store": plus(store, first, sum_, end),
+        "bus": plus(of.bus, sum_, end, idle),
+    }
+    if not of.dealt:
+        before = real(ix.sub(of.tiles, 1))
+        found["chain"] = less(plus(load, compute, store), times(before, beside))
+    else:
+        late = positive(less(stored, end))
+        wait = plus(stored, late)
+        if of.together:
+            wait = scaled(ix.const(2), 1.0)
+            wait = times(wait, positive(less(stored, computed)))
+        own = each(less(load, plus(*(cycles for cycles, _ in of.shared))), of.tiles)
+        again = [
+            times(
+                real(ix.maximum(ix.sub(runs, 1), 0)),
+                positive(less(plus(each(cycles, runs), own), end)),
+            )
+            for cycles, runs in of.shared
+        ]
+        found["turns"] = plus(
+            *(compute, first, stored, times(real(pairs), wait)),
+            *(times(alone, less(plus(loaded, stored), beside)), *again),
+        )
+    some = ix.compare(">", of.tiles, 0)
+    if not isinstance(some, Const):
+        found = {name: Select(some, one, NONE) for name, one in found.items()}
+    return {name: shortened(one) for name, one in found.items()}

@@ -1,0 +1,98 @@
+"""The largest instance of each leaf of a nest, issued alone: from it is read how instances are run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
+from offcut.backends.accelerator.lowering.covers import Copy, Result
+from offcut.backends.accelerator.lowering.emit import Emitter
+from offcut.backends.accelerator.lowering.nest import Work
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How the instances of a leaf are run.
+
+    instructions  of one; of tails there may be fewer
+    steps, pairs  times that each word of the box is visited: by the matrix unit or with an immediate, and with a second
+                  word
+    across        axes that are in no row, of what moves words
+    """
+
+    instructions: int
+    steps: int = 0
+    pairs: int = 0
+    across: tuple[int, ...] = ()
+
+
+@dataclass
+class Largest(Emitter):
+    """Looks at a nest at some sizes."""
+
+    values: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+
+    def look(self) -> dict[int, How]:
+        """How the leaves are run, by number; of one without an instance, nothing is known.
+
+        Raises TargetError where a window does not fit.
+        """
+        self.lay_images()
+        self.nest.walk(self.measure, self.sizes)
+        self.allocate()
+        found: dict[int, How] = {}
+        for number, (_, values) in self.values.items():
+            before = len(self.stream)
+            self.issue(number, values)
+            work = self.nest.work[number]
+            found[number] = _how(work, work.counts_of(values), self.stream[before:])
+        return found
+
+    def measure(self, number: int, values: Sequence[int]) -> None:
+        """Note an instance that is larger than those before."""
+        super().measure(number, values)
+        box = prod(self.nest.work[number].counts_of(values))
+        if number not in self.values or box > self.values[number][0]:
+            self.values[number] = box, tuple(values)
+
+    @property
+    def taken(self) -> dict[str, int]:
+        """Bytes of each memory that windows take."""
+        total: dict[str, int] = {}
+        for (region, _), words in self.room.items():
+            of = self.spec.words[self.nest.place_of[region]]
+            total[of.memory] = total.get(of.memory, 0) + words * of.bytes
+        return total
+
+
+def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
+    if isinstance(work.does, Copy | Result):
+        moving = [one for one in made if isinstance(one, Load | Store)]
+        row = max((one.x for one in moving), default=0)
+        return How(len(moving), across=_across(work, counts, row))
+    steps = pairs = 0
+    own = [one for one in made if isinstance(one, Gemm | Alu)]
+    for one in own:
+        visited = one.outer.extent * one.inner.extent * (one.end - one.begin)
+        if isinstance(one, Alu) and one.immediate is None:
+            pairs += visited
+        else:
+            steps += visited
+    box = max(prod(counts), 1)
+    return How(len(own), steps // box, pairs // box)
+
+
+def _across(work: Work, counts: Sequence[int], row: int) -> tuple[int, ...]:
+    """The axes around a row: those that are fastest on the chip are in it, until it is as long."""
+    side, _ = work.sides[0]
+    order = side.lanes.order
+    fast = [
+        max((order.index(a) for a, k in enumerate(moved) if k), default=-1) for moved in side.steps
+    ]
+    rest = sorted(range(len(counts)), key=lambda axis: -fast[axis])
+    length = 1
+    while rest and length < row:
+        length *= counts[rest.pop(0)]
+    return tuple(rest)

@@ -1,0 +1,186 @@
+"""A program on the chip -> what a call costs: at given sizes, or as formulas in them.
+
+A stream is a piece; streams run one after the other. What the host fills beside them costs nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.backends.accelerator.costs.counts import issued
+from offcut.backends.accelerator.costs.cycles import resources
+from offcut.backends.accelerator.costs.totals import Totals, totals
+from offcut.backends.accelerator.lowering.covers import Product
+from offcut.backends.accelerator.lowering.nest import Lowered
+from offcut.backends.accelerator.lowering.running import Chip
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.expr import Expr, substitute
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import For, If, Program, Stmt, Store
+from offcut.core.ranges import Known, Range
+from offcut.costmodel import Cost, Device, Formulas
+from offcut.costmodel.closed.cost import PieceCost
+from offcut.costmodel.closed.counted import Counts, Piece
+from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+
+INSTRUCTION = 16
+"""Bytes."""
+
+Found = tuple[Lowered, Totals, Mapping[str, int]]
+"""A stream, what it takes, and the bytes of each memory that its windows fill."""
+
+
+def found(
+    program: Program, spec: Spec, typical: Mapping[str, int], sizes: Mapping[str, int]
+) -> list[Found]:
+    """What the streams of a program take.
+
+    typical  sizes at which the largest instances are looked at
+    sizes    those that are known; over the others all is expressions
+
+    Raises TargetError where windows do not fit.
+    """
+    made: list[Found] = []
+    for nest in Chip(program, spec).phases:
+        if isinstance(nest, Lowered):
+            counts, filled = issued(nest, typical, sizes)
+            made.append((nest, totals(nest, counts), filled))
+    return made
+
+
+def cycles_of(streams: Sequence[Found]) -> float:
+    """Cycles of a call, where all sizes are known."""
+    return sum(
+        max(float(evaluate(one, {})) for one in resources(made).values()) for _, made, _ in streams
+    )
+
+
+def cost_of(
+    described: Program,
+    streams: Sequence[Found],
+    machine: Device,
+    named: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Cost:
+    """What a call costs.
+
+    named  the sizes, by the user's names; sizes: the same, by the program's
+    """
+    pieces = tuple(_piece(nest, made, machine) for nest, made, _ in streams)
+    kept = _kept(streams, machine)
+    return Cost(
+        kernel=described.name,
+        machine=machine.name,
+        sizes=dict(named),
+        flop=int(evaluate(flop(described, sizes), {})),
+        pieces=tuple(piece for piece in pieces if piece.runs),
+        hertz=machine.hertz,
+        memories=tuple(dict.fromkeys(name for piece in pieces for name in piece.bytes)),
+        exact=True,
+        kept=kept,
+        occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
+        code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
+        compile_seconds=0.0,
+    )
+
+
+def formulas_of(
+    described: Program,
+    streams: Sequence[Found],
+    machine: Device,
+    users: Mapping[str, str],
+    typical: Mapping[str, int],
+) -> Formulas:
+    """The same at any sizes.
+
+    users  what the user calls the sizes, by the program's names
+    """
+    pieces = tuple(_predicted(nest, made) for nest, made, _ in streams)
+    kept: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(streams, machine).items()}
+    issued_ = sum(int(evaluate(made.instructions, dict(typical))) for _, made, _ in streams)
+    prediction = Prediction(pieces, (), kept, {}, exact=True)
+    operations_ = flop(described, {})
+    return Formulas(described, prediction, operations_, machine, users, INSTRUCTION * issued_, 0.0)
+
+
+def _piece(nest: Lowered, made: Totals, machine: Device) -> PieceCost:
+    return PieceCost(
+        stage=_stage(nest),
+        role="whole",
+        tile={},
+        microkernel=_microkernel(nest),
+        runs=int(evaluate(made.tiles, {})),
+        flop=2 * int(evaluate(made.multiply_adds, {})),
+        instructions=float(evaluate(made.instructions, {})),
+        resources={name: float(evaluate(one, {})) for name, one in resources(made).items()},
+        bytes={name: int(evaluate(one, {})) for name, one in _by_name(made).items()},
+        energy=float(evaluate(made.joules, {})),
+        registers=0,
+    )
+
+
+def _predicted(nest: Lowered, made: Totals) -> Predicted:
+    piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, None)
+    counts = Counts(
+        runs=made.tiles,
+        flop=ix.mul(2, made.multiply_adds),
+        instructions=ix.mul(THOUSANDTHS, made.instructions),
+    )
+    return Predicted(piece, counts, resources(made), _by_name(made), made.joules)
+
+
+def _by_name(made: Totals) -> dict[str, Expr]:
+    """Bytes that the bus moves, by what they are."""
+    return {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
+
+
+def _stage(nest: Lowered) -> str:
+    return nest.work[-1].leaf.store.buffer
+
+
+def _microkernel(nest: Lowered) -> str:
+    """The one that its sums are covered by; "" where it has none."""
+    named = (w.leaf.microkernel for w in nest.work if isinstance(w.does, Product))
+    return next((name for name in named if name is not None), "")
+
+
+def _kept(streams: Sequence[Found], machine: Device) -> dict[str, int]:
+    filled = [bytes_ for _, _, bytes_ in streams]
+    return {
+        memory.name: max((one.get(memory.name, 0) for one in filled), default=0)
+        for memory in machine.memory
+    }
+
+
+def flop(program: Program, sizes: Mapping[str, int]) -> Expr:
+    """Operations on elements that a program of plain loops means, over the sizes that are not given."""
+    fixed = {name: ix.const(value) for name, value in sizes.items()}
+    ranges = (
+        Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
+        for size in program.sizes
+        if size.name not in fixed
+    )
+
+    def block(body: Sequence[Stmt], known: Known) -> Expr:
+        total: Expr = ix.const(0)
+        for stmt in body:
+            match stmt:
+                case Store():
+                    term: Expr = ix.const(operations(stmt))
+                case For(name, lo, hi, inner):
+                    lo, hi = folded(substitute(lo, fixed)), folded(substitute(hi, fixed))
+                    within = known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
+                    term = summed(name, lo, hi, block(inner, within), known).value
+                case If(condition, then, other):
+                    holds = decided(substitute(condition, fixed))
+                    term = chosen(holds, block(then, known), block(other, known))
+                case _:
+                    continue
+            total = ix.add(total, term)
+        return total
+
+    return block(program.body, Known(tuple(ranges)))
