@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
@@ -20,13 +21,15 @@ from offcut.backends.accelerator.simulator import Run
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
+from offcut.backends.plan import check_sizes
 from offcut.backends.raising import raised
-from offcut.backends.signature import crossing
+from offcut.backends.requested import Request
+from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.parser import parse
-from offcut.costmodel import Device, load
+from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
@@ -130,9 +133,30 @@ class Accelerator(Target):
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """The instructions at sizes of a middle layer, as a listing."""
-        sizes = {size.name: max(min(size.max, TYPICAL), size.min) for size in planned.program.sizes}
+        sizes = typical_of(planned.program)
         streams = Chip(planned.program, self.spec).streams(sizes)
         return "\n".join(listing(stream, self.spec) for stream in streams)
+
+    def cost_of(
+        self,
+        planned: Planned,
+        request: Request,
+        options: Options,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Cost | Formulas:
+        """In closed form: cycles of units, the bus and of what waits, bytes of the bus by operand, energy.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        users, spec = dict(request.users.sizes), self.spec
+        if sizes is None:
+            typical = typical_of(planned.program)
+            streams = taken(planned.program, spec, typical, {})
+            return formulas_of(request.program, streams, self.machine, users, typical)
+        check_sizes(signature_of(*request.named), sizes, "cost")
+        given = {users[user]: size for user, size in sizes.items()}
+        streams = taken(planned.program, spec, given, given)
+        return cost_of(request.program, streams, self.machine, sizes, given)
 
     def timeline(
         self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
@@ -154,6 +178,11 @@ class _Run:
         values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
         found = self.chip.run(arrays, values)
         return [found[buffer.name] for buffer in given]
+
+
+def typical_of(program: Program) -> dict[str, int]:
+    """Sizes of a middle layer, as far as they are allowed."""
+    return {size.name: max(min(size.max, TYPICAL), size.min) for size in program.sizes}
 
 
 def target(name: str) -> Callable[[Device | None], Accelerator]:

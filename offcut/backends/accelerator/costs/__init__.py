@@ -1,1 +1,5 @@
-"""What a nest costs on a machine of queues, in closed form."""
+"""What a call takes on a machine of queues, in closed form."""
+
+from offcut.backends.accelerator.costs.predicted import cost_of, cycles_of, formulas_of, taken
+
+__all__ = ["cost_of", "cycles_of", "formulas_of", "taken"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
 from math import prod
 
 from offcut.backends.accelerator.costs.largest import How, Largest
@@ -23,7 +22,7 @@ from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
 from offcut.core import index as ix
-from offcut.core.expr import Expr, substitute
+from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 
@@ -34,12 +33,14 @@ ZERO, ONE = ix.const(0), ix.const(1)
 class Issued:
     """Of a leaf, over all of its instances in a call.
 
-    runs          instances; turns: those of one virtual thread, where several take turns
+    runs          instances; turns: those of the first virtual thread, where several take turns
     instructions  that are issued
-    steps         of the matrix unit, or of the vector unit with an immediate
+    steps         of products, or of the vector unit with an immediate
     pairs         of the vector unit with a second word
+    resets        of words that are set to 0
     rows, words   that the bus moves
     zeros         words that are filled
+    turned        words that the first virtual thread moves
     """
 
     runs: Expr = ZERO
@@ -47,9 +48,11 @@ class Issued:
     instructions: Expr = ZERO
     steps: Expr = ZERO
     pairs: Expr = ZERO
+    resets: Expr = ZERO
     rows: Expr = ZERO
     words: Expr = ZERO
     zeros: Expr = ZERO
+    turned: Expr = ZERO
 
     def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
         """Each count put through a function."""
@@ -83,8 +86,9 @@ def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> 
         run = how[number]
         counts = work.counts_of(values)
         whole = prod(counts)
+        first = not any(values[at] for at in work.threads.values())
         total["runs"] += 1
-        total["turns"] += not any(values[at] for at in work.threads.values())
+        total["turns"] += first
         total["instructions"] += run.instructions
         if isinstance(work.does, Copy | Result):
             bounds = work.bounds_of(values, counts)
@@ -94,11 +98,13 @@ def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> 
             ]
             words = prod(there)
             total["words"] += words
+            total["turned"] += words * first
             total["rows"] += prod(there[axis] for axis in run.across) if words else 0
             total["zeros"] += whole - words
         else:
             total["steps"] += run.steps * whole
             total["pairs"] += run.pairs * whole
+            total["resets"] += run.resets * whole
 
     nest.walk(issue, sizes)
     return [Issued(*(ix.const(total[name]) for name in names)) for total in totals]
@@ -112,54 +118,93 @@ class _Sums:
         self.fixed = {name: ix.const(value) for name, value in sizes.items()}
         self.each = [_instance(work, how.get(number)) for number, work in enumerate(nest.work)]
         self.found = [Issued() for _ in nest.work]
-
-    def made(self) -> list[Issued]:
-        """The counts of each leaf."""
-        ranges = (
+        self.sizes = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in self.nest.program.sizes
             if size.name not in self.fixed
         )
-        self.block(self.nest.nodes, Known(tuple(ranges)), ())
+
+    def made(self) -> list[Issued]:
+        """The counts of each leaf."""
+        self.block(self.nest.nodes, ())
         return self.found
 
-    def block(self, nodes: Sequence[Node], known: Known, around: tuple[Loop | Guard, ...]) -> None:
+    def block(self, nodes: Sequence[Node], around: tuple[Loop | Guard, ...]) -> None:
         """Add up the leaves in `nodes`."""
         for node in nodes:
-            match node:
-                case Leaf(number):
-                    made = self.over(self.each[number], around, known)
-                    dealt = {name for name in node.threads.values() if name is not None}
-                    alone = [n for n in around if isinstance(n, Guard) or n.name not in dealt]
-                    turns = self.over(Issued(runs=ONE), alone, known).runs
-                    self.found[number] = replace(made, turns=turns)
-                case Guard(_, body):
-                    self.block(body, known, (*around, node))
-                case Loop(name, lo, hi, body):
-                    lo, hi = self.at(lo), self.at(hi)
-                    inner = Range(name, (lo,), (ix.sub(hi, ONE),))
-                    self.block(body, known.within(inner), (*around, node))
+            if not isinstance(node, Leaf):
+                self.block(node.body, (*around, node))
+                continue
+            made = self.over(self.each[node.number], around)
+            dealt = {name for name in node.threads.values() if name is not None}
+            alone = [n for n in around if isinstance(n, Guard) or n.name not in dealt]
+            words = substitute(self.each[node.number].words, dict.fromkeys(dealt, ZERO))
+            first = self.over(Issued(runs=ONE, words=words), alone)
+            self.found[node.number] = replace(made, turns=first.runs, turned=first.words)
 
     def at(self, expr: Expr) -> Expr:
         """An expression with the sizes that are known."""
         return folded(substitute(expr, self.fixed))
 
-    def over(self, one: Issued, around: Sequence[Loop | Guard], known: Known) -> Issued:
+    def over(self, one: Issued, around: Sequence[Loop | Guard]) -> Issued:
         """The counts of an instance, added up over what stands around it."""
+        loops, values = _whole(around)
+        known = [Known(self.sizes)]
+        for node in loops:
+            if isinstance(node, Loop):
+                inner = Range(node.name, (self.at(node.lo),), (ix.sub(self.at(node.hi), ONE),))
+                known.append(known[-1].within(inner))
 
         def total(term: Expr) -> Expr:
-            if term == ZERO:
-                return term
-            term, inside = self.at(term), known
-            for node in reversed(around):
+            term, inside = self.at(substitute(term, values)), list(known)
+            for node in reversed(loops):
                 if isinstance(node, Guard):
-                    term = chosen(decided(self.at(node.condition)), term, ZERO)
+                    condition = self.at(substitute(node.condition, values))
+                    term = chosen(decided(condition), term, ZERO)
                 else:
-                    inside = Known(inside.ranges[:-1])
-                    term = summed(node.name, self.at(node.lo), self.at(node.hi), term, inside).value
+                    inside.pop()
+                    lo, hi = self.at(node.lo), self.at(node.hi)
+                    term = summed(node.name, lo, hi, term, inside[-1]).value
             return term
 
         return one.mapped(total)
+
+
+def _whole(
+    around: Sequence[Loop | Guard],
+) -> tuple[list[Loop | Guard], dict[str, Expr]]:
+    """Loops without virtual threads: one over all tiles in place of two, the tiles of a thread and the threads::
+
+        for h in 0:…, for t in 0:min(T, n - T*h)    ->    for h in 0:n, with t = h - T*h'
+
+    where what stood inside is told of the new h as ``T*h' + t``.
+    """
+    loops, values = list(around), dict[str, Expr]()
+    for inner in around:
+        if not isinstance(inner, Loop):
+            continue
+        match inner.hi:
+            case Binary("min", Const(threads), rest) | Binary("min", rest, Const(threads)):
+                form = ix.linear(rest)
+                head = next(
+                    (
+                        n
+                        for n in around
+                        if isinstance(n, Loop) and (Var(n.name), -int(threads)) in form.terms
+                    ),
+                    None,
+                )
+                if head is None:
+                    continue
+                count = ix.add(rest, ix.mul(int(threads), Var(head.name)))
+                values[inner.name] = ix.sub(
+                    Var(head.name), ix.mul(int(threads), Var(f"{head.name}#"))
+                )
+                values[head.name] = Var(f"{head.name}#")
+                at = loops.index(head)
+                loops[at] = replace(head, lo=ZERO, hi=count)
+                loops.remove(inner)
+    return loops, values
 
 
 def _instance(work: Work, how: How | None) -> Issued:
@@ -169,8 +214,8 @@ def _instance(work: Work, how: How | None) -> Issued:
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
     whole, calls = _product(counts), ix.const(how.instructions)
     if not isinstance(work.does, Copy | Result):
-        steps, pairs = ix.mul(how.steps, whole), ix.mul(how.pairs, whole)
-        return Issued(runs=ONE, instructions=calls, steps=steps, pairs=pairs)
+        visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
+        return Issued(ONE, ZERO, calls, *visits)
     there = [
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
@@ -184,9 +229,17 @@ def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:
     """Iterations of an axis that main memory has."""
     if not low and not high:
         return count
-    first, last = reduce(ix.maximum, low, ZERO), reduce(ix.minimum, high, count)
+    first: Expr = ZERO
+    last = count
+    for end in low:
+        first = ix.maximum(first, end)
+    for end in high:
+        last = ix.minimum(last, end)
     return ix.maximum(ix.sub(last, first), 0)
 
 
 def _product(parts: Sequence[Expr]) -> Expr:
-    return reduce(ix.mul, parts, ONE)
+    made: Expr = ONE
+    for part in parts:
+        made = ix.mul(made, part)
+    return made

@@ -14,7 +14,7 @@ runs beside the operations of the tile before::
 computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
 and what of it is longer than e. A tile without another beside it is a chain, as long as which the bus is idle,
 too. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
-alone behind it::
+alone behind it.::
 
     turns = tiles * c + pairs * wait + alone * (l + s - min(f, e)) + sum over shared loads of max(load + l - e, 0)
     wait  = 2 * max(s - c, 0)        sums and operations of a tile follow one another
@@ -34,14 +34,15 @@ from offcut.backends.accelerator.costs.numbers import (
     less,
     plus,
     positive,
-    scaled,
     times,
 )
-from offcut.backends.accelerator.costs.totals import ZERO, Totals
+from offcut.backends.accelerator.costs.totals import Totals
 from offcut.backends.accelerator.isa import Unit
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Select, real
 from offcut.costmodel.shortened import shortened
+
+ONCE = real(1.0)
 
 
 def resources(of: Totals) -> Mapping[str, Expr]:
@@ -50,8 +51,9 @@ def resources(of: Totals) -> Mapping[str, Expr]:
     first, sum_ = each(load, of.sums), each(less(compute, of.end), of.sums)
     loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))
     beside = least(first, end)
-    pairs = ix.sub(of.tiles, of.turns) if of.dealt else ZERO
-    alone = real(ix.maximum(ix.sub(ix.sub(of.turns, pairs), 1), 0)) if of.dealt else NONE
+    pairs = less(of.tiles, of.turns) if of.dealt else NONE
+    at_ends = positive(less(ONCE, pairs))  # its loads and stores stand before and behind all others
+    alone = positive(less(less(of.turns, pairs), at_ends)) if of.dealt else NONE
     idle = times(alone, less(computed, beside))  # of loads and the bus
     found = {
         "load": plus(load, sum_, end, stored, idle),
@@ -60,14 +62,13 @@ def resources(of: Totals) -> Mapping[str, Expr]:
         "bus": plus(of.bus, sum_, end, idle),
     }
     if not of.dealt:
-        before = real(ix.sub(of.tiles, 1))
+        before = positive(less(of.tiles, ONCE))
         found["chain"] = less(plus(load, compute, store), times(before, beside))
     else:
         late = positive(less(stored, end))
         wait = plus(stored, late)
         if of.together:
-            wait = scaled(ix.const(2), 1.0)
-            wait = times(wait, positive(less(stored, computed)))
+            wait = times(real(2.0), positive(less(stored, computed)))
         own = each(less(load, plus(*(cycles for cycles, _ in of.shared))), of.tiles)
         again = [
             times(
@@ -77,10 +78,10 @@ def resources(of: Totals) -> Mapping[str, Expr]:
             for cycles, runs in of.shared
         ]
         found["turns"] = plus(
-            *(compute, first, stored, times(real(pairs), wait)),
+            *(compute, first, stored, times(pairs, wait)),
             *(times(alone, less(plus(loaded, stored), beside)), *again),
         )
-    some = ix.compare(">", of.tiles, 0)
+    some = ix.compare(">", of.runs, 0)
     if not isinstance(some, Const):
         found = {name: Select(some, one, NONE) for name, one in found.items()}
     return {name: shortened(one) for name, one in found.items()}

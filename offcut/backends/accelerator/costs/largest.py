@@ -17,14 +17,15 @@ class How:
     """How the instances of a leaf are run.
 
     instructions  of one; of tails there may be fewer
-    steps, pairs  times that each word of the box is visited: by the matrix unit or with an immediate, and with a second
-                  word
+    steps, pairs, resets  times that each word of the box is visited: by a product or with an immediate; with a second
+                          word; to be set to 0
     across        axes that are in no row, of what moves words
     """
 
     instructions: int
     steps: int = 0
     pairs: int = 0
+    resets: int = 0
     across: tuple[int, ...] = ()
 
 
@@ -72,16 +73,18 @@ def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
         return How(len(moving), across=_across(work, counts, row))
-    steps = pairs = 0
+    steps = pairs = resets = 0
     own = [one for one in made if isinstance(one, Gemm | Alu)]
     for one in own:
         visited = one.outer.extent * one.inner.extent * (one.end - one.begin)
-        if isinstance(one, Alu) and one.immediate is None:
+        if isinstance(one, Gemm) and one.reset:
+            resets += visited
+        elif isinstance(one, Alu) and one.immediate is None:
             pairs += visited
         else:
             steps += visited
     box = max(prod(counts), 1)
-    return How(len(own), steps // box, pairs // box)
+    return How(len(own), steps // box, pairs // box, resets // box)
 
 
 def _across(work: Work, counts: Sequence[int], row: int) -> tuple[int, ...]:

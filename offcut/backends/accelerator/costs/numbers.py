@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Select, real
+from offcut.core.expr import Binary, Compare, Const, Expr, Select, dtype_of, real
 from offcut.core.interpret.values import evaluate
 
 NONE = real(0.0)
@@ -43,10 +43,11 @@ def scaled(count: Expr, by: float) -> Expr:
 
 def each(total: Expr, count: Expr) -> Expr:
     """Of each of so many; all of it where there are none."""
+    none = ix.const(0) if dtype_of(count) == "index" else NONE
     if isinstance(count, Const):
-        return times(total, real(1.0 / max(int(count.value), 1)))
-    some = Select(Compare(">", count, ix.const(0)), count, ix.const(1))
-    return _of("/", total, real(some))
+        return times(total, real(1.0 / float(count.value))) if count.value else total
+    some = Select(Compare(">", count, none), real(count), real(1.0))
+    return _of("/", total, some)
 
 
 def _of(op: str, a: Expr, b: Expr) -> Expr:

@@ -34,7 +34,7 @@ Found = tuple[Lowered, Totals, Mapping[str, int]]
 """A stream, what it takes, and the bytes of each memory that its windows fill."""
 
 
-def found(
+def taken(
     program: Program, spec: Spec, typical: Mapping[str, int], sizes: Mapping[str, int]
 ) -> list[Found]:
     """What the streams of a program take.
@@ -113,7 +113,7 @@ def _piece(nest: Lowered, made: Totals, machine: Device) -> PieceCost:
         role="whole",
         tile={},
         microkernel=_microkernel(nest),
-        runs=int(evaluate(made.tiles, {})),
+        runs=int(evaluate(made.runs, {})),
         flop=2 * int(evaluate(made.multiply_adds, {})),
         instructions=float(evaluate(made.instructions, {})),
         resources={name: float(evaluate(one, {})) for name, one in resources(made).items()},
@@ -126,7 +126,7 @@ def _piece(nest: Lowered, made: Totals, machine: Device) -> PieceCost:
 def _predicted(nest: Lowered, made: Totals) -> Predicted:
     piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, None)
     counts = Counts(
-        runs=made.tiles,
+        runs=made.runs,
         flop=ix.mul(2, made.multiply_adds),
         instructions=ix.mul(THOUSANDTHS, made.instructions),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.counts import Issued
-from offcut.backends.accelerator.costs.numbers import NONE, plus, scaled, times
+from offcut.backends.accelerator.costs.numbers import NONE, each, plus, scaled, times
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -27,8 +27,10 @@ class Totals:
     bus         cycles for which it is taken
     end         cycles of the operations behind sums
     shared      cycles of loads into windows that all virtual threads read, and how often they are loaded
-    tiles       of results; turns: those of one virtual thread
-    sums        instances of what is added up
+    tiles       of results, each as much as those of the first virtual thread are: a smaller one is a part of one
+    turns       tiles of the first virtual thread
+    sums        instances of what is added up, likewise
+    runs        tiles, one by one
     bytes       that the bus moves, by place; chip: words that memories give and take
     """
 
@@ -37,9 +39,10 @@ class Totals:
     bus: Expr = NONE
     end: Expr = NONE
     shared: list[tuple[Expr, Expr]] = field(default_factory=list)
-    tiles: Expr = ZERO
-    turns: Expr = ZERO
-    sums: Expr = ZERO
+    tiles: Expr = NONE
+    turns: Expr = NONE
+    sums: Expr = NONE
+    runs: Expr = ZERO
     products: Expr = ZERO
     vectors: Expr = ZERO
     instructions: Expr = ZERO
@@ -88,7 +91,6 @@ class Totals:
             case Product():
                 own = scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE])
                 self.compute(plus(own, scaled(one.steps, spec.gemm_cycles)))
-                self.sums = ix.add(self.sums, one.runs)
                 self.products = ix.add(self.products, one.steps)
                 for place, visits in (
                     *((Place.INPUTS, 1), (Place.WEIGHTS, 1)),
@@ -100,12 +102,13 @@ class Totals:
                     scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE]),
                     scaled(one.steps, spec.immediate_cycles),
                     scaled(one.pairs, spec.operand_cycles),
+                    scaled(one.resets, spec.gemm_cycles),
                 )
                 self.compute(own)
                 self.end = plus(self.end, own) if behind else self.end
                 self.vectors = ix.add(self.vectors, one.steps, one.pairs)
-                self.touched(Place.MICRO_OPS, ix.add(one.steps, one.pairs))
-                visits_of = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs))
+                self.touched(Place.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
+                visits_of = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
                 self.touched(Place.ACCUMULATORS, visits_of)
 
     def compute(self, own: Expr) -> None:
@@ -146,10 +149,19 @@ def totals(nest: Lowered, counts: Sequence[Issued]) -> Totals:
     made.together = not sums or _side_by_side(nest.nodes, nest.work)
     for work, one in zip(nest.work, counts, strict=True):
         made.add(work, one, work.leaf.number > max(sums, default=-1))
-    many = max(len(results), 1)
-    made.tiles = ix.floordiv(ix.add(*(one.runs for one in results)), many)
-    made.turns = ix.floordiv(ix.add(*(one.turns for one in results)), many)
-    made.sums = ix.floordiv(made.sums, len(sums)) if sums else made.tiles
+    words, turned = (
+        ix.add(*(getattr(one, name) for one in results)) for name in ("words", "turned")
+    )
+    made.runs = ix.floordiv(ix.add(*(one.runs for one in results)), max(len(results), 1))
+    made.turns = scaled(ix.add(*(one.turns for one in results)), 1 / max(len(results), 1))
+    made.tiles = times(made.turns, each(real(words), turned))
+    inner = [
+        one.runs
+        for work, one in zip(nest.work, counts, strict=True)
+        if isinstance(work.does, Product)
+    ]
+    inner = inner or [made.runs]
+    made.sums = times(scaled(ix.add(*inner), 1 / len(inner)), each(made.tiles, made.runs))
     return made
 
 

@@ -55,6 +55,8 @@ def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, 
 
 @dataclass
 class Emitter:
+    """Issues the instructions of a nest at some sizes."""
+
     nest: Lowered
     sizes: Mapping[str, int]
     stream: list[Instruction] = field(default_factory=list)

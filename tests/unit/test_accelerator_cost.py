@@ -1,0 +1,90 @@
+"""The closed form of a machine of queues, held to its simulator: cycles, bytes, energy; formulas to numbers."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import ops
+from offcut.kernel import Kernel
+from tests.conftest import slow
+
+# Input rows, channels, results, window, stride: layers of ResNet-18.
+LAYERS = {
+    "C2": (56, 64, 64, 3, 1),
+    "C3": (56, 64, 128, 3, 2),
+    "C4": (56, 64, 128, 1, 2),
+    "C5": (28, 128, 128, 3, 1),
+    "C6": (28, 128, 256, 3, 2),
+    "C7": (28, 128, 256, 1, 2),
+    "C8": (14, 256, 256, 3, 1),
+    "C9": (14, 256, 512, 3, 2),
+    "C10": (14, 256, 512, 1, 2),
+    "C11": (7, 512, 512, 3, 1),
+}
+QUICK = ("C4", "C10")
+TILE = 64  # of rows of the dense layer, by the policy
+
+
+def layer(name: str, target: str) -> Kernel:
+    h, c, o, window, stride = LAYERS[name]
+    x = oc.placeholder((1, h, h, c), "int8", name="X")
+    w = oc.placeholder((window, window, c, o), "int8", name="W")
+    sums = ops.conv2d(x, w, stride=stride, padding=window // 2, layout="NHWC", name="S")
+    weights = np.zeros((window, window, c, o), "int8")
+    return oc.compile(ops.requantize(sums, 8, name="Y"), constants={"W": weights}, target=target)
+
+
+@cache
+def dense() -> Kernel:
+    n = oc.dim("n", min=0, max=4 * TILE)
+    x, w = oc.placeholder((n, 70), "int8", name="X"), oc.placeholder((70, 45), "int8", name="W")
+    sums = ops.dense(x, w, name="S")
+    constants = {"W": np.zeros((70, 45), "int8")}
+    return oc.compile(ops.requantize(sums, 6, name="Y"), constants=constants, target="vta")
+
+
+def close(kernel: Kernel, **sizes: int) -> None:
+    said, ran = kernel.cost(**sizes), kernel.timeline(**sizes)
+    assert said.cycles == pytest.approx(ran.cycles, rel=0.05)
+    moved = {place.value: count for place, count in ran.bytes.items() if count}
+    moved.pop("micro-ops", None)  # loaded once, of no matter
+    assert {name: size for name, size in said.bytes.items() if size} == moved
+    assert said.energy == pytest.approx(sum(ran.energy.values()), rel=0.01)
+
+
+@pytest.mark.parametrize("target", ["vta", "vta-osdi18"])
+@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
+def test_cycles_of_a_layer_are_those_of_the_simulator_to_five_percent(
+    name: str, target: str
+) -> None:
+    close(layer(name, target))
+
+
+@pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE, 3 * TILE + 5])
+def test_cycles_at_any_size_are_those_of_the_simulator_to_five_percent(n: int) -> None:
+    close(dense(), n=n)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert dense().cost(n=0).cycles == 0
+    assert dense().cost(n=0).flop == 0
+
+
+@pytest.mark.parametrize("n", [1, TILE, 3 * TILE + 5])
+def test_a_formula_gives_what_is_said_of_a_size(n: int) -> None:
+    formulas, at = dense().cost(), dense().cost(n=n)
+    (size,) = formulas.flop.free_symbols
+    assert formulas.flop.subs({size: n}) == at.flop == n * 45 * (2 * 70 + 3)
+    assert float(formulas.cycles.xreplace({size: n}).doit()) == pytest.approx(at.cycles)
+    assert float(formulas.energy.xreplace({size: n}).doit()) == pytest.approx(at.energy)
+    found = {name: int(one.xreplace({size: n}).doit()) for name, one in formulas.bytes.items()}
+    assert found == at.bytes
+
+
+def test_a_cost_is_shown_by_operand_with_what_binds() -> None:
+    shown = str(dense().cost(n=TILE))
+    assert shown.startswith("Y(n = 64) on vta: ")
+    assert "from inputs  from weights  from outputs" in shown
+    assert "bound by" in shown
