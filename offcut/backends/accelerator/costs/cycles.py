@@ -2,8 +2,8 @@
 
 Units run side by side, so a nest takes as long as the one that is busy for longest, or as the bus; before the
 first of its instructions, and behind the last, others run alone. Two orders of instructions take longer where
-they do. With l, s, c cycles that a tile takes to be loaded, stored and computed, of the latter e for the operations
-behind its sum, and f to load what one instance of the sum reads:
+they do. Let a tile take l, s, c cycles to be loaded, stored and computed, e of the latter for the operations
+behind its sum, and let f load what one instance of the sum reads. A smaller tile is a part of one.
 
 **chain**, of one set of windows: it is loaded, multiplied, and only then loaded again; the first load of a tile
 runs beside the operations of the tile before::
@@ -14,7 +14,7 @@ runs beside the operations of the tile before::
 computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
 and what of it is longer than e. A tile without another beside it is a chain, as long as which the bus is idle,
 too. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
-alone behind it.::
+alone behind it::
 
     turns = tiles * c + pairs * wait + alone * (l + s - min(f, e)) + sum over shared loads of max(load + l - e, 0)
     wait  = 2 * max(s - c, 0)        sums and operations of a tile follow one another
