@@ -49,3 +49,12 @@ def test_a_window_is_summed_term_by_term(axes: int, stride: int, channels: int) 
         shape = (batch, *(size + 2 * axis for axis in range(axes)), channels)
         x, v = floats("x", *shape), floats("v", *(3,) * axes, channels, 21) / 8
         op.check([x, v], exact(*wide(x, v), stride))
+
+
+def test_the_longest_axis_runs_innermost() -> None:
+    h, w = (oc.dim(name, min=1, max=512) for name in "hw")
+    x, v = oc.placeholder((b, 64, h, w), name="X"), oc.placeholder((48, 64, 1, 1), name="V")
+    constants = {"V": floats("v", 48, 64, 1, 1)}
+    kernel = oc.compile(ops.conv2d(x, v), inputs=[x, v], constants=constants)
+    covers = [line for line in str(kernel.schedule).splitlines() if "cover" in line]
+    assert {line.rpartition(" ")[2] for line in covers} == {"c"}

@@ -225,7 +225,8 @@ class Operands:
         """Predicted cycles of a multiply–add, by which ways that read the operands alike compete.
 
         In the largest tile that a call has: the fewer rows it has, the more each pays for reading the
-        columns' operand, and the smaller it is, the more for the tile's start.
+        columns' operand, and the smaller it is, the more for the tile's start, which counts for every
+        run of its depth: of the axes that it may run innermost, the longest is the best.
         """
         kernel = found.microkernel
         axes = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
@@ -237,14 +238,11 @@ class Operands:
         near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
         cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
         width = max(min(columns or shape.columns, shape.columns), 1)
-        terms = depth or self.machine.policy.terms
-        for name in turns(lead, found, self.families):
-            terms *= extents[name] or 1
-        cycles += shape.startup / (height * width * max(terms, 1))
+        cycles += shape.startup / (height * width * max(depth or self.machine.policy.terms, 1))
         if columns and kernel.panel:
             cycles *= -(-columns // kernel.panel) * kernel.panel / columns
         if depth is not None:
-            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(terms, 1)
+            cycles *= 1.0 + self.machine.traffic.accumulate_terms / max(depth, 1)
         if (
             how == "direct"
             and kernel.packed
