@@ -32,11 +32,15 @@ def is_held(tensor: Any) -> bool:
     return strided and tensor.device.type == "cpu" and tensor.dtype in NAMES
 
 
+def plain_of(tensor: Any) -> Any:
+    """A tensor of the same elements that records no gradient and is not negated lazily."""
+    found = tensor.detach() if tensor.requires_grad else tensor
+    return found.resolve_neg() if found.is_neg() else found
+
+
 def array_of(tensor: Any) -> Array:
     """The memory of a tensor as an array, of its strides."""
-    found = tensor.detach() if tensor.requires_grad else tensor
-    if found.is_conj() or found.is_neg():
-        found = found.resolve_conj().resolve_neg()
+    found = plain_of(tensor)
     if found.dtype is torch.bfloat16:
         taken: Array = found.view(torch.int16).numpy().view(_BFLOAT16)
         return taken

@@ -16,13 +16,16 @@ from torch.utils._sympy.functions import Max
 
 from offcut.errors import CallError
 from offcut.graph import Model, compiled
-from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
+from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.left import Left, reason_of
-from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of
+from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of, values_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
+
+Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
+"""Of a tensor, as a function of sizes."""
 
 
 class Program:
@@ -164,7 +167,7 @@ class _Ran:
         if self.failed:
             self.instead(values, sizes)
             return
-        given = {name: array_of(values[node]) for name, node in self.inputs}
+        given = {name: plain_of(values[node]) for name, node in self.inputs}
         try:
             found = self.model(given, **{name: sizes[name] for name in self.sizes})
         except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
@@ -177,13 +180,11 @@ class _Ran:
             self.instead(values, sizes)
             return
         for node, name, shared, strides in self.outputs:
-            array = found[name]
-            if shared or not array.flags.writeable:
-                array = array.copy()
-            if strides is not None:
-                values[node] = _restrided(tensor_of(array), strides, sizes)
-            else:
-                values[node] = tensor_of(np.ascontiguousarray(array).reshape(array.shape))
+            made = found[name]
+            tensor = tensor_of(made) if isinstance(made, np.ndarray) else made
+            if shared:
+                tensor = tensor.clone()
+            values[node] = _restrided(tensor, strides, sizes)
 
 
 class _Called:
@@ -193,6 +194,7 @@ class _Called:
         self.node = node
         self.size = value_of(node.meta["val"]) if is_size(node) else None
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
+        self.places = _places(node)
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its result."""
@@ -201,6 +203,11 @@ class _Called:
             values[node] = self.size(sizes)
         elif node.op == "get_attr":
             values[node] = self.held
+        elif self.places is not None:
+            args = [*node.args]
+            for place, one in self.places:
+                args[place] = values[one]
+            values[node] = node.target(*args)
         else:
 
             def value(one: Any) -> Any:
@@ -210,6 +217,15 @@ class _Called:
 
             args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
             values[node] = node.target(*args, **kwargs)
+
+
+def _places(node: Any) -> tuple[tuple[int, Any], ...] | None:
+    """Where the arguments of a node are tensors; None where they are more than that: sizes, lists of tensors, options by name."""
+    found = tuple((n, one) for n, one in enumerate(node.args) if isinstance(one, torch.fx.Node))
+    inside = list[Any]()
+    others = [one for one in node.args if not isinstance(one, torch.fx.Node)]
+    torch.fx.node.map_arg((others, node.kwargs), inside.append)
+    return None if inside or node.kwargs or any(is_size(one) for _, one in found) else found
 
 
 class _Instead:
@@ -286,8 +302,8 @@ def _item(node: Any) -> Callable[[Values], int]:
     return lambda values: int(values[node])
 
 
-def _strides(fake: Any) -> tuple[Callable[[Mapping[str, int]], int], ...] | None:
-    """The strides that torch expects of a result, as functions of sizes; None where they are those of an array by rows."""
+def _strides(fake: Any) -> Strides | None:
+    """The strides that torch expects of a result, as a function of sizes; None where they are those of an array by rows."""
     own = [_unmaxed(sympy_of(stride)) for stride in fake.stride()]
     rows, step = [], sympy.Integer(1)
     for extent in reversed(fake.shape):
@@ -299,7 +315,7 @@ def _strides(fake: Any) -> tuple[Callable[[Mapping[str, int]], int], ...] | None
     )
     if by_rows or 0 in own:
         return None
-    return tuple(map(value_of, own))
+    return values_of(own)
 
 
 def _unmaxed(stride: Any) -> Any:
@@ -312,11 +328,11 @@ def _unmaxed(stride: Any) -> Any:
     return stride.replace(Max, bare)
 
 
-def _restrided(
-    tensor: Any, strides: Sequence[Callable[[Mapping[str, int]], int]], sizes: Mapping[str, int]
-) -> Any:
+def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -> Any:
     """A tensor, or a copy of it, in the strides that torch expects."""
-    wanted = tuple(one(sizes) for one in strides)
+    if strides is None:
+        return tensor.contiguous()
+    wanted = strides(sizes)
     if tensor.stride() == wanted:
         return tensor
     found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -127,14 +127,32 @@ def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]
 
 def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
     """An int or a SymInt as a function of the sizes."""
-    expr = size if isinstance(size, sympy.Basic) else sympy_of(size)
+    found = values_of((size,))
+    return lambda sizes: found(sizes)[0]
+
+
+def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
+    """Ints or SymInts as one function of the sizes."""
+    every = [one if isinstance(one, sympy.Basic) else sympy_of(one) for one in given]
     try:
-        extent = extent_of(expr)
+        extents = [*map(extent_of, every)]
     except Left:
-        return lambda sizes: int(expr.subs({one: sizes[one.name] for one in expr.free_symbols}))
-    names = sorted(variables(extent))
-    found = Valued((extent,), names).function
-    return lambda sizes: found(*[sizes[name] for name in names])[0]
+        return lambda sizes: tuple(
+            int(one.subs({symbol: sizes[symbol.name] for symbol in one.free_symbols}))
+            for one in every
+        )
+    names = sorted({name for extent in extents for name in variables(extent)})
+    valued = Valued(extents, names)
+    places, found = valued.places, valued.function
+    if not names:
+        fixed = tuple(found()[place] for place in places)
+        return lambda sizes: fixed
+
+    def values(sizes: Mapping[str, int]) -> tuple[int, ...]:
+        known = found(*[sizes[name] for name in names])
+        return tuple([known[place] for place in places])
+
+    return values
 
 
 def _whole(value: Any, otherwise: int) -> int:
