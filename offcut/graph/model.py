@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,18 +39,18 @@ class _Known:
     """What is known of calls of one set of sizes.
 
     number  the values of extents
-    fresh   the shape and the strides, in elements, of each output that a call allocates; no strides where it lies row by row
+    fresh   the shape, the strides in elements, and the element type of each output that a call allocates; no strides where it
+            lies row by row
     frames  that no call uses now
     """
 
     sizes: Mapping[str, int]
     number: Numbers
-    fresh: Mapping[str, tuple[tuple[int, ...], tuple[int, ...] | None]]
+    fresh: tuple[tuple[tuple[int, ...], tuple[int, ...] | None, str], ...]
     frames: list[Frame]
 
 
-@dataclass(frozen=True, slots=True)
-class _Lent:
+class _Lent(NamedTuple):
     """The memory of an input, its elements side by side.
 
     kind   of array: numpy, torch, or another package
@@ -105,13 +104,15 @@ class Model:
         kept = {place.root for place in laid.outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
+        numbers = {name: number for number, name in enumerate(self._fresh)}
         self._compact = {name: place.compact for name, place in laid.outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
         for place in laid.outputs.values():
             extents_asked += (place.offset, *place.shape, *place.strides)
         self._valued = Valued(extents_asked, [size.name for size in graph.sizes])
         self._known: dict[object, _Known] = {}
-        self._arenas: list[Array] = []
+        self._given = [numbers.get(name) for name in graph.outputs]
+        self._arenas: list[tuple[int, int, Array]] = []
         self._lock = threading.Lock()
 
     def __call__(self, *given: Any, **sizes: int) -> Any:
@@ -122,37 +123,47 @@ class Model:
 
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
-        mapping = len(given) == 1 and isinstance(given[0], Mapping)
-        arrays = self._in_order(given[0]) if mapping else given
+        if len(given) == 1 and isinstance(given[0], Mapping):
+            found = self.outputs(self._in_order(given[0]), sizes)
+            return dict(zip(self.bound.graph.outputs, found, strict=True))
+        found = self.outputs(given, sizes)
+        return found[0] if len(found) == 1 else found
+
+    def outputs(self, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        """The outputs, in order.
+
+        arrays  in the order of the inputs; sizes  those that no shape determines
+
+        Raises what a call does.
+        """
         lent = [self._lent(array, n) for n, array in enumerate(arrays)]
-        key = (*((one.shape, one.dtype) for one in lent), *sorted(sizes.items()))
+        key = (*[(one.shape, one.dtype) for one in lent], *sorted(sizes.items()))
         known = self._known.get(key) or self._new(key, lent, sizes)
         try:
             frame = known.frames.pop()
         except IndexError:
             frame = self._frame(known)
-        kind, original = (lent[0].kind, arrays[0]) if lent else ("numpy", None)
-        results = {output: self._allocated(output, kind, known) for output in self._fresh}
+        kind = lent[0].kind if lent else "numpy"
+        results = [host.allocated(kind, *fresh) for fresh in known.fresh]
         memory = self._memory(frame.arena_bytes)
-        start: int = memory.__array_interface__["data"][0]
-        frame.bases[ARENA] = start + -start % ALIGNMENT
-        addresses = (*(one.address for one in lent), *(at for _, at in results.values()))
-        for place, address in enumerate(addresses, ARENA + 1):
-            frame.bases[place] = address
+        addresses: list[Any] = [
+            memory[1],
+            *[one.address for one in lent],
+            *[at for _, at in results],
+        ]
+        frame.bases[ARENA : ARENA + len(addresses)] = addresses
         frame.run()
         known.frames.append(frame)
-        made = {
-            name: results[name][0]
-            if name in results
+        made = [
+            results[place][0]
+            if place is not None
             else self._copied(name, known.number, frame, kind)
-            for name in self.bound.graph.outputs
-        }
+            for name, place in zip(self.bound.graph.outputs, self._given, strict=True)
+        ]
         self._arenas.append(memory)
-        found = {name: host.as_kind(kind, original, array) for name, array in made.items()}
-        if mapping:
-            return found
-        several = tuple(found[name] for name in self.bound.graph.outputs)
-        return several[0] if len(several) == 1 else several
+        if kind in ("numpy", "torch"):
+            return tuple(made)
+        return tuple(host.as_kind(kind, arrays[0], array) for array in made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
@@ -191,7 +202,7 @@ class Model:
             found = host.view(copy, at, op=self.bound.graph.name)
         return _Lent(found.address, found.shape, found.dtype, kind, found)
 
-    def _new(self, key: object, lent: Sequence[_Lent], sizes: dict[str, int]) -> _Known:
+    def _new(self, key: object, lent: Sequence[_Lent], sizes: Mapping[str, int]) -> _Known:
         """What is known of a call that is met for the first time, which is checked."""
         inputs = self.bound.graph.inputs
         if len(lent) != len(inputs):
@@ -206,16 +217,21 @@ class Model:
             else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
             for value, one in zip(inputs, lent, strict=True)
         }
-        known = checked_sizes(self.declared, checked_arrays(self.declared, windows), sizes)
-        number, fresh = self._valued(known), {}
-        for output in self._fresh:
-            place = self._places[output]
-            strides = None if self._compact[output] else tuple(map(number, place.strides))
-            fresh[output] = tuple(map(number, place.shape)), strides
+        known = checked_sizes(self.declared, checked_arrays(self.declared, windows), dict(sizes))
+        number = self._valued(known)
+        fresh = tuple(self._allocation(output, number) for output in self._fresh)
         with self._lock:
             if len(self._known) >= MOST_FRAMES:
                 self._known.pop(next(iter(self._known)))
             return self._known.setdefault(key, _Known(known, number, fresh, []))
+
+    def _allocation(
+        self, output: str, number: Numbers
+    ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
+        """The shape, the strides and the element type of an output that a call allocates."""
+        place = self._places[output]
+        strides = None if self._compact[output] else tuple(map(number, place.strides))
+        return tuple(map(number, place.shape)), strides, self._values[output].dtype
 
     def _frame(self, known: _Known) -> Frame:
         name = self.bound.graph.name
@@ -232,30 +248,18 @@ class Model:
             self._lengths,
         )
 
-    def _memory(self, count: int) -> Array:
-        """Bytes for the arena that no other call has."""
+    def _memory(self, count: int) -> tuple[int, int, Array]:
+        """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
         while self._arenas:
             try:
                 found = self._arenas.pop()
             except IndexError:
                 break
-            if found.nbytes >= count + ALIGNMENT:
+            if found[0] >= count:
                 return found
-        return np.empty(count + ALIGNMENT, np.uint8)
-
-    def _allocated(self, output: str, kind: str, known: _Known) -> tuple[Any, int]:
-        """A fresh array for an output, and the address of the memory that a kernel fills."""
-        (shape, strides), dtype = known.fresh[output], self._values[output].dtype
-        flat = shape if strides is None else (prod(shape),)
-        made: Any = host.empty_of_kind(kind, flat, dtype)
-        found = host.compact(made)
-        assert found is not None
-        if strides is None:
-            return made, found[0]
-        if kind == "torch":
-            return made.as_strided(shape, strides), found[0]
-        steps = tuple(stride * made.itemsize for stride in strides)
-        return np.ndarray(shape, made.dtype, made, 0, steps), found[0]
+        memory = np.empty(count + ALIGNMENT, np.uint8)
+        start: int = memory.__array_interface__["data"][0]
+        return count, start + -start % ALIGNMENT, memory
 
     def _copied(
         self,
@@ -272,7 +276,7 @@ class Model:
         address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.View(address, shape, strides, dtype, False, None, "memory", True)
-        made: Any = host.empty_of_kind(kind, shape, dtype)
+        made, _ = host.allocated(kind, shape, None, dtype)
         host.window(host.view(made, output, op=self.bound.graph.name))[...] = host.window(source)
         return made
 

@@ -190,10 +190,16 @@ def compact(array: Any) -> tuple[int, tuple[int, ...], str] | None:
         address = array.data_ptr()
     except RuntimeError:  # a tensor that stands for others
         return None
-    return None if address % ITEM_BYTES[name] else (address, tuple(array.shape), name)
+    return None if address % ITEM_BYTES[name] else (address, array.shape, name)
 
 
 _COMPACT = {numpy_dtype(name): name for name in DTYPES}
+
+
+@cache
+def _torch_types() -> dict[str, Any]:
+    """Names of element types -> torch's."""
+    return {name: element for element, name in _torch_names().items()}
 
 
 @cache
@@ -260,6 +266,30 @@ def empty_of_kind(kind: str, shape: tuple[int, ...], dtype: str) -> object:
         torch = sys.modules["torch"]
         return torch.empty(shape, dtype=getattr(torch, dtype))
     return np.empty(shape, numpy_dtype(dtype))
+
+
+def allocated(
+    kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
+) -> tuple[Any, int]:
+    """An uninitialised result as `empty_of_kind` makes it, and the address of its memory.
+
+    strides  in elements, of elements side by side in another order of the axes; None: row by row
+    """
+    if kind == "torch":
+        torch = sys.modules["torch"]
+        element = _torch_types()[dtype]
+        made: Any = (
+            torch.empty(shape, dtype=element)
+            if strides is None
+            else torch.empty_strided(shape, strides, dtype=element)
+        )
+        return made, made.data_ptr()
+    flat = np.empty(shape if strides is None else math.prod(shape), numpy_dtype(dtype))
+    address: int = flat.__array_interface__["data"][0]
+    if strides is None:
+        return flat, address
+    steps = tuple(stride * flat.itemsize for stride in strides)
+    return np.ndarray(shape, flat.dtype, flat, 0, steps), address
 
 
 def is_torch(array: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, spli
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
+
+Solution: TypeAlias = tuple[Any, Callable[[Values], int]]
+"""A placeholder, and how a size is read from what it is."""
 
 Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
 """Of a tensor, as a function of sizes."""
@@ -63,9 +67,12 @@ class Program:
                 fixed[node].flags.writeable = False
         self.split = split(graph, facts, fixed)
         self.left = list(self.split.left)
-        self.sizes = _solutions(self.inputs)
+        solutions = _solutions(self.inputs)
+        self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
         self.steps = [self._step(module, step) for step in self.split.steps]
-        self.frees = _frees(self.split, output)
+        self.order = tuple(zip(self.steps, _frees(self.split, output), strict=True))
+        read = {node for node, _ in solutions.values()} | _needed_by(self.split, output)
+        self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -75,9 +82,9 @@ class Program:
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """The results, for tensors and ints in the order of the placeholders."""
-        values: Values = dict(zip(self.inputs, arguments, strict=True))
-        sizes = {name: solve(values) for name, solve in self.sizes.items()}
-        for step, frees in zip(self.steps, self.frees, strict=True):
+        values: Values = {node: arguments[place] for place, node in self.read}
+        sizes = {name: solve(values) for name, solve in self.sizes}
+        for step, frees in self.order:
             step(values, sizes)
             for node in frees:
                 values.pop(node, None)
@@ -153,12 +160,13 @@ class _Ran:
     ) -> None:
         self.region, self.model, self.failed = region, model, False
         self.instead, self.refused = instead, refused
-        self.inputs = tuple(region.inputs.items())
-        shapes = {extent for value in region.bound.graph.inputs for extent in value.shape}
+        graph = region.bound.graph
+        self.inputs = tuple(region.inputs[value.name] for value in graph.inputs)
+        shapes = {extent for value in graph.inputs for extent in value.shape}
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
-        self.sizes = tuple(size.name for size in region.bound.graph.sizes if size.name not in plain)
+        self.sizes = tuple(size.name for size in graph.sizes if size.name not in plain)
         self.outputs = tuple(
-            (node, name, shared, _strides(node.meta["val"]))
+            (node, graph.outputs.index(name), shared, _strides(node.meta["val"]))
             for node, name, shared in region.outputs
         )
 
@@ -167,9 +175,9 @@ class _Ran:
         if self.failed:
             self.instead(values, sizes)
             return
-        given = {name: plain_of(values[node]) for name, node in self.inputs}
+        given = [plain_of(values[node]) for node in self.inputs]
         try:
-            found = self.model(given, **{name: sizes[name] for name in self.sizes})
+            found = self.model.outputs(given, {name: sizes[name] for name in self.sizes})
         except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
             self.instead(values, sizes)
             self.refused(refused)
@@ -179,8 +187,8 @@ class _Ran:
             self.failed = True
             self.instead(values, sizes)
             return
-        for node, name, shared, strides in self.outputs:
-            made = found[name]
+        for node, place, shared, strides in self.outputs:
+            made = found[place]
             tensor = tensor_of(made) if isinstance(made, np.ndarray) else made
             if shared:
                 tensor = tensor.clone()
@@ -195,11 +203,14 @@ class _Called:
         self.size = value_of(node.meta["val"]) if is_size(node) else None
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
         self.places = _places(node)
+        self.whole = _is_whole(node)
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its result."""
         node = self.node
-        if self.size is not None:
+        if self.whole:
+            values[node] = values[node.args[0]]
+        elif self.size is not None:
             values[node] = self.size(sizes)
         elif node.op == "get_attr":
             values[node] = self.held
@@ -217,6 +228,15 @@ class _Called:
 
             args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
             values[node] = node.target(*args, **kwargs)
+
+
+def _is_whole(node: Any) -> bool:
+    """Whether a node is a slice of all of an axis, and no result."""
+    if node.target is not torch.ops.aten.slice.Tensor or node.kwargs or len(node.args) > 4:
+        return False
+    start, stop = (*node.args[2:], None, None)[:2]
+    whole = start in (0, None) and (stop is None or stop == sys.maxsize)
+    return whole and all(user.op != "output" for user in node.users)
 
 
 def _places(node: Any) -> tuple[tuple[int, Any], ...] | None:
@@ -260,19 +280,19 @@ def _needed(region: Region) -> tuple[Any, ...]:
     return tuple(node for node in first.graph.nodes if node in found)
 
 
-def _solutions(inputs: Sequence[Any]) -> dict[str, Callable[[Values], int]]:
-    """How each symbol is read from the arguments.
+def _solutions(inputs: Sequence[Any]) -> dict[str, Solution]:
+    """How each symbol is read from the arguments: from which, and how.
 
     Raises Left for one that no argument shows.
     """
-    found: dict[str, Callable[[Values], int]] = {}
+    found: dict[str, Solution] = {}
     wanted: set[str] = set()
     for node in inputs:
         value = node.meta["val"]
         if isinstance(value, torch.SymInt):
             wanted |= {symbol.name for symbol in value.node.expr.free_symbols}
             if value.node.expr.is_Symbol:
-                found[value.node.expr.name] = _item(node)
+                found[value.node.expr.name] = node, _item(node)
         elif isinstance(value, torch.Tensor):
             wanted |= {symbol.name for symbol in symbols_of(value.shape)}
             for axis, extent in enumerate(value.shape):
@@ -284,7 +304,7 @@ def _solutions(inputs: Sequence[Any]) -> dict[str, Callable[[Values], int]]:
     return found
 
 
-def _solved(node: Any, axis: int, expr: Any, found: dict[str, Callable[[Values], int]]) -> None:
+def _solved(node: Any, axis: int, expr: Any, found: dict[str, Solution]) -> None:
     """Note what an extent says of its symbol: ``a * s + b``."""
     if len(expr.free_symbols) != 1:
         return
@@ -295,7 +315,7 @@ def _solved(node: Any, axis: int, expr: Any, found: dict[str, Callable[[Values],
     rest = (expr - factor * symbol).simplify()
     if factor.is_Integer and factor > 0 and rest.is_Integer:
         by, less = int(factor), int(rest)
-        found[symbol.name] = lambda values: (values[node].shape[axis] - less) // by
+        found[symbol.name] = node, lambda values: (values[node].shape[axis] - less) // by
 
 
 def _item(node: Any) -> Callable[[Values], int]:
@@ -337,6 +357,16 @@ def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -
         return tensor
     found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype)
     found.copy_(tensor)
+    return found
+
+
+def _needed_by(parts: Split, output: Any) -> set[Any]:
+    """The nodes that steps and results read, and what torch would read in their stead."""
+    found = set(output.all_input_nodes)
+    for step in parts.steps:
+        nodes = (*step.inputs.values(), *_needed(step)) if isinstance(step, Region) else (step,)
+        for node in nodes:
+            found |= {node, *node.all_input_nodes}
     return found
 
 
