@@ -214,13 +214,13 @@ def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
 def test_a_model_that_fails_is_not_tried_again_and_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def failing(model: Model, *given: object, **sizes: int) -> None:
+    def failing(model: Model, *given: object) -> None:
         tried.append(given)
         raise InternalError("of this test")
 
     model = mlp()
     monkeypatch.setenv("OFFCUT_VERIFY", "0")
-    monkeypatch.setattr(Model, "__call__", failing)
+    monkeypatch.setattr(Model, "outputs", failing)
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1, 7)])
     assert len(tried) == 1
     report = plugin.programs()[-1].report()
@@ -231,16 +231,16 @@ def test_a_model_that_fails_is_not_tried_again_and_listed(monkeypatch: pytest.Mo
 def test_a_call_that_is_refused_is_torchs_and_the_next_is_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried, run = [], Model.__call__
+    tried, run = [], Model.outputs
 
-    def refusing(model: Model, *given: Any, **sizes: int) -> Any:
+    def refusing(model: Model, *given: Any) -> Any:
         tried.append(given)
         if len(tried) < 3:
             raise CallError("graph", "cannot", because="of this test")
-        return run(model, *given, **sizes)
+        return run(model, *given)
 
     model = mlp()
-    monkeypatch.setattr(Model, "__call__", refusing)
+    monkeypatch.setattr(Model, "outputs", refusing)
     held(fast(model), model, [(torch.randn(b, 40),) for b in (3, 1, 7)])
     assert len(tried) == 3
     assert "1 × aten.gelu.default: graph: cannot because of this test" in plugin.report()
@@ -252,7 +252,7 @@ def test_an_error_of_ours_is_raised_where_that_is_asked_for(
     def failing(*_: object, **__: object) -> None:
         raise InternalError("of this test")
 
-    for owner, name in ((Model, "__call__"), (plugin_program, "compiled")):
+    for owner, name in ((Model, "outputs"), (plugin_program, "compiled")):
         with monkeypatch.context() as patched, torch.no_grad():
             patched.setattr(owner, name, failing)
             torch._dynamo.reset()

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._subclasses.fake_tensor import is_fake
 
 NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
@@ -21,8 +22,9 @@ def whole() -> Iterator[None]:
     """Recurrent layers are traced by their shapes, inside."""
     every = [getattr(torch.ops.aten, name).input for name in NAMES]
     before = [(dict(op.py_kernels), decomposition_table[op]) for op in every]
-    for op, (kernels, _) in zip(every, before, strict=True):
-        _set(op, dict.fromkeys(kernels, _shaped), _shaped)
+    for op, (kernels, walked) in zip(every, before, strict=True):
+        shaped = _traced(walked)
+        _set(op, dict.fromkeys(kernels, shaped), shaped)
     try:
         yield
     finally:
@@ -35,6 +37,15 @@ def _set(op: Any, kernels: dict[Any, Any], walked: Any) -> None:
     op.py_kernels.update(kernels)
     op._dispatch_cache.clear()
     decomposition_table[op] = walked
+
+
+def _traced(walked: Any) -> Any:
+    """Shapes for tensors that have no elements; tensors that have are calculated with."""
+
+    def found(x: Any, *others: Any) -> Any:
+        return _shaped(x, *others) if is_fake(x) else walked(x, *others)
+
+    return found
 
 
 def _shaped(
