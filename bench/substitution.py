@@ -104,7 +104,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Contender:
-    """One of the two models of a block."""
+    """One of the models of a block."""
 
     name: str
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import sympy
@@ -115,11 +116,33 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
     return arrays
 
 
+_OWNED: WeakValueDictionary[int, Array] = WeakValueDictionary()
+
+
+def own(array: Array) -> Array:
+    """An array whose memory nobody else holds, marked as such: nobody may write to it from here on, and it is read where it is."""
+    array.flags.writeable = False
+    _OWNED[id(array)] = array
+    return array
+
+
+def is_owned(array: Array) -> bool:
+    """Whether an array, or what it is a view of, was marked, and nobody may write to any of them.
+
+    An array that its caller made read-only is not: he may hold another way to its memory.
+    """
+    while isinstance(array, np.ndarray) and not array.flags.writeable:
+        if _OWNED.get(id(array)) is array:
+            return True
+        array = array.base  # type: ignore[assignment]
+    return False
+
+
 def kept(array: Array) -> Array:
-    """A constant as a kernel keeps it: a copy, but of an array that nobody may write to, and whose elements lie side by side."""
-    if array.flags.c_contiguous and not array.flags.writeable:
+    """A constant as a kernel keeps it: a copy, but of an array that offcut made, and whose elements lie side by side."""
+    if array.flags.c_contiguous and is_owned(array):
         return array
-    return np.array(array, order="C")
+    return own(np.array(array, order="C"))
 
 
 def array_of(name: str, value: Any, op: str) -> Array:

@@ -11,7 +11,7 @@ from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.program import Program, Size
 from offcut.describe.computation import RESERVED
-from offcut.describe.request import Array
+from offcut.describe.request import Array, kept
 from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
 from offcut.graph.extents import normal
@@ -88,10 +88,7 @@ class Builder:
 
     def constant(self, name: str, array: Any) -> Ref:
         """An array that is known: copied, where somebody might write to it."""
-        found = np.asarray(array)
-        owned = not found.flags.writeable and found.flags.c_contiguous
-        found = found if owned else np.array(found, order="C")
-        found.flags.writeable = False
+        found = kept(np.asarray(array))
         made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
         self.constants[made.name] = made
         self.arrays[made.name] = found.reshape(np.shape(array))

@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from offcut.backends.base import Entry
 from offcut.backends.target import Target
 from offcut.core.expr import Expr
 from offcut.core.program import Kind, Size
 from offcut.describe.computation import computation
 from offcut.describe.reads import tensors_of
-from offcut.describe.request import Array
+from offcut.describe.request import Array, own
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import TargetError
@@ -378,5 +380,6 @@ def _shaped(
             shape.append(prod(array.shape[at : at + count]))
             at += count
         made[name] = array.reshape(shape)
-        made[name].flags.writeable = False
+        if not np.may_share_memory(made[name], held):
+            own(made[name])
     return made

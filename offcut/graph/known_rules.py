@@ -1,4 +1,4 @@
-"""Rules that are known to pay: sums of products of one operand are one sum, with what they multiply by side by side.
+"""Rules that are known to hold: sums of products of one operand are one sum, with what they multiply by side by side.
 
 ``y = dense(x, u)``, ``z = dense(x, v)`` are two parts of ``dense(x, [u v])``; two convolutions with one window likewise, along
 their channels, and what works point by point on both parts works on the whole. A convolution of single points is one with a window whose other weights

@@ -12,6 +12,7 @@ import offcut as oc
 from offcut import ops
 from offcut.backends.cpu.constants import pack
 from offcut.core.dtypes import numpy_dtype
+from offcut.describe.request import own
 
 # Around one panel and around two, of 16 columns and of 4.
 EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
@@ -139,21 +140,29 @@ def test_a_factor_of_any_float_type_is_multiplied_by_a_microkernel(dtype: str, b
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_constant_that_is_not_packed_is_read_in_place_where_nobody_may_write_to_it(
-    dtype: str,
-) -> None:
+def test_a_constant_that_is_not_packed_is_read_in_place_where_offcut_owns_it(dtype: str) -> None:
     block = np.arange(80, dtype="f").astype(numpy_dtype(dtype))
     start = -block.ctypes.data % 64 // block.itemsize
-    table = block[start : start + 32].reshape(8, 4)
-    fixed = table.view()
-    fixed.flags.writeable = False
-    assert pack(fixed, None, dtype).address != table.ctypes.data  # its base may be written to
-    block.flags.writeable = False
     inside = block[start : start + 32].reshape(8, 4)
+    block.flags.writeable = inside.flags.writeable = False
+    assert (
+        pack(inside, None, dtype).address != inside.ctypes.data
+    )  # its caller may hold another way to it
+    own(block)
     held = pack(inside, None, dtype)
-    assert held.address == table.ctypes.data
+    assert held.address == inside.ctypes.data
     assert bytes(held.owner) == inside.tobytes()
     turned = pack(inside.T, None, dtype)
     assert bytes(turned.owner) == inside.T.tobytes()
     wide = pack(inside, None, "float64")
     assert bytes(wide.owner) == inside.astype("float64").tobytes()
+
+
+def test_a_constant_that_its_caller_made_read_only_is_copied() -> None:
+    memory = bytearray(np.zeros(16, "f").tobytes())
+    given = np.frombuffer(memoryview(memory).toreadonly(), "f")
+    n = oc.dim("n", min=1, max=8)
+    A, B = oc.placeholder((n, 16), name="A"), oc.placeholder((16,), name="B")
+    kernel = oc.compile(ops.add(A, B), inputs=[A, B], constants={"B": given})
+    memory[:] = np.full(16, 7, "f").tobytes()
+    np.testing.assert_array_equal(kernel(np.zeros((2, 16), "f")), np.zeros((2, 16)))

@@ -1,4 +1,4 @@
-"""Constants as the generated code reads them: packed into panels, or row-major; copies, but of what nobody may write to."""
+"""Constants as the generated code reads them: packed into panels, or row-major; copies, but of what offcut owns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
+from offcut.describe.request import is_owned
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -49,7 +50,7 @@ def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Pack
     """`array` as `dtype`, in the order that `Panels` defines; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
-        if _is_fixed(array):
+        if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
             return Packed(array.ctypes.data, array.reshape(-1).view(np.uint8))
         target = _allocate(max(array.nbytes, 1))
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
@@ -69,16 +70,6 @@ def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Pack
             rows = part[..., row::side, :]
             panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
     return Packed(target.ctypes.data, target)
-
-
-def _is_fixed(array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array can be read where it is: it lies as a copy would, and nobody may write to it, nor to what it is a view of."""
-    base: object = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return False
-        base = base.base
-    return array.flags.c_contiguous and array.ctypes.data % _LINE == 0
 
 
 def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:

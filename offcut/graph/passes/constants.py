@@ -10,7 +10,7 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
-from offcut.describe.request import Array
+from offcut.describe.request import Array, own
 from offcut.graph.graph import Argument, Bound, Node
 from offcut.graph.interpret import ran
 from offcut.graph.operators import Kind
@@ -34,9 +34,7 @@ def fold_constants(bound: Bound) -> Bound:
             kept.append(node)
             continue
         for value, array in zip(node.results, ran(node, arrays, {}), strict=True):
-            found = np.array(array, numpy_dtype(value.dtype), order="C")
-            found.flags.writeable = False
-            arrays[value.name] = found
+            arrays[value.name] = own(np.array(array, numpy_dtype(value.dtype), order="C"))
         constants += node.results
     if len(kept) == len(graph.nodes):
         return bound

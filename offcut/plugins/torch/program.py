@@ -15,6 +15,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
+from offcut.describe.request import own
 from offcut.errors import CallError
 from offcut.graph import Model, compiled
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
@@ -64,7 +65,7 @@ class Program:
         }
         for node in known if owned else ():
             if node in fixed:
-                fixed[node].flags.writeable = False
+                own(fixed[node])
         self.split = split(graph, facts, fixed)
         self.left = list(self.split.left)
         solutions = _solutions(self.inputs)
