@@ -147,7 +147,7 @@ class _Copy:
                 return None
             if ix.literal(start) == 0 and count == extent:
                 found.append(None)
-            elif ix.literal(count) == 1:
+            elif ix.literal(count) == 1 and isinstance(start, Var):
                 found.append(start)
             else:
                 found.append(Part(start, count))
@@ -190,7 +190,7 @@ class _Copy:
         }
         loops: dict[str, tuple[Expr, Expr]] = {}
         for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
-            if own == one:
+            if own in (one, getattr(one, "start", None)):
                 continue
             there = Part(ix.const(0), extent) if one is None else one
             there = there if isinstance(there, Part) else Part(there, ix.const(1))
@@ -224,9 +224,12 @@ class _Copy:
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
                 if not (one is None or isinstance(one, Part) or one == asked):
                     return None
-                if own != one:
-                    assert isinstance(own, Var)
-                    at[own.name] = asked
+                if own in (one, getattr(one, "start", None)):
+                    if own != asked:
+                        return None
+                    continue
+                assert isinstance(own, Var)
+                at[own.name] = asked
             return ix.folded(substitute(copied.value, at))
 
         return rewrite(expr, rule)

@@ -306,8 +306,9 @@ class Covers:
 
     def result(self, leaf: Leaf) -> Result:
         """A copy of results to main memory."""
-        value = leaf.store.value
-        source = value.a if isinstance(value, Cast) else value
+        source = leaf.store.value
+        while isinstance(source, Cast):  # of integers: the lowest 8 bits stay
+            source = source.a
         dtype = self.program.buffer(leaf.store.buffer).dtype
         known = isinstance(source, Load) and source.buffer in self.lanes
         if not known or leaf.store.reduce is not None or dtype not in ("int8", "uint8"):

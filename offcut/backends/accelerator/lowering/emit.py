@@ -30,7 +30,7 @@ from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
 from offcut.backends.accelerator.lowering.transfers import Axis as Reach
 from offcut.backends.accelerator.lowering.transfers import Rows, moved
 from offcut.backends.accelerator.spec import Spec
-from offcut.costmodel.fields import index_bits, instructions
+from offcut.costmodel.fields import instructions
 from offcut.errors import TargetError
 
 _NONE = Tokens()
@@ -308,11 +308,12 @@ class Emitter:
                 help=("smaller tiles",),
             )
         at: tuple[int, int, int] = (word, 0, 0)
-        half = index_bits(self.immediate)
         yield from self.on_words([], at, None, reset=True)
-        yield from self.on_words([], at, AluOp.ADD, immediate=value >> half)
-        yield from self.on_words([], at, AluOp.SHR, immediate=-half)
-        yield from self.on_words([], at, AluOp.ADD, immediate=value & (1 << half) - 1)
+        bits = self.immediate.bit_length()
+        for position, digit in enumerate(_digits(value, bits)):
+            if position:
+                yield from self.on_words([], at, AluOp.SHR, immediate=-bits)
+            yield from self.on_words([], at, AluOp.ADD, immediate=digit)
         yield from self.on_words(axes, (base[0], word, 0), op)
 
     def on_words(
@@ -334,6 +335,16 @@ class Emitter:
                 yield Gemm(begin, end, part.outer, part.inner, reset)
             else:
                 yield Alu(op, begin, end, part.outer, part.inner, immediate)
+
+
+def _digits(value: int, bits: int) -> list[int]:
+    """An int32 in signed digits of so many bits, the highest first; what is beyond 32 bits is left out."""
+    digits: list[int] = []
+    while len(digits) * bits < 32:
+        low = (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+        digits.insert(0, low)
+        value = value - low >> bits
+    return digits
 
 
 def _idle(work: Work) -> Instruction:
