@@ -19,6 +19,7 @@ from offcut.polyhedral.dependences import (
     statements,
 )
 from offcut.polyhedral.divisors import check_divisors
+from offcut.polyhedral.extremes import greatest
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.inside import sizes_inside
 from offcut.polyhedral.instances import instances, unbounded
@@ -50,6 +51,7 @@ __all__ = [
     "coefficient",
     "coordinates",
     "dependences",
+    "greatest",
     "in_pass",
     "instances",
     "outside_window",

@@ -9,7 +9,7 @@ import pytest
 import offcut as oc
 from offcut.backends.target import Target
 
-TARGETS = ("cpu", "interpret", "toy")
+TARGETS = ("cpu", "interpret", "toy", "vta", "vta-osdi18", "gemmini")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -47,6 +47,37 @@ def case(seed: int) -> Case:
     return kind(draw, draw.choice(("float32", "float32", "float64", "int32")))
 
 
+def case_of_bytes(seed: int) -> Case:
+    """One of the same kind on int8, for targets that take no other elements; sums are of int32, and cut."""
+    draw = Random(seed)
+    kinds = _product_of_bytes, _rows, _window_of_bytes, _elements
+    return kinds[seed % 4](draw, "int8")
+
+
+def _product_of_bytes(draw: Random, dtype: str) -> Case:
+    n, depth, columns = oc.dim("n", max=4096), draw.randint(1, 21), draw.randint(1, 37)
+    a = oc.placeholder((n, depth), dtype, "A")
+    w = oc.placeholder((depth, columns), dtype, "W")
+    bias = oc.placeholder((columns,), "int32", "bias")
+    k = oc.reduce_axis(depth, name="k")
+    total = oc.compute(
+        (n, columns),
+        lambda i, j: oc.sum(oc.cast(a[i, k], "int32") * oc.cast(w[k, j], "int32"), axis=k),
+        name="S",
+    )
+    after = draw.choice(("nothing", "bias", "relu"))
+
+    def cut(i: Any, j: Any) -> Any:
+        value = total[i, j] + bias[j] if after == "bias" else total[i, j]
+        value = oc.maximum(value, 0) if after == "relu" else value
+        return oc.cast(oc.maximum(oc.minimum(value // 4, 127), -128), "int8")
+
+    made = oc.compute((n, columns), cut, name="C")
+    inputs: tuple[Tensor, ...] = (a, w, bias) if after == "bias" else (a, w)
+    shapes = [(depth, columns), (columns,)][: len(inputs) - 1]
+    return Case(made, inputs, tuple(t.name for t in inputs[1:]), lambda n: [(n, depth), *shapes])
+
+
 def _product(draw: Random, dtype: str) -> Case:
     n, depth, columns = oc.dim("n", max=4096), draw.randint(1, 21), draw.randint(1, 37)
     a = oc.placeholder((n, depth), dtype, "A")
@@ -83,6 +114,17 @@ def _window(draw: Random, dtype: str) -> Case:
     made = oc.compute(
         (n, columns),
         lambda i, j: oc.where(i + j > reach, a[i + reach, j], a[i, j] * 2) - a[i, 0],
+        name="C",
+    )
+    return Case(made, (a,), (), lambda n: [(n + reach, columns)])
+
+
+def _window_of_bytes(draw: Random, dtype: str) -> Case:
+    n, columns, reach = oc.dim("n", max=4096), draw.randint(1, 20), draw.randint(1, 3)
+    a = oc.placeholder((n + reach, columns), dtype, "A")
+    made = oc.compute(
+        (n, columns),
+        lambda i, j: oc.maximum(a[i + reach, j], a[i, j] * 2) - a[i, 0],
         name="C",
     )
     return Case(made, (a,), (), lambda n: [(n + reach, columns)])

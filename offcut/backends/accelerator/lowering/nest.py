@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
+from offcut.backends.accelerator.lowering.capacity import check_fits
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
     Covers,
@@ -135,6 +136,8 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     ]
     regions = _regions(work)
     place_of = {regions[name]: place for name, place in covers.places.items() if name in regions}
+    operands = {one.leaf.number: [side_ for side_, _ in one.sides] for one in work}
+    check_fits(program, spec, nodes, operands, regions, place_of)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens:
         sides = {one.leaf.number: _touched(one) for one in work}

@@ -33,6 +33,12 @@ class Side:
     window: bool
     asked: tuple[Expr, ...]
 
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """Elements along each axis of the window or the array."""
+        rank = len(self.lanes.order)
+        return self.asked[rank + 1 : 3 * rank : 2] if self.window else self.asked[rank:]
+
     def words(
         self, values: Sequence[int], counts: Sequence[int]
     ) -> tuple[int, list[int], list[int]]:

@@ -219,8 +219,24 @@ class _Operations:
             wide = dtype_of(body.a)
             if wide in ("int32", *STORED) and not self.is_read_here(stage):
                 body = body.a
-        self.values[stage.buffer] = self.value(body, stage.buffer)
+        value = self.value(body, stage.buffer)
+        if own.kind is Kind.PRIVATE:
+            value = self.named(value, stage)
+        self.values[stage.buffer] = value
         self.result(stage)
+
+    def named(self, value: Expr, stage: Stage) -> Load:
+        """The value of a stage that is no result, in accumulators of its name."""
+        made = self.steps[-1] if self.steps else None
+        if made is not None and isinstance(value, Load) and value.buffer == made.buffer:
+            self.steps.pop()
+            old = self.buffers.pop()
+            value, dtype = made.value, old.dtype
+        else:
+            dtype = dtype_of(value)
+        self.buffers.append(Buffer(stage.buffer, dtype, self.extents, Kind.LOCAL))
+        self.steps.append(Store(stage.buffer, self.point, value))
+        return Load(stage.buffer, self.point, dtype)
 
     def is_read_here(self, stage: Stage) -> bool:
         """Whether a later stage of the group reads it."""

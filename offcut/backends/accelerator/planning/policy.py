@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.lowering.arithmetic import recipe
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.roles import TYPICAL
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.expr import Expr, Load, Var, substitute, variables, walk
 from offcut.core.program import Program
 
 _THREADS = 2
@@ -176,7 +177,7 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
         return False
     extents = {a: tiles[a] if n is None else n for a, n in largest.items()}
     at = Windows(made, tiling, spec, extents)
-    kept = 1 + sum(_is_apart(step.value) for step in made.steps)
+    kept = _windows_of_results(made)
     taken: dict[str, int] = {}
 
     def take(place: Place, words: int, depth: int) -> None:
@@ -197,13 +198,25 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     )
 
 
-def _is_apart(value: Expr) -> bool:
-    """Whether an operation may need words beside those of what it reads."""
-    from offcut.core.expr import Binary, Unary
-
-    return (isinstance(value, Binary) and value.op == "%") or (
-        isinstance(value, Unary) and value.op == "abs"
-    )
+def _windows_of_results(made: Operations) -> int:
+    """How many windows of results there are at most: an operation lies over its first operand where nothing
+    reads that again.
+    """
+    own = {buffer.name: buffer.dtype for buffer in made.buffers}
+    reads = [
+        {node.buffer for node in walk(step.value) if isinstance(node, Load)} for step in made.steps
+    ]
+    count = 0 if made.lead is None else 1
+    for at, step in enumerate(made.steps):
+        found = recipe(step, own[step.buffer]) if step.buffer in own else None
+        if found is None:
+            continue
+        base = found.base
+        again = base is not None and any(base.buffer in later for later in reads[at + 1 :])
+        twice = sum(load == base for load in found.reads) > 1
+        over = base is not None and base.buffer in own and not (found.copied or again or twice)
+        count += not over
+    return max(count, 1)
 
 
 def cycles(made: Operations, tiling: Tiling, spec: Spec, extents: Mapping[str, int]) -> float:

@@ -58,12 +58,13 @@ def product_roles(
             factor *= -(-extent // lanes) * lanes / extent
         return factor
 
+    symbolic = {axis.name for axis in axes if ix.literal(axis.extent) is None}
     found = []
     for swapped in (False, True):
         inputs, weights = factors[::-1] if swapped else factors
         for roles in _product_ways(inputs, weights, axes, terms, spec):
             unlike = weights.load.buffer not in constants
-            open_ = sum(ix.literal(a.extent) is None for a in axes if a.name == roles.columns)
+            open_ = 2 if roles.columns is None else int(roles.columns in symbolic)
             gathered = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
             price = (unlike, open_, waste(roles), gathered, swapped)
             found.append((price, roles))
