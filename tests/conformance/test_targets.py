@@ -33,10 +33,9 @@ def taken(target: Target, seed: int) -> Case:
     request = requested(what.result, what.inputs, {}, "test")
     try:
         target.policy(request, Options())
-    except oc.TargetError as refused:
-        assert refused.op == "compile"
-        assert refused.because
-        assert refused.help
+    except oc.TargetError:
+        with pytest.raises(oc.TargetError, match="because(.|\n)*help"):
+            target.policy(request, Options())
         return case_of_bytes(seed)
     return what
 
@@ -175,9 +174,8 @@ def test_a_program_that_is_updated_in_place_leaves_its_input(target: Target) -> 
     )
     try:
         kernel = oc.compile(program, target=target)
-    except oc.TargetError as refused:
-        assert refused.because
-        return
+    except oc.TargetError:
+        return  # it runs no such program, whatever its elements
     for n in sizes(target):
         x = np.arange(n + 2, dtype="float32")
         (reference,) = run(program, {"X": x}).values()

@@ -80,9 +80,13 @@ class Part:
     start: Expr
     count: Expr
 
+    def names(self, index: Expr) -> bool:
+        """Whether there is one, and an index is written as it is."""
+        return ix.literal(self.count) == 1 and index == self.start
 
-Held = tuple[Expr | Part | None, ...]
-"""What is there of an array, by axis: one coordinate, or some; None: all of them."""
+
+Held = tuple[Part | None, ...]
+"""What is there of an array, by axis; None: all coordinates."""
 
 
 class _Copy:
@@ -112,6 +116,8 @@ class _Copy:
         copied = self.copied(nest, around, held)
         if copied is None or stored(after) & read((copied.value,)):
             return body
+        if _has_parts(copied, held) and name in windows_left(self.program):
+            return body
         return (*before, *(mapped(one, lambda e: self.read(e, held, copied)) for one in after))
 
     def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
@@ -140,19 +146,13 @@ class _Copy:
                 return (stmt,)
 
     def held(self, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
-        """What a window holds; None of one that may be left, or that starts at what memory says."""
-        found: list[Expr | Part | None] = []
-        for extent, (start, count) in zip(self.buffer.shape, axes, strict=True):
-            if read((start, count)):
-                return None
-            if ix.literal(start) == 0 and count == extent:
-                found.append(None)
-            elif ix.literal(count) == 1 and isinstance(start, Var):
-                found.append(start)
-            else:
-                found.append(Part(start, count))
-        some = any(isinstance(one, Part) for one in found)
-        return None if some and self.buffer.name in windows_left(self.program) else tuple(found)
+        """What a window holds; None of one that memory says."""
+        if any(read(pair) for pair in axes):
+            return None
+        return tuple(
+            None if ix.literal(start) == 0 and count == extent else Part(start, count)
+            for extent, (start, count) in zip(self.buffer.shape, axes, strict=True)
+        )
 
     def is_of_an_iteration(self, loop: For) -> bool:
         """Whether iterations run in turn, or each has the array to itself."""
@@ -190,10 +190,9 @@ class _Copy:
         }
         loops: dict[str, tuple[Expr, Expr]] = {}
         for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
-            if own in (one, getattr(one, "start", None)):
-                continue
             there = Part(ix.const(0), extent) if one is None else one
-            there = there if isinstance(there, Part) else Part(there, ix.const(1))
+            if there.names(own):
+                continue
             if not isinstance(own, Var) or own.name in names | loops.keys():
                 return None
             loops[own.name] = there.start, ix.add(there.start, there.count)
@@ -222,17 +221,20 @@ class _Copy:
                 return None
             at: dict[str, Expr] = {}
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
-                if not (one is None or isinstance(one, Part) or one == asked):
+                if one is None or not one.names(own):
+                    assert isinstance(own, Var)
+                    at[own.name] = asked
+                elif own != asked:
                     return None
-                if own in (one, getattr(one, "start", None)):
-                    if own != asked:
-                        return None
-                    continue
-                assert isinstance(own, Var)
-                at[own.name] = asked
             return ix.folded(substitute(copied.value, at))
 
         return rewrite(expr, rule)
+
+
+def _has_parts(copied: Store, held: Held) -> bool:
+    """Whether coordinates of an axis are asked for of which only some are there."""
+    pairs = zip(copied.index, held, strict=True)
+    return any(one is not None and not one.names(own) for own, one in pairs)
 
 
 def _around(stmt: For | If, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

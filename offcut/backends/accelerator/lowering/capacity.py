@@ -25,13 +25,24 @@ def check_fits(
     sides: Mapping[int, Sequence[Side]],
     regions: Mapping[str, str],
     place_of: Mapping[str, Place],
+    stored: frozenset[str],
 ) -> None:
     """Refuse windows that take more bytes than their memory has, at some size.
+
+    stored  the regions that stores read
 
     Raises TargetError, with the bytes of each window.
     """
     words = _Windows(program, sides, regions)
     words.visit(nodes, ())
+    if (total := sum(words.most[region] for region in stored)) > spec.words[Place.OUTPUTS].depth:
+        of = spec.words[Place.OUTPUTS]
+        raise TargetError(
+            "compile",
+            f"cannot keep the results of {program.name} in {of.memory}",
+            because=f"they take up to {total:,} words, and stores read {of.depth:,}",
+            help=("smaller tiles",),
+        )
     taken: dict[str, list[tuple[str, int]]] = {}
     for region, count in words.most.items():
         of = spec.words[place_of[region]]

@@ -121,20 +121,23 @@ class Emitter:
                 self.room[key] = max(self.room.get(key, 0), prod(held))
 
     def allocate(self) -> None:
-        """Give each region its words; one behind the other in the bytes of its memory."""
+        """Give each region its words, one behind the other in the bytes of its memory, those that are stored first."""
         ends: dict[str, int] = {}
-        for key, words in self.room.items():
-            place = self.nest.place_of[key[0]]
-            of = self.spec.words[place]
+        stored = self.nest.stored
+        for key, words in sorted(self.room.items(), key=lambda one: one[0][0] not in stored):
+            of = self.spec.words[self.nest.place_of[key[0]]]
+            depth = of.depth
+            if key[0] in stored:
+                depth = min(depth, self.spec.words[Place.OUTPUTS].depth)
             first = -(-ends.get(of.memory, 0) // of.bytes)
             self.base[key] = first
             ends[of.memory] = (first + words) * of.bytes
-            if first + words > of.depth:
+            if first + words > depth:
                 raise TargetError(
                     self.nest.name,
                     f"cannot keep {key[0]} in {of.memory}",
                     because=f"with it, the windows take {(first + words) * of.bytes:,} bytes, and there are "
-                    f"{of.depth * of.bytes:,}",
+                    f"{depth * of.bytes:,}",
                     help=("smaller tiles",),
                 )
         accumulators = self.spec.words[Place.ACCUMULATORS]

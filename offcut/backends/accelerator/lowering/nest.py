@@ -94,6 +94,7 @@ class Lowered:
 
     regions   by buffer on the chip, the region that it lies in
     place_of  by region
+    stored    the regions that stores read
     images    arrays in main memory
     end       when the end of the stream pops and pushes
     """
@@ -105,6 +106,7 @@ class Lowered:
     work: tuple[Work, ...]
     regions: Mapping[str, str]
     place_of: Mapping[str, Place]
+    stored: frozenset[str]
     images: Mapping[str, ImageOf]
     end: Said
 
@@ -137,7 +139,9 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     regions = _regions(work)
     place_of = {regions[name]: place for name, place in covers.places.items() if name in regions}
     operands = {one.leaf.number: [side_ for side_, _ in one.sides] for one in work}
-    check_fits(program, spec, nodes, operands, regions, place_of)
+    results = (one.sides[0][0].buffer for one in work if isinstance(one.does, Result))
+    stored = frozenset(regions[name] for name in results)
+    check_fits(program, spec, nodes, operands, regions, place_of, stored)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens:
         sides = {one.leaf.number: _touched(one) for one in work}
@@ -147,7 +151,8 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
         for at, one in enumerate(work)
     )
     end = tokens[len(work)]
-    return Lowered(program.name, program, spec, nodes, told, regions, place_of, images, end)
+    own = regions, place_of, stored
+    return Lowered(program.name, program, spec, nodes, told, *own, images, end)
 
 
 def _touched(work: Work) -> list[tuple[str, bool]]:

@@ -53,7 +53,6 @@ class Level(Enum):
     """How far a nest is on the way to the chip."""
 
     ARRAYS = "arrays"  # each operation over whole arrays, one after the other
-    POINTS = "points"  # in the tiles' loops, all operations at each point
     TILES = "tiles"  # each operation over a tile
     WINDOWS = "windows"  # copies and accumulators in windows
 
@@ -135,8 +134,6 @@ class Loops:
         match form:
             case Level.ARRAYS:
                 return self.direct(self.arrays())
-            case Level.POINTS:
-                return self.direct(self.around(self.made.axes, self.points()))
             case Level.TILES:
                 return self.direct(self.around(self.made.axes, self.tiled()))
             case Level.WINDOWS:
@@ -167,24 +164,6 @@ class Loops:
             start, update = made.lead
             body = _nested(made.axes, (start, *_nested(made.terms, (update,))))
         return body + tuple(s for step in made.steps for s in _nested(made.axes, (step,)))
-
-    def points(self) -> tuple[Stmt, ...]:
-        """All operations at each point of a tile, the terms of a sum in their tiles."""
-        made = self.made
-        body: tuple[Stmt, ...] = ()
-        if made.lead is not None:
-            start, update = made.lead
-            inner = self.loops_in(made.terms, (update,))
-            body = (start, *self.around(made.terms, inner))
-        return self.loops_in(made.axes, (*body, *made.steps))
-
-    def loops_in(self, axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """`body` in loops over the part of each axis that a tile has."""
-        for axis in reversed(axes):
-            start, extent = self.ranges[axis.name]
-            if self.heads.get(axis.name) != axis.name:
-                body = (For(axis.name, start, ix.add(start, extent), body),)
-        return body
 
     def tiled(self) -> tuple[Stmt, ...]:
         """Each operation over a tile."""

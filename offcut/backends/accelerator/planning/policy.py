@@ -188,6 +188,8 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
 
     terms = {axis.name for axis in made.terms}
     outer = sum(axis not in terms for axis in tiling.order)
+    if at.results * (tiling.virtual[1] if tiling.virtual else 1) > spec.words[Place.OUTPUTS].depth:
+        return False
     take(Place.ACCUMULATORS, at.results * kept, outer)
     for copy in made.copies:
         take(copy.place, at.of(copy)[0], at.depth(copy))
