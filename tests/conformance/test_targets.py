@@ -34,7 +34,7 @@ def taken(target: Target, seed: int) -> Case:
     try:
         target.policy(request, Options())
     except oc.TargetError:
-        with pytest.raises(oc.TargetError, match="because(.|\n)*help"):
+        with pytest.raises(oc.TargetError, match=r"because(.|\n)*help"):
             target.policy(request, Options())
         return case_of_bytes(seed)
     return what
