@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, Var, variables
+from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, variables, walk
 from offcut.core.program import Program, Size
 from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
 from offcut.describe.tensor import Tensor, placeholder
@@ -66,9 +66,11 @@ class Dims:
 
     def size(self, expr: Expr) -> Any:
         """An index expression over the sizes of the graph, as one of the description."""
-        if expr in self.known or isinstance(expr, Const):
-            return self.of(expr)
-        return sympy_of(expr, {name: self.of(Var(name)) for name in variables(expr)})
+        own = extents.normal(expr)
+        if own in self.known or isinstance(own, Const) or not _is_affine(own):
+            return self.of(own)
+        names = {name: self.of(Var(name)) for name in variables(own)}
+        return sympy_of(_in_quotients(own), names)
 
     def extent(self, described: Any) -> Expr:
         """An extent of a description as one of the graph."""
@@ -76,6 +78,26 @@ class Dims:
         if found is None:
             raise ValueError(f"no extent: {described}")
         return extents.at(found, self.extents)
+
+
+def _in_quotients(extent: Expr) -> Expr:
+    """``a % k`` as ``a - k*(a//k)``, which a call checks."""
+    parts = tuple(map(_in_quotients, children(extent)))
+    match extent:
+        case Binary("%", _, Const()):
+            a, by = parts
+            return Binary("-", a, Binary("*", by, Binary("//", a, by)))
+        case _:
+            return rebuild(extent, parts)
+
+
+def _is_affine(extent: Expr) -> bool:
+    """Whether sets decide an extent as it is: no product of sizes, no maximum."""
+    return not any(
+        isinstance(part, Binary)
+        and (part.op in ("min", "max") or (part.op == "*" and not isinstance(part.a, Const)))
+        for part in walk(extent)
+    )
 
 
 class Description:

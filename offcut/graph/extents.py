@@ -2,14 +2,15 @@
 
     sum of (number * atom * atom * …)        an atom: a size, a quotient, a remainder, a minimum or a maximum
 
-The factors of a term and the terms are sorted.
+The factors of a term and the terms are sorted. What an axis is rounded up or down by is written with as few terms as can be:
+``n + (-n) % 4`` is ``4*((n + 3)//4)``, ``n - 2*(n//2)`` is ``n % 2``.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import TypeAlias
@@ -32,7 +33,7 @@ def normal(expr: Expr | int) -> Expr:
 
 @lru_cache(maxsize=1 << 14)
 def _normal(expr: Expr) -> Expr:
-    return _written(_terms(expr))
+    return _written(_fewest(_terms(expr)))
 
 
 def product(extents: Iterable[Expr]) -> Expr:
@@ -183,9 +184,8 @@ def _terms(expr: Expr) -> Terms:
             return {(): int(value)} if value else {}
         case Binary("+" | "-" as op, a, b):
             found = dict(_terms(a))
-            for factors, count in _terms(b).items():
-                found[factors] = found.get(factors, 0) + (count if op == "+" else -count)
-            return {factors: count for factors, count in found.items() if count}
+            _join(found, _terms(b), 1 if op == "+" else -1)
+            return found
         case Binary("*", a, b):
             found = {}
             for left, x in _terms(a).items():
@@ -204,12 +204,111 @@ def _terms(expr: Expr) -> Terms:
 
 
 def _once(atom: Expr) -> Expr:
-    """``a//4`` for ``a//2//2``."""
+    """``(a + 2)//4`` for ``(a//2 + 1)//2``, ``a % 2`` for ``a % 4 % 2``, 0 for ``a % 4 // 4``, ``-((a + 3)//4)`` for ``(-a)//4``."""
     match atom:
         case Binary("//", Binary("//", a, Const(inner, _)), Const(outer, _)):
             return _once(Binary("//", a, ix.const(int(inner) * int(outer))))
+        case Binary(
+            "//", Binary("+", Binary("//", a, Const(inner, _)), Const(more, _)), Const(outer, _)
+        ):
+            whole = Binary("+", a, ix.const(int(more) * int(inner)))
+            return _once(Binary("//", normal(whole), ix.const(int(inner) * int(outer))))
+        case Binary("//", Binary("%", _, Const(inner, _)), Const(outer, _)) if inner <= outer:
+            return ix.const(0)
+        case Binary("//", a, Const(by, _)) if int(by) > 0 and _is_negated(a):
+            up = Binary("+", Binary("*", ix.const(-1), a), ix.const(int(by) - 1))
+            return Binary("*", ix.const(-1), normal(Binary("//", up, ix.const(int(by)))))
+        case Binary("%", a, Const(by, _)) if int(by) > 0:
+            return _remainder(a, int(by))
         case _:
             return atom
+
+
+def _is_negated(expr: Expr) -> bool:
+    """Whether the first term is below 0."""
+    terms = _terms(expr)
+    return bool(terms) and terms[_ordered(terms)[0]] < 0
+
+
+def _remainder(expr: Expr, by: int) -> Expr:
+    """``expr % by`` without remainders inside that change nothing, its factors as near to 0 as can be."""
+    inner: dict[tuple[Expr, ...], int] = {}
+    for factors, count in _terms(expr).items():
+        match factors:
+            case (Binary("%", a, Const(own, _)),) if int(own) % by == 0:
+                _join(inner, _terms(a), count)
+            case _:
+                _join(inner, {factors: count})
+    near = {
+        factors: count % by - (by if 2 * (count % by) > by else 0)
+        for factors, count in inner.items()
+    }
+    return ix.simplify(Binary("%", _written(near), ix.const(by)))
+
+
+def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> None:
+    """``total += times * terms``."""
+    for factors, count in terms.items():
+        total[factors] = total.get(factors, 0) + times * count
+        if not total[factors]:
+            del total[factors]
+
+
+def _fewest(terms: Terms) -> Terms:
+    """The same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms."""
+    for found in _rewritten(terms):
+        if len(found) < len(terms):
+            return _fewest(found)
+    return terms
+
+
+def _rewritten(terms: Terms) -> Iterator[Terms]:
+    for factors, count in terms.items():
+        for place, atom in enumerate(factors):
+            for found in _instead(atom, count):
+                rest = (*factors[:place], *factors[place + 1 :])
+                yield _with(terms, {factors: -count}, _beside(found, rest))
+
+
+def _instead(atom: Expr, count: int) -> Iterator[Terms]:
+    """``count * atom`` written otherwise."""
+    match atom:
+        case Binary("%", a, Const(by, _)):
+            # -a leaves the same rest of 2 as a
+            for own in (a, normal(Binary("*", ix.const(-1), a))) if by == 2 else (a,):
+                floor = Binary("*", ix.const(-int(by)), Binary("//", own, ix.const(int(by))))
+                yield _times(_terms(Binary("+", own, floor)), count)
+        case Binary("//", a, Const(by, _)):
+            for part in range(1, int(by)):
+                inner, left = divmod(int(by), part)
+                if not left and count % inner == 0:  # a//by is (a//part)//inner
+                    own = normal(Binary("//", a, ix.const(part)))
+                    rest = Binary("%", own, ix.const(inner))
+                    yield _times(_terms(Binary("-", own, rest)), count // inner)
+
+
+def _times(terms: Terms, number: int) -> Terms:
+    return {factors: number * count for factors, count in terms.items()}
+
+
+def _beside(terms: Terms, rest: tuple[Expr, ...]) -> Terms:
+    """Terms with more factors."""
+    found: dict[tuple[Expr, ...], int] = {}
+    for factors, count in terms.items():
+        _join(found, {tuple(sorted((*factors, *rest), key=format_expr)): count})
+    return found
+
+
+def _with(terms: Terms, *more: Terms) -> Terms:
+    found = dict(terms)
+    for one in more:
+        _join(found, one)
+    return found
+
+
+def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:
+    """The factors of terms, as they are written: those of more factors first."""
+    return sorted(terms, key=lambda own: (-len(own), [format_expr(one) for one in own]))
 
 
 def _written(terms: Terms) -> Expr:

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from offcut.core.dtypes import FLOATS
+from offcut.core.sizes import size_expr
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -23,8 +24,8 @@ Pieces: TypeAlias = list[tuple[Any, Callable[[Value], Any]]]
 
 def pad(
     x: Tensor,
-    before: int | Sequence[int],
-    after: int | Sequence[int],
+    before: Any,
+    after: Any,
     value: float = 0.0,
     mode: str = "constant",
     *,
@@ -33,7 +34,8 @@ def pad(
     """`x` with `before` and `after` more elements along each axis.
 
     x               of any shape and element type
-    before, after   one int for each axis, or one for all; below 0, as many are left out
+    before, after   one int for each axis, or one for all; below 0, as many are left out. With mode "constant"
+                    expressions in sizes, too
     value           of the new elements with mode "constant": a number that the element type holds
     mode            "constant"; "edge", the nearest element of `x`; "reflect", mirrored about it. Sizes
                     at which there is no such element (an axis of 0, or not longer than what is
@@ -43,14 +45,15 @@ def pad(
     """
     check_tensor("pad", "x", x)
     rank = len(x.shape)
-    starts, ends = (
-        _amounts("pad", label, given, rank)
-        for label, given in (("before", before), ("after", after))
-    )
     if not is_one_of(mode, MODES):
         raise DescribeError(
             "pad", f"cannot take mode={mode!r}", because=f"modes are {', '.join(MODES)}"
         )
+    symbolic = mode == "constant"
+    starts, ends = (
+        _amounts("pad", label, given, rank, symbolic)
+        for label, given in (("before", before), ("after", after))
+    )
     other = _element("pad", value, x.dtype)
     shape = tuple(n + a + b for n, a, b in zip(x.shape, starts, ends, strict=True))
     for axis, extent in enumerate(shape):
@@ -89,12 +92,12 @@ def pieced(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:
 
 
 def _inside(
-    x: Tensor, at: Sequence[Value], starts: Sequence[int], ends: Sequence[int], other: Value
+    x: Tensor, at: Sequence[Value], starts: Sequence[Any], ends: Sequence[Any], other: Value
 ) -> Value:
     conditions, places = [], []
     for n, start, end, i in zip(x.shape, starts, ends, at, strict=True):
-        conditions += [i >= start] if start > 0 else []
-        conditions += [i < n + start] if end > 0 else []
+        conditions += [i >= start] if _may_add(start) else []
+        conditions += [i < n + start] if _may_add(end) else []
         places.append(i - start)
     if not conditions:
         return x[tuple(places)]
@@ -102,6 +105,11 @@ def _inside(
     for condition in conditions[1:]:
         inside = inside & condition
     return where(inside, x[tuple(places)], other)
+
+
+def _may_add(amount: Any) -> bool:
+    """Whether an amount is above 0 at some size."""
+    return not isinstance(amount, int) or amount > 0
 
 
 def _around(extent: Any, start: int, end: int, mode: str) -> Pieces:
@@ -115,9 +123,9 @@ def _around(extent: Any, start: int, end: int, mode: str) -> Pieces:
     return found
 
 
-def _amounts(op: str, label: str, given: Any, rank: int) -> tuple[int, ...]:
+def _amounts(op: str, label: str, given: Any, rank: int, symbolic: bool) -> tuple[Any, ...]:
     each = several(given)
-    found = [whole(n) for n in ((given,) * rank if each is None else each)]
+    found = [_amount(op, n, symbolic) for n in ((given,) * rank if each is None else each)]
     amounts = tuple(n for n in found if n is not None)
     if not len(amounts) == len(found) == rank:
         raise DescribeError(
@@ -126,6 +134,14 @@ def _amounts(op: str, label: str, given: Any, rank: int) -> tuple[int, ...]:
             because=f"{label} is an int, or one for each of the {rank} axes",
         )
     return amounts
+
+
+def _amount(op: str, given: Any, symbolic: bool) -> Any:
+    """An int, or an expression in sizes where these are taken; None for anything else."""
+    found = whole(given)
+    if found is None and symbolic and getattr(given, "free_symbols", None):
+        return size_expr(given, op)
+    return found
 
 
 def _element(op: str, value: Any, dtype: str) -> Value:

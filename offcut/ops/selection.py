@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from offcut.core.dtypes import INTEGERS
 from offcut.describe.functions import index, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.arguments import flag, several
+from offcut.ops.elementwise.joining import element_of, joined
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
@@ -18,34 +22,57 @@ from offcut.ops.operands import (
 )
 
 
-def take(x: Tensor, indices: Tensor, axis: int = 0, *, name: str | None = None) -> Tensor:
+def take(
+    x: Tensor,
+    indices: Tensor | Sequence[Tensor],
+    axis: int = 0,
+    from_end: bool = True,
+    *,
+    name: str | None = None,
+) -> Tensor:
     """``result[a…, i…, b…] = x[a…, indices[i…], b…]``, where `axis` is the one after a….
 
-    x         of any element type, with at least one axis of n elements
-    indices   (i…) of integers: -n … n - 1, those below 0 count from the end; others are refused when
-              the kernel is called
+    x          of any element type, with at least one axis of n elements
+    indices    (i…) of integers: -n … n - 1, those below 0 count from the end; others are refused when
+               the kernel is called. Several: for `axis` and those after it, of shapes that numpy broadcasts
+    from_end   False: indices below 0 are refused as well
 
     Raises DescribeError where there is no such axis, or indices are no integers.
     """
-    position = _check("take", x, indices, axis)
-    rank, count = len(x.shape), len(indices.shape)
-    name = named("take", name, [x, indices], ("axis", position, 0))
-    shape = (*x.shape[:position], *indices.shape, *x.shape[position + 1 :])
+    each = (indices,) if isinstance(indices, Tensor) else tuple(several(indices) or ())
+    if not each:
+        because = "indices are a tensor, or several"
+        raise DescribeError("take", f"cannot take indices={indices!r}", because=because)
+    position = _check("take", x, each[0], axis)
+    for number, one in enumerate(each[1:], start=1):
+        _check("take", x, one, position + number)
+    rank, count = len(x.shape), len(each)
+    common = joined("take", each)
+    options = (("axis", position, 0), ("within", not flag("take", "from_end", from_end), False))
+    name = named("take", name, [x, *each], *options)
+    end = position + len(common)
+    shape = (*x.shape[:position], *common, *x.shape[position + count :])
 
     def taken(*at: Value) -> Value:
-        here = indices[at[position : position + count]]
-        place = index(wrapped(here, x.shape[position]))
-        return x[(*at[:position], place, *at[position + count :])]
+        here = at[position:end]
+        places = [
+            index(_place(element_of(one, common, here, one.dtype), extent, from_end))
+            for one, extent in zip(each, x.shape[position:], strict=False)
+        ]
+        return x[(*at[:position], *places, *at[end:])]
 
-    return compute(shape, taken, name, axis_letters(rank + count - 1))
+    return compute(shape, taken, name, axis_letters(rank - count + len(common)))
 
 
-def take_along_axis(x: Tensor, indices: Tensor, axis: int, *, name: str | None = None) -> Tensor:
+def take_along_axis(
+    x: Tensor, indices: Tensor, axis: int, from_end: bool = True, *, name: str | None = None
+) -> Tensor:
     """``result[…, i, …] = x[…, indices[…, i, …], …]``, each place of the other axes with its own.
 
-    x         of any element type, with at least one axis
-    indices   integers as in `take`, of the rank of `x`; other axes are equal, or the literal 1 in one
-              of both, which is shared
+    x          of any element type, with at least one axis
+    indices    integers as in `take`, of the rank of `x`; other axes are equal, or the literal 1 in one
+               of both, which is shared
+    from_end   as in `take`
 
     Raises DescribeError where there is no such axis, or ranks, extents or element types do not fit.
     """
@@ -64,14 +91,15 @@ def take_along_axis(x: Tensor, indices: Tensor, axis: int, *, name: str | None =
                 help=("one size for both: a size is known by its name and facts",),
             )
         shape.append(own if n != position and is_one(other) else other)
-    name = named(op, name, [x, indices], ("axis", position, None))
+    within = not flag(op, "from_end", from_end)
+    name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))
 
     def taken(*at: Value) -> Value:
         own, other = (
             [0 if is_one(extent) else i for extent, i in zip(tensor.shape, at, strict=True)]
             for tensor in (x, indices)
         )
-        place = index(wrapped(indices[tuple(other)], x.shape[position]))
+        place = index(_place(indices[tuple(other)], x.shape[position], from_end))
         return x[(*own[:position], place, *own[position + 1 :])]
 
     return compute(shape, taken, name, axis_letters(rank))
@@ -83,6 +111,10 @@ def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
     check_tensor(op, "indices", indices)
     check_dtype(op, "indices", indices, INTEGERS)
     return axis_number(op, x, axis)
+
+
+def _place(number: Value, extent: object, from_end: bool) -> Value:
+    return wrapped(number, extent) if from_end else number
 
 
 def wrapped(number: Value, extent: object) -> Value:

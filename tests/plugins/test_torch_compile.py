@@ -299,6 +299,17 @@ def test_a_shape_that_depends_on_data_stays_with_torch() -> None:
     held(fast(Chosen()), Chosen(), [(torch.randn(b, 8),) for b in (3, 1, 9)])
 
 
+def test_operators_that_draw_numbers_run_in_their_order() -> None:
+    class Drawn(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first = torch.multinomial((x == x.amax(1, keepdim=True)).to(x.dtype), 1)
+            last = (torch.arange(x.shape[1]) == (first + 1) % 7).to(x.dtype)
+            return torch.relu(torch.multinomial(last, 1) * 2.0 + x)
+
+    held(fast(Drawn()), Drawn(), [(torch.randn(b, 7),) for b in (3, 1)])
+    assert left() == {"aten.multinomial.default"}
+
+
 def test_complex_numbers_stay_with_torch() -> None:
     model = nn.Linear(4, 4, dtype=torch.complex64)
     x = torch.randn(3, 4, dtype=torch.complex64)

@@ -64,6 +64,9 @@ def functions(x: torch.Tensor) -> Results:
             x.isinf(),
             ~(x > 0),
         ),
+        *(x.expm1(), (x * 20).expm1(), x.sinh(), (x * 20).sinh(), x.cosh(), x.tan()),
+        *(positive.log10(), (x * 3).trunc(), F.selu(x), F.celu(x, 0.7), x.clamp(max=x[:1])),
+        torch.where(x > 0, x, math.nan).sign(),
     )
 
 
@@ -89,6 +92,11 @@ def arithmetic(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> Results:
             torch.lerp(x, y, 0.3),
         ),
         *(torch.addcmul(x, y, y, value=0.5), i.to(torch.int32), i.float(), i.bool(), (x > 0).int()),
+        *(
+            (x * 9) // 0.3,
+            torch.div(x * 9, 0.7, rounding_mode="trunc"),
+            (x * 9) // (y.round() + 0.5),
+        ),
         *(x + x[:1], x * y[..., :1], x.to(torch.float64), (x * 9).to(torch.int64)),
     )
 
@@ -100,6 +108,7 @@ def reductions(x: torch.Tensor, i: torch.Tensor) -> Results:
         *((x > 0).any(-1), (x > -9).all(-1), x.var(-1), x.var(-1, correction=0), x.std(-1)),
         *(x.norm(dim=-1), x.logsumexp(-1), x.softmax(-1), x.softmax(1), x.log_softmax(-1)),
         *(*torch.var_mean(x, -1), *x.max(-1), *x.min(1), x.argmax(-1), x.argmin(0)),
+        *(x.norm(p=1, dim=-1), x.norm(p=math.inf, dim=(0, 2)), x.var((0, 2)), x.std()),
         *(x.cumsum(1), *x.topk(2, -1), F.layer_norm(x, (6,)), F.rms_norm(x, (6,))),
     )
 
@@ -118,7 +127,30 @@ def shapes(x: torch.Tensor) -> Results:
             F.pad(x, (1, 2)),
         ),
         *(F.pad(x, (1, 1, 0, 2), value=3.0), x.expand(2, b, n, 6), x.movedim(0, 2)),
+        *(x.diagonal(1, 0, 2), x.unfold(2, 3, 2), F.pad(x, (0, 0, -1, 1))),
     )
+
+
+def sized(x: torch.Tensor, y: torch.Tensor) -> Results:
+    """What depends on the values of sizes."""
+    b, n, _ = x.shape
+    (m,) = y.shape
+    written = x.clone()
+    written[:, 1:n], written[0], written[..., 2] = 0.5, x[0, 0], x[..., 0]
+    return (
+        *(F.pad(x, (0, 0, m - n, b)), F.pad(x, (0, 0, 0, -n % 4), value=2.0).view(b, -1, 4, 6)),
+        *(x.roll(-1, 1), x.roll((1, 2), (0, 2)), x.repeat(1, m, 1), y.repeat(n, 1), written),
+        *(x.sum(1) / n, x.mean((0, 1)) * n**-0.5, (x * b).clamp(max=m), x[..., 0] * (b / n) + m),
+        *(F.interpolate(x, size=m), F.interpolate(x[None], size=(n, m), mode="bilinear")),
+    )
+
+
+def halves(x: torch.Tensor) -> Results:
+    """An image that is a multiple of 4, as what is joined says."""
+    half = F.max_pool2d(x, 2)
+    quarter = F.interpolate(F.max_pool2d(half, 2), scale_factor=2)
+    joined = torch.cat([half, quarter], 1)
+    return joined, torch.cat([x, F.interpolate(joined, scale_factor=2)], 1)
 
 
 def lookups(x: torch.Tensor, ids: torch.Tensor) -> Results:
@@ -134,6 +166,11 @@ def lookups(x: torch.Tensor, ids: torch.Tensor) -> Results:
         ),
         *(x.gather(2, ids[..., None].expand(b, n, 6) % 6), torch.ones_like(x), x.tril(), x.triu(1)),
         *((places[:, None] >= places).int(), F.one_hot(ids, 10)),
+        *(
+            x[:, ids[0] % n, ids[0] % 6],
+            x[ids[:, 0] % b, :, ids[0, :1] % 6 - 6],
+            table[ids, ids % 6],
+        ),
     )
 
 
@@ -148,7 +185,11 @@ def products(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Results:
 
 def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -> Results:
     return (
-        *(F.conv2d(x, w, padding=1), F.conv2d(x, w, stride=2), F.conv2d(x, d, padding=1, groups=4)),
+        *(
+            F.conv2d(x, w, padding=1),
+            F.conv2d(x.sum(0), w, stride=2),
+            F.conv2d(x, d, padding=1, groups=4),
+        ),
         *(
             F.conv2d(x, w, padding="same", dilation=2),
             F.conv_transpose2d(x, t, stride=2, padding=1),
@@ -160,7 +201,12 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
             F.avg_pool2d(x, 2),
         ),
         *(F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), F.adaptive_avg_pool2d(x, 1)),
-        *(F.conv1d(x[:, :, 0], w[:, :, 0]), F.group_norm(x, 2)),
+        *(F.conv1d(x[:, :, 0], w[:, :, 0]), F.group_norm(x, 2), F.instance_norm(x)),
+        *(F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
+        *(F.avg_pool2d(x, 2, ceil_mode=True), F.max_pool2d(x.sum(0), 2)),
+        F.adaptive_max_pool2d(x, 1),
+        *(F.conv_transpose1d(x[:, :, 0], t[:, :, 0], stride=2), F.pad(x, (2, 1, 1, 1), "reflect")),
+        F.grid_sample(x, x[:, :2].movedim(1, -1), align_corners=False),
         *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),
         F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
     )
@@ -179,6 +225,8 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "arithmetic": (arithmetic, lambda b, n: (floats(b, n), floats(b, n), ints(b, n))),
     "reductions": (reductions, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "shapes": (shapes, lambda b, n: (floats(b, n, 6),)),
+    "sized": (sized, lambda b, n: (floats(b, n, 6), floats(n + b))),
+    "halves": (halves, lambda b, n: (floats(b, 4, 4 * n, 8),)),
     "lookups": (lookups, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "products": (products, lambda b, n: (floats(b, n, 5), floats(b, n + 2, 5), floats(5, 7))),
     "images": (
@@ -212,7 +260,7 @@ def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
     model = taken(name)
     assert not model.program.left, model.report
     empty = (
-        [] if name in ("reductions", "lookups") else [(0, 6)]
+        [] if name in ("reductions", "lookups", "sized") else [(0, 6)]
     )  # torch refuses what is of nothing
     for b, n in [(3, 5), (1, 9), (2, 4), (7, 33), *empty]:
         call = given(b, n)

@@ -12,6 +12,7 @@ from torch import nn
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_impls import get_fast_op_impls
 
+from offcut.plugins.torch import programs
 from tests.plugins.torch_models import held, mlp
 
 
@@ -80,3 +81,19 @@ def test_the_fast_paths_of_torch_are_there_again() -> None:
     run = torch.compile(Shifted(), backend="offcut", dynamic=True)
     held(run, Shifted(), [(torch.randn(3, 4), torch.randn(1, 4))])
     assert before == get_fast_op_impls() != {}
+
+
+class Compared(nn.Module):
+    """A branch on a batch of one, whose other side is broadcast: in one of them the batch is known to be 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.arange(x.shape[1], dtype=x.dtype).unsqueeze(0)
+        shifted = x + y if x.shape[0] != y.shape[0] else x * y
+        return torch.relu(shifted).reshape(-1, x.shape[1]) + x
+
+
+def test_a_batch_that_a_branch_fixes_is_a_number_everywhere() -> None:
+    run = torch.compile(Compared(), backend="offcut", dynamic=True)
+    held(run, Compared(), [(torch.randn(b, 5),) for b in (3, 1, 2)])
+    assert stats() == (2, 0)
+    assert [program.left for program in programs()[-2:]] == [[], []]

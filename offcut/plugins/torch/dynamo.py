@@ -19,11 +19,11 @@ from torch._guards import TracingContext
 
 from offcut.errors import TargetError
 from offcut.pipeline import target
+from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
 from offcut.plugins.torch.sizes import Facts, facts_in
-from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.tracing import Oblivious
 
 CHANGES = 3
@@ -80,18 +80,13 @@ def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:
 
 
 def _specialised(examples: Sequence[Any]) -> bool:
-    """Whether sizes of a trace start at 2, or are 1 because they were so in it."""
-    for one in examples:
-        if isinstance(one, torch.SymInt):
-            env, expr = one.node.shape_env, one.node.expr
-            if any(env.bound_sympy(symbol).lower == 2 for symbol in expr.free_symbols):
-                return True
+    """Whether sizes of a trace start at 2, are one by chance, or are numbers because they were 1 or equal to one."""
     dynamic = not torch._dynamo.config.assume_static_by_default
-    return dynamic and any(
-        isinstance(size, int) and size == 1
+    return any(
+        isinstance(one, torch.SymInt)
+        or (dynamic and one.dim() > 0 and not isinstance(one, torch.nn.Parameter))
         for one in examples
-        if isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter)
-        for size in one.shape[:1]
+        if isinstance(one, torch.SymInt | torch.Tensor)
     )
 
 
@@ -100,12 +95,6 @@ def _traced() -> tuple[Any, ...]:
     context = TracingContext.try_get()
     found = () if context is None else context.tensor_to_context
     return tuple(one for one in found if not isinstance(one, torch.nn.Parameter))
-
-
-def decompositions() -> dict[Any, Any]:
-    """Torch's own, but for what we take whole."""
-    known: dict[Any, Any] = torch._decomp.core_aten_decompositions()
-    return {op: rule for op, rule in known.items() if op not in TABLE}
 
 
 class Compiled:
@@ -200,6 +189,6 @@ def _by_aot(module: Any, examples: Sequence[Any], threads: int | None) -> Callab
         fw_compiler=partial(_training, threads=threads),
         bw_compiler=_backward,
         inference_compiler=partial(_forward, threads=threads),
-        decompositions=decompositions(),
+        decompositions=taken_apart(torch._decomp.core_aten_decompositions()),
     )
     return compiler(module, examples)  # type: ignore[no-any-return]

@@ -14,10 +14,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as sf
 
 from offcut.errors import CallError, DescribeError
+from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.sizes import Facts, equalities, sympy_of
-from offcut.plugins.torch.table import TABLE
+from offcut.plugins.torch.sizes import Facts, equalities, multiples, sympy_of
 from offcut.plugins.torch.tracing import oblivious
 from offcut.plugins.torch.whole import whole
 
@@ -128,11 +128,9 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
             because="it is neither a module nor an exported program",
             help=("from_torch(torch.export.export(model, args))",),
         )
-    table = torch.export.default_decompositions()
-    kept = {op: rule for op, rule in table.items() if op not in TABLE}
     with _TRACING:
         with whole():
-            lowered = model.run_decompositions(kept)
+            lowered = model.run_decompositions(taken_apart(torch.export.default_decompositions()))
         return TorchModel(lowered)
 
 
@@ -168,7 +166,8 @@ def _facts(exported: Any) -> Facts:
         value = node.meta.get("val")
         for size in value.shape if isinstance(value, torch.Tensor) else ():
             if isinstance(size, torch.SymInt):
-                return Facts(known, tuple(filter(_shown, equalities(size.node.shape_env))))
+                env = size.node.shape_env
+                return Facts(known, tuple(filter(_shown, equalities(env))), multiples(env))
     return Facts(known)
 
 

@@ -70,6 +70,7 @@ class Program:
         self.left = list(self.split.left)
         solutions = _solutions(self.inputs)
         self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
+        self.parts = tuple(one for one in facts.parts if one[1] in solutions)
         self.steps = [self._step(module, step) for step in self.split.steps]
         self.order = tuple(zip(self.steps, _frees(self.split, output), strict=True))
         read = {node for node, _ in solutions.values()} | _needed_by(self.split, output)
@@ -85,6 +86,8 @@ class Program:
         """The results, for tensors and ints in the order of the placeholders."""
         values: Values = {node: arguments[place] for place, node in self.read}
         sizes = {name: solve(values) for name, solve in self.sizes}
+        for part, size, factor in self.parts:
+            sizes[part] = sizes[size] // factor
         for step, frees in self.order:
             step(values, sizes)
             for node in frees:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -13,9 +13,9 @@ from torch.utils._sympy import functions as sf
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Var, variables
+from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.sizes import MAX_SIZE
-from offcut.graph.extents import Valued, normal
+from offcut.graph.extents import Valued, at, normal, quotient
 from offcut.plugins.torch.left import Left
 
 Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]
@@ -63,15 +63,22 @@ def symbols_of(*shapes: Any) -> set[sympy.Symbol]:
 class Facts:
     """What torch knows of its symbols.
 
-    bounds  of each
-    equal   expressions that stand for simpler ones in every call: torch guards it
+    bounds   of each
+    equal    expressions that stand for simpler ones in every call: torch guards it
+    factors  by a symbol, the number of which it is a multiple in every call: an extent is written in parts of it, so that
+             ``2*(s//2)`` is s
     """
 
     bounds: Bounds
     equal: tuple[tuple[sympy.Expr, sympy.Expr], ...] = ()
+    factors: Mapping[sympy.Symbol, int] = field(default_factory=dict)
 
     def range(self, symbol: sympy.Symbol) -> tuple[int, int]:
         """The least and the greatest value of a symbol."""
+        for whole, factor in self.factors.items():
+            if symbol == part_of(whole, factor):
+                least, most = self.range(whole)
+                return -(-least // factor), most // factor
         low, high = self.bounds(symbol)
         least, most = max(_whole(low, 0), 0), min(_whole(high, MAX_SIZE), MAX_SIZE)
         for expr, other in self.equal:
@@ -87,7 +94,19 @@ class Facts:
             least, most = self.range(symbol)
             if least == most:
                 expr = expr.subs(symbol, least)
+        for symbol, factor in self.factors.items():
+            expr = expr.subs(symbol, factor * part_of(symbol, factor))
         return expr
+
+    @property
+    def parts(self) -> tuple[tuple[str, str, int], ...]:
+        """The size that gives each multiple: its name, that of the multiple, and the number."""
+        return tuple((part_of(one, by).name, one.name, by) for one, by in self.factors.items())
+
+
+def part_of(symbol: sympy.Symbol, factor: int) -> sympy.Symbol:
+    """The size that gives a symbol, times a number."""
+    return sympy.Symbol(f"{symbol.name}_{factor}", integer=True, nonnegative=True)
 
 
 def facts_in(shape_env: Any) -> Facts:
@@ -97,7 +116,43 @@ def facts_in(shape_env: Any) -> Facts:
         found = shape_env.bound_sympy(symbol)
         return found.lower, found.upper
 
-    return Facts(known, equalities(shape_env))
+    return Facts(known, equalities(shape_env), multiples(shape_env))
+
+
+def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
+    """Symbols that a shape environment guards to be multiples: ``Eq(2*(s//2), s)``, ``Eq(s % 2, 0)``."""
+    symbols = {one.name: one for guard in shape_env.guards for one in guard.expr.free_symbols}
+    nothing = [zero for guard in shape_env.guards if (zero := _difference(guard.expr)) is not None]
+    found: dict[str, int] = {}
+    while True:
+        parts = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
+        more = [one for zero in nothing if (one := _rest(at(zero, parts))) is not None]
+        if not more:
+            return {symbols[name]: factor for name, factor in found.items()}
+        name, by = more[0]
+        found[name] = found.get(name, 1) * by
+
+
+def _difference(guard: sympy.Basic) -> Expr | None:
+    """What is 0 in every call; None where a guard is no equality of sizes."""
+    if not isinstance(guard, sympy.Eq):
+        return None
+    try:
+        one, other = map(_translated, guard.args)
+    except Left:
+        return None
+    return normal(Binary("-", one, other))
+
+
+def _rest(zero: Expr) -> tuple[str, int] | None:
+    """The size whose rest is 0, and that of which it is the rest; None for anything else."""
+    match zero:
+        case Binary("*", Const(), Binary("%", Var(name), Const(by, _))):
+            return name, int(by)
+        case Binary("%", Var(name), Const(by, _)):
+            return name, int(by)
+        case _:
+            return None
 
 
 def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
@@ -106,7 +161,7 @@ def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
     for guard in shape_env.guards:
         if isinstance(guard.expr, sympy.Eq):
             one, other = map(shape_env.replace, guard.expr.args)
-            if one.is_Symbol or one.is_Integer:
+            if one.is_Integer or (one.is_Symbol and not other.is_Integer):
                 one, other = other, one
             one, other = _solved(one, other)
             if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
@@ -115,7 +170,14 @@ def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
 
 
 def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """An equality ``a*s + b == number`` as one of the symbol, where it has a whole solution."""
+    """An equality ``a*s + b == number`` as one of the symbol, where it has a whole solution; ``a*s == a*t`` as one of s and t.
+
+    Where a is 0, s and t may differ: arguments of such shapes contradict the graph, and its call is refused.
+    """
+    if one.is_Mul and other.is_Mul:
+        left, right = (one / other).as_numer_denom()
+        if left.is_Symbol and (right.is_Symbol or right.is_Integer):
+            return left, right
     if other.is_Integer and len(one.free_symbols) == 1 and not one.is_Symbol:
         (symbol,) = one.free_symbols
         factor = one.coeff(symbol)
@@ -192,5 +254,8 @@ def _folded(op: str, parts: Any) -> Expr:
 
 def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     if not (isinstance(divisor, sympy.Integer) and divisor > 0):
-        raise Left(f"a size is divided by {divisor}")
+        found = quotient(normal(_translated(dividend)), normal(_translated(divisor)))
+        if op != "//" or found is None:
+            raise Left(f"a size is divided by {divisor}")
+        return found
     return Binary(op, _translated(dividend), ix.const(int(divisor)))

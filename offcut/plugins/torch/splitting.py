@@ -61,14 +61,17 @@ def split(graph: Any, facts: Facts, arrays: Mapping[Any, Array]) -> Split:
 
     arrays  of the placeholders whose values are known
     """
-    found = _Found({}, {}, set(), {}, [])
+    found, effect = _Found({}, {}, set(), {}, []), -1
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
         reason = found.offered(node, facts, arrays)
         if reason is None:
             continue
-        found.place[node] = len(graph.nodes) if node.is_impure() else found.last(node)
+        place = found.last(node)
+        if node.is_impure():  # in their order, and what is written after all that reads it
+            place = effect = max(place, effect, len(graph.nodes) if _writes(node) else 0)
+        found.place[node] = place
         if _has_tensors(node) and node.target is not operator.getitem:
             found.left.append((node, reason))
     return _arranged(graph, found)
@@ -212,6 +215,12 @@ def is_size(node: Any) -> bool:
     if not isinstance(value, torch.SymInt):
         return False
     return all(map(is_size_symbol, value.node.expr.free_symbols))
+
+
+def _writes(node: Any) -> bool:
+    """Whether an operator writes to an argument, or is none that says so; others that are impure draw random numbers."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or bool(schema.is_mutable)
 
 
 def _has_tensors(node: Any) -> bool:

@@ -17,10 +17,12 @@ from offcut.core.expr import Binary, Expr, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.graph import Builder, Ref
+from offcut.graph.composed import counted
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.floats import float_of
 from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import Facts, extent_of, is_size_symbol, sympy_of
 from offcut.plugins.torch.table import TABLE, Rule, check_taken
@@ -115,8 +117,12 @@ class Translation:
             self.extent(one)
 
     def extent(self, size: Any) -> Expr:
-        """An int or a SymInt as an extent, whose symbols are sizes of the graph; one that has but one value is that."""
-        found = self.facts.simplified(sympy_of(size))
+        """An int or a SymInt as an extent."""
+        return self.extent_in(sympy_of(size))
+
+    def extent_in(self, expr: Any) -> Expr:
+        """An expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
+        found = self.facts.simplified(expr)
         for symbol in found.free_symbols:
             if not is_size_symbol(symbol):
                 raise Left("its shape depends on data")
@@ -135,8 +141,10 @@ class Translation:
             given = value
         if isinstance(given, torch.SymInt):
             return plain(self.extent(given))
-        if isinstance(given, torch.SymFloat | torch.SymBool):
-            raise Left("a number is known at run time alone")
+        if isinstance(given, torch.SymFloat):
+            return float_of(self, given.node.expr)
+        if isinstance(given, torch.SymBool):
+            raise Left("a condition is known at run time alone")
         if isinstance(given, tuple | list):
             return [self.argument(one) for one in given]
         return given
@@ -187,13 +195,16 @@ class Translation:
     @property
     def result(self) -> str:
         """The element type of the result, or of the first."""
-        first = self.fake[0] if isinstance(self.fake, tuple | list) else self.fake
-        return NAMES[first.dtype]
+        return NAMES[self._first.dtype]
 
     @property
     def extents(self) -> tuple[Expr, ...]:
-        """The shape of the result, as torch says it."""
-        return tuple(map(self.extent, self.fake.shape))
+        """The shape of the result, or of the first, as torch says it."""
+        return tuple(map(self.extent, self._first.shape))
+
+    @property
+    def _first(self) -> Any:
+        return self.fake[0] if isinstance(self.fake, tuple | list) else self.fake
 
     def as_result(self, x: Operand) -> Any:
         """An operand in the element type of the result."""
@@ -207,9 +218,9 @@ class Translation:
         return found
 
     def scalar(self, value: Any, dtype: str) -> Ref:
-        """A number as an array without axes."""
+        """A number or a size as an array without axes."""
         if isinstance(value, Expr):
-            raise Left("a size is calculated with")
+            return counted(self.node, value, dtype)
         made = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
         found: Ref = self.builder.constant(
             self.builder.fresh("number"), made.astype(numpy_dtype(dtype))

@@ -12,7 +12,7 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.rules.functions import truth
+from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Operand, Translation
 
@@ -28,20 +28,13 @@ def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = 
     return t.node(op, *(operand(t, one, into) for one in (x, y)))
 
 
-def operand(t: Translation, x: Operand, dtype: str) -> Any:
-    """An operand in an element type; a number stays one."""
-    if isinstance(x, Ref):
-        return t.cast(x, dtype)
-    if isinstance(x, Expr) and not isinstance(x, int | float):
-        raise Left("a size is calculated with")
-    return x
-
-
 def promoted(t: Translation, x: Operand, y: Operand) -> str:
     """The element type in which torch compares two operands."""
     samples = [
         torch.empty([1] * min(t.rank(one), 1), dtype=_TORCH[t.dtype(one)])
         if isinstance(one, Ref)
+        else 0
+        if isinstance(one, Expr)
         else one
         for one in (x, y)
     ]
@@ -106,16 +99,28 @@ def div(t: Translation, x: Operand, y: Operand) -> Any:
 def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return div(t, x, y)
-    if rounding_mode != "floor":
-        raise Left(f"it rounds by {rounding_mode}")
-    return floor_divide(t, x, y)
+    if rounding_mode == "floor":
+        return floor_divide(t, x, y)
+    if not t.result.startswith("float"):
+        raise Left(f"it rounds a quotient of {t.result} towards 0")
+    found = binary(t, "divide", x, y)
+    up, down = t.node("ceil", found), t.node("floor", found)
+    return t.node("where", t.node("less", found, 0.0), up, down)
 
 
 @takes("floor_divide", "floor_divide.Scalar")
 def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
-    if not t.result.startswith("int"):
+    """Of floats: what is left without the remainder, which is rounded once, as torch does it."""
+    if t.result.startswith("int"):
+        return binary(t, "floor_divide", x, y)
+    if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result}")
-    return binary(t, "floor_divide", x, y)
+    whole, by = (
+        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
+    )
+    rest = t.node("remainder", whole, by)
+    found = t.node("round", t.node("divide", t.node("subtract", whole, rest), by))
+    return t.node("where", t.node("equal", by, 0.0), t.node("divide", whole, by), found)
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -31,8 +30,12 @@ def convolution(
 ) -> Any:
     axes = t.rank(w) - 2
     if t.rank(x) != axes + 2:
-        raise Left("it is without a batch")
-    each = {
+        batch = t.reshape(x, (1, *t.shape(x)))
+        ends = (stride, padding, dilation, transposed, output_padding, groups)
+        return without_batch(t, convolution(t, batch, w, bias, *ends))
+    if transposed and axes == 1:
+        return _of_lines(t, x, w, bias, (stride, padding, dilation, output_padding), groups)
+    each: dict[str, Any] = {
         "stride": _spread(stride, axes),
         "padding": padding if isinstance(padding, str) else _spread(padding, axes),
         "dilation": _spread(dilation, axes),
@@ -41,8 +44,31 @@ def convolution(
         return t.node(_FORWARD[axes], x, w, bias=bias, groups=groups, **each)
     if axes != 2:
         raise Left(f"it is transposed, with {axes} spatial axes")
-    ends = {"output_padding": _spread(output_padding, axes), "groups": groups}
-    return t.node("conv_transpose2d", x, w, bias=bias, **each, **ends)
+    each["output_padding"] = _spread(output_padding, axes)
+    return t.node("conv_transpose2d", x, w, bias=bias, groups=groups, **each)
+
+
+def _of_lines(
+    t: Translation, x: Ref, w: Ref, bias: Ref | None, each: Sequence[Any], groups: int
+) -> Any:
+    """A transposed convolution of lines as one of images of one row.
+
+    each  stride, padding, dilation and output padding
+    """
+    lines, windows = (t.reshape(one, (*t.shape(one)[:2], 1, t.shape(one)[2])) for one in (x, w))
+    named = ("stride", "padding", "dilation", "output_padding")
+    rows = (1, 0, 1, 0)
+    options = {
+        name: (row, *_spread(one, 1)) for name, row, one in zip(named, rows, each, strict=True)
+    }
+    found = t.node("conv_transpose2d", lines, windows, bias=bias, groups=groups, **options)
+    n, c, _, last = t.shape(found)
+    return t.reshape(found, (n, c, last))
+
+
+def without_batch(t: Translation, found: Ref) -> Ref:
+    """The one result of a batch of one."""
+    return t.reshape(found, t.shape(found)[1:])
 
 
 @takes(*(f"conv{n}d{end}" for n in (1, 2, 3) for end in ("", ".padding")))
@@ -93,10 +119,8 @@ def max_pool(
     dilation: Any = 1,
     ceil: bool = False,
 ) -> Any:
-    if t.rank(x) != 4:
-        raise Left("it is without a batch")
-    each = _windows(t, x, window, stride, padding, dilation, ceil)
-    return t.node("max_pool2d", x, _spread(window, 2), dilation=_spread(dilation, 2), **each)
+    each = {"dilation": _spread(dilation, 2)}
+    return _pooled(t, "max_pool2d", x, window, stride, padding, ceil, each)
 
 
 @takes("avg_pool2d")
@@ -110,22 +134,51 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
-    if t.rank(x) != 4 or divisor is not None:
-        raise Left("it is without a batch, or has a divisor")
+    if divisor is not None:
+        raise Left("it has a divisor")
     if ceil and any(_spread(padding, 2)) and count_include_pad:
         raise Left("windows beyond the padding count less")
-    each = _windows(t, x, window, stride, padding, 1, ceil)
-    inside = count_include_pad and not ceil
-    return t.node("avg_pool2d", x, _spread(window, 2), count_include_pad=inside, **each)
+    each = {"count_include_pad": count_include_pad and not ceil}
+    return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
+
+
+def _pooled(
+    t: Translation,
+    op: str,
+    x: Ref,
+    window: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    each: dict[str, Any],
+) -> Any:
+    """Windows; where their number is rounded up, one more is padded for, and left out where torch has none."""
+    batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
+    sizes, pads = _spread(window, 2), _spread(padding, 2)
+    strides = _spread(stride, 2) if stride not in ((), []) else sizes
+    ends = zip(pads, strides, strict=True)
+    around: Any = tuple((pad, pad + by - 1) for pad, by in ends) if ceil else pads
+    found = t.node(op, batch, sizes, stride=strides, padding=around, **each)
+    if ceil:
+        for axis, extent in enumerate(t.extents[-2:], start=2):
+            found = t.slice(found, axis, 0, plain(extent))
+    return found if t.rank(x) == 4 else without_batch(t, found)
 
 
 @takes("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
 def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+    if list(size) == [1, 1]:
+        return t.node("mean", x, axis=(-2, -1), keepdims=True)
     if t.rank(x) != 4:
         raise Left("it is without a batch")
-    if list(size) == [1, 1]:
-        return t.node("mean", x, axis=(2, 3), keepdims=True)
     return t.node("adaptive_avg_pool2d", x, tuple(size))
+
+
+@takes("adaptive_max_pool2d")
+def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+    if list(size) != [1, 1]:
+        raise Left("it gives more than the greatest of all")
+    return t.node("max", x, axis=(-2, -1), keepdims=True), None
 
 
 @takes("upsample_nearest2d.vec", "upsample_nearest1d.vec")
@@ -174,27 +227,6 @@ def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, sca
     if any(scale != int(scale) for scale in scales):
         raise Left(f"it is scaled by {list(scales)}")
     return t.node("interpolate", x, scale=tuple(int(scale) for scale in scales), **given)
-
-
-def _windows(
-    t: Translation, x: Ref, window: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
-) -> dict[str, Any]:
-    """Stride and padding; results are rounded up by padding after the end."""
-    sizes, pads, steps = _spread(window, 2), _spread(padding, 2), _spread(dilation, 2)
-    strides = _spread(stride, 2) if stride not in ((), []) else sizes
-    if not ceil:
-        return {"stride": strides, "padding": pads}
-    after: list[tuple[int, int]] = []
-    for axis in range(2):
-        extent = plain(t.shape(x)[2 + axis])
-        if isinstance(extent, Expr) and not isinstance(extent, int):
-            raise Left("its results are rounded up at a symbolic size")
-        reach = steps[axis] * (sizes[axis] - 1) + 1
-        results = plain(t.extents[2 + axis])
-        assert isinstance(results, int)
-        wanted = (results - 1) * strides[axis] + reach - extent - pads[axis]
-        after.append((pads[axis], max(wanted, 0)))
-    return {"stride": strides, "padding": tuple(after)}
 
 
 def _spread(given: Any, axes: int) -> tuple[int, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.plugins.torch.rules.arithmetic import operand
-from offcut.plugins.torch.rules.functions import truth
+from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
@@ -28,7 +29,6 @@ SAME = {
     "floor": "floor",
     "ceil": "ceil",
     "round": "round",
-    "sign": "sign",
     "neg": "negative",
     "abs": "absolute",
     "square": "square",
@@ -50,9 +50,69 @@ def gelu(t: Translation, x: Ref, *, approximate: str = "none") -> Any:
 def elu(
     t: Translation, x: Ref, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Any:
-    if scale != 1 or input_scale != 1:
-        raise Left("it is scaled")
-    return t.node("elu", x, alpha=float(alpha))
+    if input_scale != 1:
+        below = t.node("multiply", expm1(t, t.node("multiply", x, input_scale)), alpha)
+        found = t.node("where", t.node("greater", x, 0.0), x, below)
+    else:
+        found = t.node("elu", x, alpha=float(alpha))
+    return found if scale == 1 else t.node("multiply", found, scale)
+
+
+@takes("expm1")
+def expm1(t: Translation, x: Ref) -> Any:
+    """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
+    given = t.as_result(x)
+    half = t.node("tanh", t.node("multiply", given, 0.5))
+    small = t.node("divide", t.node("multiply", half, 2.0), t.node("subtract", 1.0, half))
+    large = t.node("subtract", t.node("exp", given), 1.0)
+    return t.node("where", t.node("less", t.node("absolute", given), 1.0), small, large)
+
+
+def _by_powers(sign: str) -> Any:
+    def rule(t: Translation, x: Ref) -> Any:
+        given = t.as_result(x)
+        ends = t.node("exp", given), t.node("exp", t.node("negative", given))
+        return t.node("multiply", t.node(sign, *ends), 0.5)
+
+    return rule
+
+
+takes("cosh")(_by_powers("add"))
+
+
+@takes("sinh")
+def sinh(t: Translation, x: Ref) -> Any:
+    """``(e + e / (e + 1)) / 2`` of ``e = exp(x) - 1``: no digits are lost near 0."""
+    size = t.node("absolute", t.as_result(x))
+    power = expm1(t, size)
+    rest = t.node("divide", power, t.node("add", power, 1.0))
+    # beyond what exp(x) holds, all of it is there
+    found = t.node(
+        "multiply", t.node("add", power, t.node("where", infinite(t, power), 1.0, rest)), 0.5
+    )
+    return t.node("multiply", found, sign(t, x))
+
+
+@takes("tan")
+def tan(t: Translation, x: Ref) -> Any:
+    given = t.as_result(x)
+    return t.node("divide", t.node("sin", given), t.node("cos", given))
+
+
+@takes("trunc", "fix")
+def trunc(t: Translation, x: Ref) -> Any:
+    if not t.result.startswith(("float", "bfloat")):
+        return x
+    return t.node("where", t.node("less", x, 0.0), t.node("ceil", x), t.node("floor", x))
+
+
+@takes("sign", "sgn")
+def sign(t: Translation, x: Ref) -> Any:
+    """That of NaN is 0."""
+    found = t.node("sign", t.as_result(x))
+    if not t.result.startswith(("float", "bfloat")):
+        return found
+    return t.node("where", t.node("equal", found, found), found, 0.0)
 
 
 @takes("leaky_relu")
@@ -77,32 +137,36 @@ def hardtanh(t: Translation, x: Ref, low: float = -1.0, high: float = 1.0) -> An
     return t.node("clip", x, low=low, high=high)
 
 
-@takes("clamp")
+@takes("clamp", "clamp.Tensor", "clip", "clip.Tensor")
 def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
-    return t.node("clip", t.as_result(x), low=low, high=high)
-
-
-@takes("clamp_min")
-def clamp_min(t: Translation, x: Ref, low: Any) -> Any:
-    return t.node("clip", t.as_result(x), low=low)
-
-
-@takes("clamp_max")
-def clamp_max(t: Translation, x: Ref, high: Any) -> Any:
-    return t.node("clip", t.as_result(x), high=high)
-
-
-@takes("clamp.Tensor")
-def clamp_tensor(t: Translation, x: Ref, low: Ref | None = None, high: Ref | None = None) -> Any:
     found = t.as_result(x)
-    if low is not None:
-        found = t.node("maximum", found, t.as_result(low))
-    return found if high is None else t.node("minimum", found, t.as_result(high))
+    if not any(isinstance(one, Ref | Expr) for one in (low, high)):
+        return t.node("clip", found, low=low, high=high)
+    for op, end in (("maximum", low), ("minimum", high)):
+        if end is not None:
+            found = t.node(op, found, operand(t, end, t.result))
+    return found
 
 
-@takes("log2")
-def log2(t: Translation, x: Ref) -> Any:
-    return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(2))
+@takes("clamp_min", "clamp_min.Tensor")
+def clamp_min(t: Translation, x: Ref, low: Any) -> Any:
+    return clamp(t, x, low=low)
+
+
+@takes("clamp_max", "clamp_max.Tensor")
+def clamp_max(t: Translation, x: Ref, high: Any) -> Any:
+    return clamp(t, x, high=high)
+
+
+def _logarithm(base: float) -> Any:
+    def rule(t: Translation, x: Ref) -> Any:
+        return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))
+
+    return rule
+
+
+takes("log2")(_logarithm(2))
+takes("log10")(_logarithm(10))
 
 
 @takes("logical_not", "bitwise_not")
@@ -119,7 +183,7 @@ def isnan(t: Translation, x: Ref) -> Any:
 
 @takes("isinf")
 def isinf(t: Translation, x: Ref) -> Any:
-    return t.node("equal", t.node("absolute", x), math.inf)
+    return infinite(t, x)
 
 
 @takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
@@ -145,6 +209,19 @@ def dropout(t: Translation, x: Ref, rate: float, train: bool | None) -> Any:
     if train and rate:
         raise Left("it is random")
     return (x, None) if isinstance(t.fake, tuple | list) else x
+
+
+def infinite(t: Translation, x: Ref) -> Ref:
+    """Whether each element is infinite."""
+    found: Ref = t.node("equal", t.node("absolute", x), math.inf)
+    return found
+
+
+def operand(t: Translation, x: Any, dtype: str) -> Any:
+    """An operand in an element type; a number stays one."""
+    if isinstance(x, Ref):
+        return t.cast(x, dtype)
+    return t.scalar(x, dtype) if isinstance(x, Expr) else x
 
 
 def truth(t: Translation, x: Ref) -> Ref:

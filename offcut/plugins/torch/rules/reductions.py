@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation, plain, product
 
 Axes = int | Sequence[int] | None
 
@@ -116,9 +117,13 @@ def norm(
     *,
     dtype: Any = None,
 ) -> Any:
-    if order != 2:
+    given = t.as_result(x)
+    if order == 2:
+        return t.node("sqrt", _over(t, "sum", t.node("square", given), axes, keepdims))
+    if order not in (1, math.inf, -math.inf):
         raise Left(f"it is of order {order}")
-    return t.node("sqrt", _over(t, "sum", t.node("square", t.as_result(x)), axes, keepdims))
+    op = "sum" if order == 1 else "max" if order > 0 else "min"
+    return _over(t, op, t.node("absolute", given), axes, keepdims)
 
 
 @takes("cumsum")
@@ -141,16 +146,15 @@ def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) 
     if correction == 0:
         found = t.node("mean", squares, axis=over, keepdims=keepdims)
     else:
-        count = 1
-        for axis in over:
-            extent = plain(t.shape(x)[axis])
-            if not isinstance(extent, int):
-                raise Left("it divides by a symbolic size less something")
-            count *= extent
-        if count <= correction:
-            raise Left("it divides by nothing")
+        count = plain(product(t.shape(x)[axis] for axis in over))
         found = t.node("sum", squares, axis=over, keepdims=keepdims)
-        found = t.node("multiply", found, 1.0 / (count - correction))
+        if isinstance(count, int):
+            if count <= correction:
+                raise Left("it divides by nothing")
+            found = t.node("multiply", found, 1.0 / (count - correction))
+        else:
+            less = t.node("subtract", t.scalar(count, t.result), float(correction))
+            found = t.node("divide", found, t.node("maximum", less, 0.0))
     if not keepdims:
         kept = [extent for axis, extent in enumerate(t.shape(x)) if axis not in over]
         middle = t.reshape(middle, kept)

@@ -9,6 +9,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
+from offcut.graph.composed import tiled
 from offcut.graph.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -127,6 +128,31 @@ def stack(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
     return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
 
 
+@takes("diagonal", "diagonal_copy")
+def diagonal(t: Translation, x: Ref, offset: int = 0, one: int = 0, other: int = 1) -> Any:
+    """The elements whose places along two axes differ by `offset`, along a last axis."""
+    ends = t.axis(x, one), t.axis(x, other)
+    rest = [axis for axis in range(t.rank(x)) if axis not in ends]
+    count = plain(t.extents[-1])
+    places = [t.node("iota", count, "int64") for _ in ends]
+    if offset:
+        moved = 1 if offset > 0 else 0
+        places[moved] = t.node("add", places[moved], abs(offset))
+    return t.node("take", t.transpose(x, [*rest, *ends]), tuple(places), axis=len(rest))
+
+
+@takes("unfold", "unfold_copy")
+def unfold(t: Translation, x: Ref, axis: int, size: int, step: int) -> Any:
+    """Windows of an axis, each `step` after the one before, their elements along a last axis."""
+    place = t.axis(x, axis)
+    count = plain(t.extents[place])
+    starts = t.node("multiply", t.node("iota", count, "int64"), step)
+    places = t.node("add", t.reshape(starts, (count, 1)), t.node("iota", size, "int64"))
+    found = t.node("take", x, places, axis=place)
+    order = [n for n in range(t.rank(found)) if n != place + 1]
+    return t.transpose(found, [*order, place + 1])
+
+
 @takes("flip")
 def flip(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
     return t.node("flip", x, tuple(t.axis(x, axis) for axis in axes))
@@ -140,10 +166,14 @@ def roll(t: Translation, x: Ref, shifts: Any, axes: Any = ()) -> Any:
     for shift, axis in zip(shifts, axes, strict=True):
         place = t.axis(x, axis)
         extent = plain(t.shape(x)[place])
-        if not isinstance(shift, int) or not isinstance(extent, int) or not extent:
-            raise Left("it rolls a symbolic axis")
-        at = -shift % extent
-        if at:
+        if not isinstance(shift, int) or extent == 0:
+            raise Left("it rolls by a symbolic number")
+        at: Any = -shift % extent if isinstance(extent, int) else -shift
+        if (
+            not isinstance(extent, int) and shift > 0
+        ):  # a call where it is more than there are is refused
+            at = plain(normal(Binary("+", extent, ix.const(-shift))))
+        if at != 0:
             ends = [t.slice(found, place, at, extent), t.slice(found, place, 0, at)]
             found = t.node("concat", ends, axis=place)
     return found
@@ -154,7 +184,52 @@ def repeat(t: Translation, x: Ref, counts: Sequence[Any]) -> Any:
     own = t.reshape(x, (*[1] * (len(counts) - t.rank(x)), *t.shape(x)))
     if all(count == 1 for count in counts):
         return own
-    return t.node("repeat", own, tuple(counts))
+    if all(isinstance(count, int) for count in counts):
+        return t.node("repeat", own, tuple(counts))
+    return tiled(t.node, own, [plain(extent) for extent in t.shape(own)], counts)
+
+
+@takes("copy")
+def copy(t: Translation, x: Ref, source: Ref, *_: Any) -> Any:
+    found, wanted = t.as_result(source), t.extents
+    return found if wanted == t.shape(found) else t.node("broadcast_to", found, wanted)
+
+
+@takes("slice_scatter")
+def slice_scatter(
+    t: Translation,
+    x: Ref,
+    source: Ref,
+    axis: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
+) -> Any:
+    if step != 1:
+        raise Left(f"its step is {step}")
+    place = t.axis(x, axis)
+    first = _start(t, x, place, 0 if start is None else start)
+    return _replaced(t, x, source, place, first)
+
+
+@takes("select_scatter")
+def select_scatter(t: Translation, x: Ref, source: Ref, axis: int, number: Any) -> Any:
+    place = t.axis(x, axis)
+    own = t.shape(source)
+    row = t.reshape(source, (*own[:place], 1, *own[place:]))
+    return _replaced(t, x, row, place, _start(t, x, place, number))
+
+
+def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
+    """`x` with a part of an axis, from `start` on, that is `source` instead."""
+    own, extent = t.shape(source)[axis], t.shape(x)[axis]
+    stop = plain(normal(Binary("+", ix.index(start), own)))
+    parts = [t.as_result(source)]
+    if start != 0:
+        parts.insert(0, t.slice(x, axis, 0, start))
+    if stop != plain(extent):
+        parts.append(t.slice(x, axis, stop, plain(extent)))
+    return parts[0] if len(parts) == 1 else t.node("concat", parts, axis=axis)
 
 
 _MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
@@ -182,20 +257,20 @@ def replication(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:
-    before, after = [0] * t.rank(x), [0] * t.rank(x)
+    before: list[Any] = [0] * t.rank(x)
+    after: list[Any] = [0] * t.rank(x)
     for number, (low, high) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
         axis = t.rank(x) - 1 - number
-        if not (isinstance(low, int) and isinstance(high, int)):
-            raise Left("it is padded by a symbolic size")
-        if low < 0 or high < 0:
-            extent = t.shape(x)[axis]
-            stop = normal(Binary("-", extent, ix.const(max(-high, 0))))
-            x = t.slice(x, axis, max(-low, 0), plain(stop))
-        before[axis], after[axis] = max(low, 0), max(high, 0)
-    if not any((*before, *after)):
-        return x
+        before[axis], after[axis] = low, high
     value = float(value) if t.result.startswith(("float", "bfloat")) else value
-    return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
+    if all(isinstance(one, int) for one in (*before, *after)):
+        if not any((*before, *after)):
+            return x
+        if min(*before, *after) >= 0 or mode == "constant":
+            return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
+    if mode != "constant":
+        raise Left("it is padded by a symbolic size, or cut, and mirrored")
+    return t.node("pad", x, tuple(before), tuple(after), value=value)
 
 
 def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:

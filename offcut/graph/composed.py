@@ -1,0 +1,55 @@
+"""Operators that hosts have as one, composed of ours: what depends on sizes there, and is no argument of an operator here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr
+from offcut.graph import extents
+from offcut.graph.graph import Ref
+
+Make: TypeAlias = Callable[..., Ref]
+"""``make(op, *arguments, **options)``: the result of an operator."""
+
+Extent: TypeAlias = "Expr | int"
+
+
+def counted(make: Make, extent: Extent, dtype: str) -> Ref:
+    """An extent as an array without axes: the last of 0, 1, …, extent."""
+    every = make("iota", _plain(_sum(extent, 1)), dtype)
+    last = make("slice", every, 0, _plain(extent), _plain(_sum(extent, 1)))
+    return make("reshape", last, ())
+
+
+def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent]) -> Ref:
+    """All of `x`, as often as sizes say along each axis: new axes that are merged with the next.
+
+    shape   of `x`
+    counts  one for each axis
+    """
+    merged = [_plain(_product(count, own)) for own, count in zip(shape, counts, strict=True)]
+    if all(own == 1 or count == 1 for own, count in zip(shape, counts, strict=True)):
+        return make("broadcast_to", x, tuple(merged))
+    apart = make("reshape", x, tuple(one for own in shape for one in (1, own)))
+    pairs = zip(counts, shape, strict=True)
+    spread = make("broadcast_to", apart, tuple(one for pair in pairs for one in pair))
+    return make("reshape", spread, tuple(merged))
+
+
+def _sum(*parts: Extent) -> Expr:
+    total: Expr = ix.const(0)
+    for part in parts:
+        total = Binary("+", total, ix.index(part))
+    return total
+
+
+def _product(a: Extent, b: Extent) -> Expr:
+    return Binary("*", ix.index(a), ix.index(b))
+
+
+def _plain(extent: Extent) -> Extent:
+    """An extent in the form of all extents, a number where it is one."""
+    found = extents.normal(extent)
+    return int(found.value) if isinstance(found, Const) else found

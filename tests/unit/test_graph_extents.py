@@ -1,0 +1,56 @@
+"""Extents have one form: equal ones are equal, with as few terms as can be, and no value changes."""
+
+import random
+
+import pytest
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Var
+from offcut.core.interpret.values import evaluate
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_expr
+from offcut.graph.extents import normal
+
+SIZES = [{"n": n, "m": m} for n, m in ((0, 0), (1, 5), (4, 1), (7, 3), (12, 8), (13, 2), (29, 31))]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("n + (0 - n) % 4", "4*((n + 3)//4)"),
+        ("(n + (0 - n) % 4)//4", "(n + 3)//4"),
+        ("n//4 + (0 - n//4 % 4) % 4", "4*((n//4 + 3)//4)"),
+        ("n + 3*n % 4", "4*((n + 3)//4)"),
+        ("n + n % 2", "2*((n + 1)//2)"),
+        ("n - n % 4", "4*(n//4)"),
+        ("n - 2*(n//2)", "n % 2"),
+        ("n//2 - 2*(n//4)", "n//2 % 2"),
+        ("2*(n//2) + n % 2", "n"),
+        ("((n + 1)//2 + 1)//2", "(n + 3)//4"),
+        ("(n % 2)//2", "0"),
+        ("n % 4 % 2", "n % 2"),
+        ("(n % 2 + m) % 2", "(n + m) % 2"),
+        ("m * (n + (0 - n) % 4)", "4*(m*((n + 3)//4))"),
+    ],
+)
+def test_what_is_rounded_has_one_form(text: str, wanted: str) -> None:
+    assert normal(parse_expr(text)) == normal(parse_expr(wanted))
+
+
+def test_the_form_has_the_value_of_what_it_is_made_of() -> None:
+    rng = random.Random(0)
+    for _ in range(600):
+        extent = _drawn(rng, rng.choice((2, 3, 4)))
+        found = normal(extent)
+        for sizes in SIZES:
+            assert evaluate(found, sizes) == evaluate(extent, sizes), format_expr(extent)
+
+
+def _drawn(rng: random.Random, depth: int) -> Expr:
+    """An expression of some operators over n, m and numbers."""
+    if not depth:
+        return rng.choice((Var("n"), Var("m"), Var("n"), ix.const(1), ix.const(2), ix.const(3)))
+    op, left = rng.choice(("+", "+", "-", "*", "//", "%")), _drawn(rng, depth - 1)
+    if op in ("//", "%"):
+        return Binary(op, left, ix.const(rng.choice((2, 2, 3, 4))))
+    return Binary(op, left, _drawn(rng, depth - 1))
