@@ -32,7 +32,7 @@ from offcut.tuning.progress import shown
 
 TRIALS = 64
 LOOKS = 32
-"""Schedules that are priced in a round where loops have to be cut for it."""
+"""Schedules that are priced in a round where loops have to be cut, or streams to be counted, for it."""
 BEYOND = 4.0
 """Times the least predicted seconds, past which a schedule is not worth a trial."""
 
@@ -97,9 +97,12 @@ def tune(
     problem = posed("tune", output, inputs, constants, sizes, chosen, options, seed)
     space = chosen.schedules(problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
-    looks = None if has_nests(space.first) else LOOKS
+    quick = has_nests(space.first) and not chosen.simulates
     expected = Expected(
-        foreseen, {key_of(at): weight for at, weight in problem.sizes}, BEYOND, looks
+        foreseen,
+        {key_of(at): weight for at, weight in problem.sizes},
+        BEYOND,
+        None if quick else LOOKS,
     )
     space = space.going_by(expected)
     kept = records if isinstance(records, Records) else Records(records)

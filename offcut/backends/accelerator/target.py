@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.planning.roles import TYPICAL
-from offcut.backends.accelerator.simulator import Run
+from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
@@ -30,12 +31,14 @@ from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
+from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
-from offcut.errors import TargetError
+from offcut.errors import PartitionError, TargetError
 from offcut.partition import Users
 from offcut.polyhedral.limit import answered
-from offcut.schedule import Primitive, Schedule, replayed
+from offcut.schedule import Nest, Primitive, Schedule, replayed
+from offcut.search import Points
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,6 +52,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    simulates = True
     forms = ("listing",)
 
     @property
@@ -99,17 +103,24 @@ class Accelerator(Target):
         elif any(buffer.scope is not None for buffer in program.buffers):
             made = Planned(program)
         else:
-            computation = answered(lambda: raised(program, {}), None)
-            if computation is None:
-                raise TargetError(
-                    "compile",
-                    f"cannot run {program.name} on {self.spec.name}",
-                    because="it is not a sequence of whole arrays, each from those before",
-                    help=('target="cpu" runs it',),
-                )
-            made = planned(program, computation, self.spec, schedule)
+            made = planned(program, self.arrays(program), self.spec, schedule)
         assert Chip(made.program, self.spec).phases  # refused here what does not run
         yield made
+
+    def arrays(self, program: Program) -> Computation:
+        """A program as a sequence of whole arrays.
+
+        Raises TargetError where it is none.
+        """
+        found = answered(lambda: raised(program, {}), None)
+        if found is None:
+            raise TargetError(
+                "compile",
+                f"cannot run {program.name} on {self.spec.name}",
+                because="it is not a sequence of whole arrays, each from those before",
+                help=('target="cpu" runs it',),
+            )
+        return found
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """The program's text: streams are made from it at each size."""
@@ -157,6 +168,47 @@ class Accelerator(Target):
         given = {users[user]: size for user, size in sizes.items()}
         streams = taken(planned.program, spec, given, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
+
+    def schedules(self, request: Request, options: Options, most: int) -> Points:
+        """Tiles, orders of loops and virtual threads of each nest."""
+        first = self.policy(request, options).schedule
+        if first is None or not all(isinstance(step, Nest) for step in first.steps):
+            return super().schedules(request, options, most)
+        nests = Nests.of(request.program, self.arrays(request.program), self.spec)
+        return nests.space(first)
+
+    def prices(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[float]]:
+        """By the closed form."""
+        program, names = request.program, dict(request.users.sizes)
+        computation = self.arrays(program)
+        given = [{names[user]: size for user, size in at.items()} for at in vectors]
+
+        def seconds(schedule: Schedule) -> Sequence[float]:
+            try:
+                made = planned(program, computation, self.spec, schedule).program
+                found = [cycles_of(taken(made, self.spec, at, at)) for at in given]
+            except TargetError as refused:
+                raise PartitionError(
+                    "tune",
+                    refused.refused,
+                    at=refused.at,
+                    because=refused.because,
+                    help=refused.help,
+                ) from refused
+            return [one / self.spec.hertz for one in found]
+
+        return seconds
+
+    def simulated(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> float:
+        """Cycles of the streams at the machine's clock."""
+        names = dict(request.users.sizes)
+        given = {names[user]: size for user, size in sizes.items()}
+        streams = Chip(planned.program, self.spec).streams(given)
+        return sum(timed(stream, self.spec).seconds for stream in streams)
 
     def timeline(
         self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]

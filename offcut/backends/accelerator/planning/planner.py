@@ -43,9 +43,11 @@ def planned(
         made = operations(computation, group, spec, names)
         label = made.label
         tiling = (
-            _read(decided[label], made, spec) if label in decided else chosen(program, made, spec)
+            tiling_of(decided[label], made, spec)
+            if label in decided
+            else chosen(program, made, spec)
         )
-        nests.append(Nest(label, (_way(made, tiling, spec),)))
+        nests.append(nest_of(made, tiling, spec))
         on_chip_of = {buffer.name for buffer in made.buffers}
         loops = Loops(made, tiling, scopes, cover, names)
         for level, (buffers, body) in written.items():
@@ -91,6 +93,11 @@ def _stores(body: list[Stmt], name: str) -> bool:
     return name in stored(tuple(body))
 
 
+def nest_of(made: Operations, tiling: Tiling, spec: Spec) -> Nest:
+    """What a schedule says of a nest."""
+    return Nest(made.label, (_way(made, tiling, spec),))
+
+
 def _way(made: Operations, tiling: Tiling, spec: Spec) -> Way:
     """What was decided of a nest."""
     roles, words = made.roles, lanes(made, spec)
@@ -118,8 +125,11 @@ def _nests(schedule: Schedule, computation: Computation) -> dict[str, Way]:
     return found
 
 
-def _read(way: Way, made: Operations, spec: Spec) -> Tiling:
-    """What a way says of the loops of a nest."""
+def tiling_of(way: Way, made: Operations, spec: Spec) -> Tiling:
+    """What a way says of the loops of a nest.
+
+    Raises PartitionError for one that is none of it.
+    """
     axes = {axis.name for axis in (*made.axes, *made.terms)}
     tiles = {cut.axis: cut.tile for cut in way.splits}
     words = lanes(made, spec)

@@ -20,7 +20,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, substitute, variables, walk
 from offcut.core.program import Program
 
-_THREADS = 2
+THREADS = 2
 """Virtual threads: as many as the tokens between units tell apart (VTA)."""
 
 Price = Callable[[Operations, Tiling, Spec, Mapping[str, int]], float]
@@ -96,8 +96,8 @@ def _near(
                 rest = [one for one in outer if one != axis]
                 at = rest.index(other)
                 yield replace(tiling, order=(*rest[:at], axis, *rest[at:], *inner))
-        if tiling.virtual != (axis, _THREADS):
-            yield replace(tiling, virtual=(axis, _THREADS))
+        if tiling.virtual != (axis, THREADS):
+            yield replace(tiling, virtual=(axis, THREADS))
     if tiling.virtual is not None:
         yield replace(tiling, virtual=None)
 
