@@ -61,8 +61,8 @@ class Issued:
 
 def issued(
     nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]
-) -> tuple[list[Issued], dict[str, int]]:
-    """The counts of each leaf, by its number, and the bytes of each memory that windows take.
+) -> tuple[list[Issued], Largest]:
+    """The counts of each leaf, by its number, and its largest instances.
 
     typical  sizes at which the largest instance of each leaf is looked at
     sizes    all of them, or those that are known
@@ -72,8 +72,8 @@ def issued(
     largest = Largest(nest, typical)
     how = largest.look()
     if all(size.name in sizes for size in nest.program.sizes):
-        return visited(nest, how, sizes), largest.taken
-    return _Sums(nest, how, sizes).made(), largest.taken
+        return visited(nest, how, sizes), largest
+    return _Sums(nest, how, sizes).made(), largest
 
 
 def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> list[Issued]:

@@ -8,7 +8,7 @@ behind its sum, and let f load what one instance of the sum reads. A smaller til
 **chain**, of one set of windows: it is loaded, multiplied, and only then loaded again; the first load of a tile
 runs beside the operations of the tile before::
 
-    chain = tiles * (l + c + s) - (tiles - 1) * min(f, e)
+    chain = tiles * (l + c + s) - (tiles - 1) * min(f, e) - min(first loads, what is computed before)
 
 **turns**, of two sets, whose tiles are computed by the one compute unit: what it waits for is added to what it
 computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
@@ -28,60 +28,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.backends.accelerator.costs.numbers import (
-    NONE,
+    Number,
     each,
     least,
     less,
     plus,
     positive,
     times,
+    where_any,
 )
 from offcut.backends.accelerator.costs.totals import Totals
 from offcut.backends.accelerator.isa import Unit
-from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, Select, real
-from offcut.costmodel.shortened import shortened
-
-ONCE = real(1.0)
 
 
-def resources(of: Totals) -> Mapping[str, Expr]:
+def resources(of: Totals) -> Mapping[str, Number]:
     """Cycles by what takes them; a call takes the most of these."""
     load, compute, store = (of.cycles[unit] for unit in (Unit.LOAD, Unit.COMPUTE, Unit.STORE))
-    first, sum_ = each(load, of.sums), each(less(compute, of.end), of.sums)
+    first, sum_ = each(load, of.sums), each(of.multiplied, of.sums)
     loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))
     beside = least(first, end)
-    pairs = less(of.tiles, of.turns) if of.dealt else NONE
-    at_ends = positive(less(ONCE, pairs))  # its loads and stores stand before and behind all others
-    alone = positive(less(less(of.turns, pairs), at_ends)) if of.dealt else NONE
+    pairs = less(of.tiles, of.turns) if of.dealt else 0.0
+    at_ends = positive(less(1.0, pairs))  # its loads and stores stand before and behind all others
+    alone = positive(less(less(of.turns, pairs), at_ends)) if of.dealt else 0.0
+    before = less(of.first, times(at_ends, least(of.first, of.start)))
     idle = times(alone, less(computed, beside))  # of loads and the bus
     found = {
         "load": plus(load, sum_, end, stored, idle),
-        "compute": plus(compute, first, stored),
-        "store": plus(store, first, sum_, end),
+        "compute": plus(compute, before, stored),
+        "store": plus(store, of.first, sum_, end),
         "bus": plus(of.bus, sum_, end, idle),
     }
     if not of.dealt:
-        before = positive(less(of.tiles, ONCE))
-        found["chain"] = less(plus(load, compute, store), times(before, beside))
+        others = positive(less(of.tiles, 1.0))
+        hidden = plus(times(others, beside), least(of.first, of.start))
+        found["chain"] = less(plus(load, compute, store), hidden)
     else:
         late = positive(less(stored, end))
         wait = plus(stored, late)
         if of.together:
-            wait = times(real(2.0), positive(less(stored, computed)))
+            wait = times(2.0, positive(less(stored, computed)))
         own = each(less(load, plus(*(cycles for cycles, _ in of.shared))), of.tiles)
         again = [
             times(
-                real(ix.maximum(ix.sub(runs, 1), 0)),
+                positive(less(runs, 1.0)),
                 positive(less(plus(each(cycles, runs), own), end)),
             )
             for cycles, runs in of.shared
         ]
         found["turns"] = plus(
-            *(compute, first, stored, times(pairs, wait)),
+            *(compute, before, stored, times(pairs, wait)),
             *(times(alone, less(plus(loaded, stored), beside)), *again),
         )
-    some = ix.compare(">", of.runs, 0)
-    if not isinstance(some, Const):
-        found = {name: Select(some, one, NONE) for name, one in found.items()}
-    return {name: shortened(one) for name, one in found.items()}
+    return {name: where_any(of.runs, one) for name, one in found.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
+from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Place, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter
 from offcut.backends.accelerator.lowering.nest import Work
@@ -57,6 +57,12 @@ class Largest(Emitter):
         box = prod(self.nest.work[number].counts_of(values))
         if number not in self.values or box > self.values[number][0]:
             self.values[number] = box, tuple(values)
+
+    @property
+    def fetches(self) -> int:
+        """Loads of micro-ops."""
+        loads = (one for one in self.stream if isinstance(one, Load))
+        return sum(one.place is Place.MICRO_OPS for one in loads)
 
     @property
     def taken(self) -> dict[str, int]:

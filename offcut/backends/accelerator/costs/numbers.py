@@ -1,56 +1,89 @@
-"""Sums and products of cycles: numbers as soon as both sides are, else expressions of float64."""
+"""Sums and products of cycles: floats as far as they are known, else expressions over sizes."""
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from operator import add, mul, sub, truediv
+from typing import TypeAlias
 
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Select, dtype_of, real
+from offcut.core.expr import Binary, Compare, Const, Expr, Select, real
 from offcut.core.interpret.values import evaluate
 
-NONE = real(0.0)
+Number: TypeAlias = Expr | float
+
+_ON_FLOATS: dict[str, Callable[[float, float], float]] = {
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "/": truediv,
+    "min": min,
+    "max": max,
+}
 
 
-def plus(*parts: Expr) -> Expr:
+def plus(*parts: Number) -> Number:
     """The sum."""
-    return reduce(lambda a, b: b if a == NONE else a if b == NONE else _of("+", a, b), parts, NONE)
+    total: Number = 0.0
+    for part in parts:
+        total = part if total == 0.0 else total if part == 0.0 else _of("+", total, part)
+    return total
 
 
-def less(a: Expr, b: Expr) -> Expr:
+def less(a: Number, b: Number) -> Number:
     """The difference."""
-    return a if b == NONE else _of("-", a, b)
+    return a if b == 0.0 else _of("-", a, b)
 
 
-def times(a: Expr, b: Expr) -> Expr:
+def times(a: Number, b: Number) -> Number:
     """The product."""
-    return NONE if NONE in (a, b) else _of("*", a, b)
+    return 0.0 if 0.0 in (a, b) else _of("*", a, b)
 
 
-def least(a: Expr, b: Expr) -> Expr:
+def least(a: Number, b: Number) -> Number:
     """The smaller one."""
     return _of("min", a, b)
 
 
-def positive(a: Expr) -> Expr:
+def positive(a: Number) -> Number:
     """`a` where it is above 0, else 0."""
-    return _of("max", a, NONE)
+    return _of("max", a, 0.0)
 
 
-def scaled(count: Expr, by: float) -> Expr:
+def scaled(count: Expr, by: float) -> Number:
     """So many times `by`."""
-    return times(real(count), real(by))
+    return times(count_of(count), by)
 
 
-def each(total: Expr, count: Expr) -> Expr:
+def count_of(count: Expr) -> Number:
+    """A count as a number of cycles is."""
+    return float(count.value) if isinstance(count, Const) else real(count)
+
+
+def each(total: Number, count: Number) -> Number:
     """Of each of so many; all of it where there are none."""
-    none = ix.const(0) if dtype_of(count) == "index" else NONE
+    if isinstance(count, float):
+        return times(total, 1.0 / count) if count > 0 else total
+    return _of("/", total, Select(Compare(">", count, real(0.0)), count, real(1.0)))
+
+
+def where_any(count: Expr, number: Number) -> Number:
+    """`number` where the count is above 0, else 0."""
     if isinstance(count, Const):
-        return times(total, real(1.0 / float(count.value))) if count.value else total
-    some = Select(Compare(">", count, none), real(count), real(1.0))
-    return _of("/", total, some)
+        return number if count.value > 0 else 0.0
+    return Select(Compare(">", count, Const(0, "index")), expression(number), real(0.0))
 
 
-def _of(op: str, a: Expr, b: Expr) -> Expr:
-    made = Binary(op, a, b)
-    known = isinstance(a, Const) and isinstance(b, Const)
-    return real(float(evaluate(made, {}))) if known else made
+def expression(number: Number) -> Expr:
+    """A number as an expression."""
+    return real(number) if isinstance(number, float) else number
+
+
+def value(number: Number) -> float:
+    """A number that is known."""
+    return number if isinstance(number, float) else float(evaluate(number, {}))
+
+
+def _of(op: str, a: Number, b: Number) -> Number:
+    if isinstance(a, float) and isinstance(b, float):
+        return _ON_FLOATS[op](a, b)
+    return Binary(op, expression(a), expression(b))

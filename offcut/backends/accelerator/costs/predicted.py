@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from offcut.backends.accelerator.costs.counts import issued
 from offcut.backends.accelerator.costs.cycles import resources
+from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.totals import Totals, totals
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
@@ -26,6 +27,7 @@ from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16
 """Bytes."""
@@ -47,16 +49,14 @@ def taken(
     made: list[Found] = []
     for nest in Chip(program, spec).phases:
         if isinstance(nest, Lowered):
-            counts, filled = issued(nest, typical, sizes)
-            made.append((nest, totals(nest, counts), filled))
+            counts, seen = issued(nest, typical, sizes)
+            made.append((nest, totals(nest, counts, seen), seen.taken))
     return made
 
 
 def cycles_of(streams: Sequence[Found]) -> float:
     """Cycles of a call, where all sizes are known."""
-    return sum(
-        max(float(evaluate(one, {})) for one in resources(made).values()) for _, made, _ in streams
-    )
+    return sum(max(value(one) for one in resources(made).values()) for _, made, _ in streams)
 
 
 def cost_of(
@@ -116,9 +116,9 @@ def _piece(nest: Lowered, made: Totals, machine: Device) -> PieceCost:
         runs=int(evaluate(made.runs, {})),
         flop=2 * int(evaluate(made.multiply_adds, {})),
         instructions=float(evaluate(made.instructions, {})),
-        resources={name: float(evaluate(one, {})) for name, one in resources(made).items()},
+        resources={name: value(one) for name, one in resources(made).items()},
         bytes={name: int(evaluate(one, {})) for name, one in _by_name(made).items()},
-        energy=float(evaluate(made.joules, {})),
+        energy=value(made.joules),
         registers=0,
     )
 
@@ -130,7 +130,8 @@ def _predicted(nest: Lowered, made: Totals) -> Predicted:
         flop=ix.mul(2, made.multiply_adds),
         instructions=ix.mul(THOUSANDTHS, made.instructions),
     )
-    return Predicted(piece, counts, resources(made), _by_name(made), made.joules)
+    cycles = {name: shortened(expression(one)) for name, one in resources(made).items()}
+    return Predicted(piece, counts, cycles, _by_name(made), shortened(expression(made.joules)))
 
 
 def _by_name(made: Totals) -> dict[str, Expr]:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.counts import Issued
-from offcut.backends.accelerator.costs.numbers import NONE, each, plus, scaled, times
+from offcut.backends.accelerator.costs.largest import Largest
+from offcut.backends.accelerator.costs.numbers import Number, count_of, each, plus, scaled, times
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, real
+from offcut.core.expr import Expr
 
 _PICO = 1e-12
 ZERO = ix.const(0)
@@ -25,7 +26,9 @@ class Totals:
 
     cycles      of each unit
     bus         cycles for which it is taken
-    end         cycles of the operations behind sums
+    multiplied  cycles of products; end: of the operations behind sums
+    first       cycles of the loads that stand before the first sum
+    start       cycles of the operations before sums, and of bringing the first micro-ops
     shared      cycles of loads into windows that all virtual threads read, and how often they are loaded
     tiles       of results, each as much as those of the first virtual thread are: a smaller one is a part of one
     turns       tiles of the first virtual thread
@@ -35,13 +38,16 @@ class Totals:
     """
 
     spec: Spec
-    cycles: dict[Unit, Expr] = field(default_factory=lambda: dict.fromkeys(Unit, NONE))
-    bus: Expr = NONE
-    end: Expr = NONE
-    shared: list[tuple[Expr, Expr]] = field(default_factory=list)
-    tiles: Expr = NONE
-    turns: Expr = NONE
-    sums: Expr = NONE
+    cycles: dict[Unit, Number] = field(default_factory=lambda: dict.fromkeys(Unit, 0.0))
+    bus: Number = 0.0
+    multiplied: Number = 0.0
+    end: Number = 0.0
+    first: Number = 0.0
+    start: Number = 0.0
+    shared: list[tuple[Number, Number]] = field(default_factory=list)
+    tiles: Number = 0.0
+    turns: Number = 0.0
+    sums: Number = 0.0
     runs: Expr = ZERO
     products: Expr = ZERO
     vectors: Expr = ZERO
@@ -57,11 +63,11 @@ class Totals:
         return ix.mul(self.spec.rows * self.spec.columns * self.spec.terms, self.products)
 
     @property
-    def joules(self) -> Expr:
+    def joules(self) -> Number:
         """By the machine's table, as the simulator adds it up; 0 where it has none."""
         spec, table = self.spec, self.spec.energy
         if table is None:
-            return NONE
+            return 0.0
         operation = spec.rows * spec.columns * table.add.int32
         parts = [
             scaled(self.multiply_adds, table.multiply_add("int8") or 0.0),
@@ -71,7 +77,7 @@ class Totals:
             of = spec.words[place]
             parts.append(scaled(count, of.bytes * table.on_chip(spec.memories[of.memory])))
         parts += [scaled(size, table.dram) for size in self.bytes.values()]
-        return times(plus(*parts), real(_PICO))
+        return times(plus(*parts), _PICO)
 
     def add(self, work: Work, one: Issued, behind: bool) -> None:
         """Note a leaf.
@@ -85,37 +91,52 @@ class Totals:
                 own = self.moved(place, spec.loads[place], one)
                 buffer = work.leaf.store.buffer
                 if self.dealt and work.leaf.threads.get(buffer) is None:
-                    self.shared.append((own, one.runs))
+                    self.shared.append((own, count_of(one.runs)))
             case Result():
                 self.moved(Place.OUTPUTS, Unit.STORE, one)
             case Product():
-                own = scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE])
-                self.compute(plus(own, scaled(one.steps, spec.gemm_cycles)))
-                self.products = ix.add(self.products, one.steps)
-                for place, visits in (
-                    *((Place.INPUTS, 1), (Place.WEIGHTS, 1)),
-                    *((Place.ACCUMULATORS, 2), (Place.MICRO_OPS, 1)),
-                ):
-                    self.touched(place, ix.mul(visits, one.steps))
+                self.add_product(one)
             case Operation():
-                own = plus(
-                    scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE]),
-                    scaled(one.steps, spec.immediate_cycles),
-                    scaled(one.pairs, spec.operand_cycles),
-                    scaled(one.resets, spec.gemm_cycles),
-                )
-                self.compute(own)
-                self.end = plus(self.end, own) if behind else self.end
-                self.vectors = ix.add(self.vectors, one.steps, one.pairs)
-                self.touched(Place.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
-                visits_of = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
-                self.touched(Place.ACCUMULATORS, visits_of)
+                self.add_operation(one, behind)
 
-    def compute(self, own: Expr) -> None:
+    def add_product(self, one: Issued) -> None:
+        """Note products of words."""
+        spec = self.spec
+        issue = scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE])
+        own = plus(issue, scaled(one.steps, spec.gemm_cycles))
+        self.compute(own)
+        self.multiplied = plus(self.multiplied, own)
+        self.products = ix.add(self.products, one.steps)
+        for place, visits in (
+            *((Place.INPUTS, 1), (Place.WEIGHTS, 1)),
+            *((Place.ACCUMULATORS, 2), (Place.MICRO_OPS, 1)),
+        ):
+            self.touched(place, ix.mul(visits, one.steps))
+
+    def add_operation(self, one: Issued, behind: bool) -> None:
+        """Note an operation on words."""
+        spec = self.spec
+        own = plus(
+            scaled(one.instructions, spec.instruction_cycles[Unit.COMPUTE]),
+            scaled(one.steps, spec.immediate_cycles),
+            scaled(one.pairs, spec.operand_cycles),
+            scaled(one.resets, spec.gemm_cycles),
+        )
+        self.compute(own)
+        if behind:
+            self.end = plus(self.end, own)
+        else:
+            self.start = plus(self.start, each(own, count_of(one.runs)))
+        self.vectors = ix.add(self.vectors, one.steps, one.pairs)
+        self.touched(Place.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
+        visits = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
+        self.touched(Place.ACCUMULATORS, visits)
+
+    def compute(self, own: Number) -> None:
         """Note cycles of the compute unit."""
         self.cycles[Unit.COMPUTE] = plus(self.cycles[Unit.COMPUTE], own)
 
-    def moved(self, place: Place, unit: Unit, one: Issued) -> Expr:
+    def moved(self, place: Place, unit: Unit, one: Issued) -> Number:
         """Note words that are moved; the cycles that they take."""
         spec = self.spec
         of = spec.words[place]
@@ -125,20 +146,35 @@ class Totals:
         own = plus(issue, scaled(one.zeros, of.fill_cycles), on_bus)
         self.bus = plus(self.bus, on_bus)
         self.cycles[unit] = plus(self.cycles[unit], own)
+        if unit is Unit.LOAD:
+            self.first = plus(self.first, each(own, count_of(one.runs)))
         self.bytes[place] = ix.add(self.bytes.get(place, ZERO), size)
         held = Place.ACCUMULATORS if place is Place.OUTPUTS else place
         self.touched(held, ix.add(one.words, one.zeros))
         return own
+
+    def fetched(self, loads: int, words: int) -> None:
+        """Note micro-ops that come before they are first used: those of each virtual thread."""
+        spec = self.spec
+        of = spec.words[Place.MICRO_OPS]
+        beats = -(-of.bytes * words // max(loads, 1) // spec.beat) * spec.beat * loads
+        on_bus = loads * spec.row_cycles + beats / spec.bus_bytes
+        own = loads * spec.instruction_cycles[spec.loads[Place.MICRO_OPS]] + on_bus
+        threads = each(self.tiles, self.turns) if self.dealt else 1.0
+        self.compute(times(threads, own))
+        self.start = plus(self.start, own / max(loads, 1))
+        self.bus = plus(self.bus, times(threads, on_bus))
 
     def touched(self, place: Place, words: Expr) -> None:
         """Note words that a memory on the chip gives or takes."""
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, counts: Sequence[Issued]) -> Totals:
+def totals(nest: Lowered, counts: Sequence[Issued], seen: Largest) -> Totals:
     """What a nest does.
 
     counts   by leaf
+    seen     its largest instances
     """
     made = Totals(nest.spec)
     made.dealt = any(one is not None for work in nest.work for one in work.leaf.threads.values())
@@ -154,14 +190,15 @@ def totals(nest: Lowered, counts: Sequence[Issued]) -> Totals:
     )
     made.runs = ix.floordiv(ix.add(*(one.runs for one in results)), max(len(results), 1))
     made.turns = scaled(ix.add(*(one.turns for one in results)), 1 / max(len(results), 1))
-    made.tiles = times(made.turns, each(real(words), turned))
+    made.tiles = times(made.turns, each(count_of(words), count_of(turned)))
     inner = [
         one.runs
         for work, one in zip(nest.work, counts, strict=True)
         if isinstance(work.does, Product)
     ]
     inner = inner or [made.runs]
-    made.sums = times(scaled(ix.add(*inner), 1 / len(inner)), each(made.tiles, made.runs))
+    made.fetched(seen.fetches, len(seen.ops.table))
+    made.sums = times(scaled(ix.add(*inner), 1 / len(inner)), each(made.tiles, count_of(made.runs)))
     return made
 
 

@@ -10,7 +10,8 @@ from itertools import permutations
 from offcut.backends.accelerator.planning.elementary import Operations, operations
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.planner import nest_of, tiling_of
-from offcut.backends.accelerator.planning.policy import THREADS, lanes, typical
+from offcut.backends.accelerator.planning.policy import THREADS, typical
+from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.program import Program

@@ -10,7 +10,8 @@ from offcut.backends.accelerator.microkernels import name_of, product_name
 from offcut.backends.accelerator.planning.apart import apart
 from offcut.backends.accelerator.planning.elementary import Operations, operations
 from offcut.backends.accelerator.planning.loops import Level, Loops, Tiling
-from offcut.backends.accelerator.planning.policy import chosen, lanes
+from offcut.backends.accelerator.planning.policy import chosen
+from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.program import Buffer, Kind, Program, Stmt, Store

@@ -6,18 +6,19 @@ A price sees what a tiling moves and computes; what does not fit the memories ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from math import inf, prod
+from dataclasses import replace
+from math import inf
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.arithmetic import recipe
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.price import cycles
 from offcut.backends.accelerator.planning.roles import TYPICAL
-from offcut.backends.accelerator.planning.staging import Staged
+from offcut.backends.accelerator.planning.windows import Windows, lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, substitute, variables, walk
+from offcut.core.expr import Expr, Load, substitute, walk
 from offcut.core.program import Program
 
 THREADS = 2
@@ -53,13 +54,6 @@ def typical(program: Program, made: Operations) -> dict[str, int]:
         extent = ix.literal(ix.simplify(substitute(axis.extent, sizes)))
         found[axis.name] = max(TYPICAL if extent is None else extent, 1)
     return found
-
-
-def lanes(made: Operations, spec: Spec) -> dict[str, int]:
-    """Elements of a word along each axis that runs in lanes."""
-    roles = made.roles
-    pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
-    return {axis: count for axis, count in pairs if axis is not None}
 
 
 def _smallest(made: Operations, spec: Spec) -> Tiling:
@@ -116,59 +110,6 @@ def _without(tiling: Tiling, axis: str) -> Tiling:
     return Tiling(tiles, order, virtual)
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """What windows take at a tiling: words by operand, and bytes."""
-
-    made: Operations
-    tiling: Tiling
-    spec: Spec
-    extents: Mapping[str, int]
-
-    def tile(self, axis: str) -> int:
-        """Iterations of an axis in a tile."""
-        return min(dict(self.tiling.tiles).get(axis, self.extents[axis]), self.extents[axis])
-
-    def words(self, axis: str) -> int:
-        """Words along an axis in a tile."""
-        return -(-self.tile(axis) // lanes(self.made, self.spec).get(axis, 1))
-
-    def of(self, copy: Staged) -> tuple[int, int]:
-        """Words of a copy's window, and how many lie side by side in main memory."""
-        counts = []
-        held = lanes(self.made, self.spec)
-        for part in copy.index:
-            reach = 1 + sum(
-                abs(k) * (self.tile(a.name) - 1)
-                for a, k in ix.linear(part).terms
-                if isinstance(a, Var) and a.name in self.extents
-            )
-            lane = held.get(part.name, 1) if isinstance(part, Var) else 1
-            counts.append(-(-reach // lane))
-        whole = [not variables(part) & set(self.tiling.order) for part in copy.index]
-        run = prod(n for n, all_of in zip(counts, whole, strict=True) if all_of)
-        partial = [n for n, all_of in zip(counts, whole, strict=True) if not all_of]
-        return prod(counts), run * (partial[-1] if partial else 1)
-
-    @property
-    def results(self) -> int:
-        """Words of a tile of results."""
-        return prod(self.words(axis.name) for axis in self.made.axes)
-
-    def times(self, axes: set[str], until: int) -> int:
-        """How often what stands in the first `until` loops runs."""
-        count = 1
-        for axis in self.tiling.order[:until]:
-            count *= -(-self.extents[axis] // self.tile(axis))
-        return count
-
-    def depth(self, copy: Staged) -> int:
-        """Loops that a copy stands in."""
-        used = {name for part in copy.index for name in variables(part)}
-        inside = [at + 1 for at, axis in enumerate(self.tiling.order) if axis in used]
-        return max(inside, default=0)
-
-
 def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     """Whether the windows of a tiling fit the memories at any size."""
     largest = {a.name: ix.literal(a.extent) for a in (*made.axes, *made.terms)}
@@ -219,36 +160,3 @@ def _windows_of_results(made: Operations) -> int:
         over = base is not None and base.buffer in own and not (found.copied or again or twice)
         count += not over
     return max(count, 1)
-
-
-def cycles(made: Operations, tiling: Tiling, spec: Spec, extents: Mapping[str, int]) -> float:
-    """Cycles of a nest: those of the slowest unit where virtual threads hide the others, else of all."""
-    at = Windows(made, tiling, spec, extents)
-    order = tiling.order
-    terms = {axis.name for axis in made.terms}
-    outer = sum(axis not in terms for axis in order)
-    tiles, sums = at.times(set(), outer), at.times(set(), len(order))
-    load = compute = 0.0
-    for copy in made.copies:
-        words, run = at.of(copy)
-        of = spec.words[copy.place]
-        times = at.times(set(), at.depth(copy))
-        each = words * of.bytes / spec.bus_bytes + spec.row_cycles * words / run + 10
-        if spec.loads[copy.place].value == "load":
-            load += times * each
-        else:
-            compute += times * each
-    inside = prod(at.words(axis.name) for axis in made.terms)
-    if made.lead is not None:
-        product = made.roles.depth is not None or any(c.place is Place.WEIGHTS for c in made.copies)
-        each = spec.gemm_cycles if product else spec.operand_cycles
-        compute += tiles * (at.results * spec.gemm_cycles + 10)
-        compute += sums * (at.results * inside * each + 10)
-    compute += tiles * len(made.steps) * (at.results * spec.operand_cycles + 10)
-    of = spec.words[Place.OUTPUTS]
-    rows = max(at.results // max(at.words(a.name) for a in made.axes), 1) if made.axes else 1
-    store = tiles * (at.results * of.bytes / spec.bus_bytes + rows * spec.row_cycles + 10)
-    bus = load + store
-    if tiling.virtual is None or spec.tokens is False:
-        return load + compute + store
-    return max(bus, compute) + 0.1 * min(bus, compute)

@@ -1,0 +1,75 @@
+"""`oc.tune` on a simulated machine of queues: nothing is timed, the simulator is the measurement."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+import offcut as oc
+from offcut import ops
+from offcut.backends.requested import requested
+from offcut.backends.target import DEFAULT
+from offcut.search import Choices, Outcome, Records
+
+n = oc.dim("n", min=1, max=64)
+X = oc.placeholder((n, 64), "int8", name="X")
+W = oc.placeholder((64, 96), "int8", name="W")
+Y = ops.requantize(ops.dense(X, W, name="S"), 6, name="Y")
+WEIGHTS = np.random.default_rng(0).integers(-20, 20, (64, 96), "int8")
+
+
+def space() -> Choices:
+    request = requested(Y, [X, W], {"W": WEIGHTS}, "test")
+    found = oc.target("vta").schedules(request, DEFAULT, 1)
+    assert isinstance(found, Choices)
+    return found
+
+
+def test_a_space_holds_the_default_and_what_it_draws() -> None:
+    whole, rng = space(), Random(0)
+    assert whole.first in whole
+    assert len(set(whole.enumerate(50))) == 50
+    for _ in range(20):
+        point = whole.sample(rng)
+        assert point in whole
+        assert all(near in whole for near in whole.neighbours(point))
+
+
+def test_schedules_of_the_space_compute_the_same() -> None:
+    x = np.random.default_rng(1).integers(-20, 20, (29, 64), "int8")
+    exact = ((x.astype("int32") @ WEIGHTS) // 64).clip(-128, 127)
+    whole, rng, ran = space(), Random(1), 0
+    while ran < 3:
+        schedule = whole.sample(rng)
+        try:
+            kernel = oc.compile(
+                Y, inputs=[X, W], constants={"W": WEIGHTS}, target="vta", schedule=schedule
+            )
+            found = kernel(x)
+        except oc.OffcutError:  # its windows do not fit
+            continue
+        np.testing.assert_array_equal(found, exact)
+        assert kernel.timeline(n=29).races == ()
+        ran += 1
+
+
+def test_tuning_asks_the_simulator(tmp_path: Path) -> None:
+    records = tmp_path / "records.sqlite"
+    best = oc.tune(
+        Y,
+        inputs=[X, W],
+        constants=["W"],
+        sizes={"n": [7, 64]},
+        trials=3,
+        explorer="random",
+        seed=0,
+        records=records,
+        target="vta",
+    )
+    kept = [one for one in Records(records) if one.outcome is Outcome.OK]
+    kernel = oc.compile(Y, inputs=[X, W], constants={"W": WEIGHTS}, target="vta", schedule=best)
+    for size in (7, 64):
+        own = [r for r in kept if dict(r.sizes) == {"n": size} and r.schedule == str(best)]
+        assert own
+        assert all(one.seconds == kernel.timeline(n=size).seconds for one in own)
+    assert all(one.spread == 0 for one in kept)
