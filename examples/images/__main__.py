@@ -8,6 +8,9 @@ from examples.images.network import drawn, graph
 from examples.images.reference import scores
 from offcut.graph import compiled
 
+LEAST_FILLED = 0.5
+"""Of what a matrix unit computes: the first layer, of 3 channels where a word has 16, stays below."""
+
 
 def main() -> int:
     """Run the network on the targets that the command line names; return the exit status."""
@@ -17,7 +20,8 @@ def main() -> int:
     parser.add_argument("--image", type=int, default=224, metavar="N", help="their extent (224)")
     asked = parser.parse_args()
     weights = drawn(asked.image)
-    model = compiled(graph(weights), target=tuple(asked.targets.split(",")))
+    targets = tuple(asked.targets.split(","))
+    model = compiled(graph(weights), target=targets, least_filled=LEAST_FILLED)
     print(model.plan(batch=asked.batch))
     shape = (asked.batch, asked.image, asked.image, 3)
     images = np.random.default_rng(0).integers(-128, 127, shape, "int8", endpoint=True)

@@ -15,11 +15,10 @@ from offcut.core.text.printer import format_expr
 from offcut.graph import extents
 from offcut.graph.graph import Value
 from offcut.graph.kernels import Step
+from offcut.graph.typical import typical_sizes
 
 ALIGNMENT = 64
 """Bytes: where a slot begins."""
-TYPICAL = 64
-"""Of a size, where two expressions have to be compared and no size is known; a size of a narrower range takes its nearest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +79,6 @@ def arena_of(
         ended = (name for name in of if last[name] == number)
         free += [of[name] for name in ended]
     return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of)
-
-
-def typical_sizes(sizes: Sequence[Size]) -> dict[str, int]:
-    """A value for each size, where none is known."""
-    return {size.name: _typical(size) for size in sizes}
-
-
-def _typical(size: Size) -> int:
-    near = min(max(TYPICAL, size.min), size.max)
-    return near - near % size.multiple_of
 
 
 def _greatest(parts: Sequence[Expr]) -> list[Expr]:

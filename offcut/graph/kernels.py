@@ -102,6 +102,7 @@ class Kernels:
     values  of the graph
     arrays  its constants
     like    of another graph, whose code is taken where it fits
+    least_filled  as `offcut.graph.compiled` says
     """
 
     def __init__(
@@ -112,9 +113,10 @@ class Kernels:
         targets: Targets,
         threads: int | None,
         like: Kernels | None = None,
+        least_filled: float = 0.0,
     ) -> None:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
-        self.targets, self.threads = targets, threads
+        self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self._known: dict[object, _Made] = {} if like is None else like._known
         self._compiled: dict[str, Taken] = {} if like is None else like._compiled
 
@@ -301,7 +303,7 @@ class Kernels:
         """A kernel, compiled where none of that text is, with its constants."""
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = taken(self.targets, made)
+            found = self._compiled[key] = taken(self.targets, made, self.least_filled)
         elif constants:
             found = replace(found, kernel=found.kernel.with_constants(constants))
         return found

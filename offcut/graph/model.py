@@ -286,6 +286,7 @@ def compiled(
     threads: int | None = None,
     target: Targets = "cpu",
     passes: Sequence[Pass] = DEFAULT,
+    least_filled: float = 0.0,
 ) -> Model:
     """A model of a graph.
 
@@ -293,6 +294,8 @@ def compiled(
     target   a target, or several: a kernel runs on the first that takes it, and the model's plan says which, and why
              those before it do not
     passes   what is done to the graph first, in order
+    least_filled  of several targets, one takes a product where at least this share of what its microkernels compute is
+                  asked for, and not there to fill tiles up: 0 to 1
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -308,8 +311,11 @@ def compiled(
     targets = every(target)
     made = improved(bound, passes)
     graph = made.graph
-    kernels = Kernels(graph.sizes, graph.values, made.arrays, targets, threads)
-    return Model(made, *stepped(made, kernels), (bound, threads, targets, tuple(passes)))
+    kernels = Kernels(
+        graph.sizes, graph.values, made.arrays, targets, threads, least_filled=least_filled
+    )
+    asked = (bound, threads, targets, tuple(passes), least_filled)
+    return Model(made, *stepped(made, kernels), asked)
 
 
 def stepped(

@@ -15,7 +15,6 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.arena import typical_sizes
 from offcut.graph.extents import Numbers
 from offcut.graph.graph import Bound
 from offcut.graph.kernels import Kernels
@@ -24,6 +23,7 @@ from offcut.graph.model import stepped
 from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
 from offcut.graph.rules import Rule
 from offcut.graph.split import Targets
+from offcut.graph.typical import typical_sizes
 
 Price: TypeAlias = tuple[float, int]
 """Predicted seconds of a call, and its kernels: of two graphs of one time, fewer are cheaper."""
