@@ -16,23 +16,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from itertools import product as pairs
-from typing import Any
 
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Size
+from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.extents import Numbers
-from offcut.graph.graph import Bound, Graph
+from offcut.graph.graph import Bound, Graph, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.text import format_value, parse_graph
 
 SMALL = 5
-"""The greatest size, above its least, that a rule is tried at."""
-TRIALS = 24
-"""Sets of sizes that a rule is tried at, the smallest first."""
+"""The smallest values of a size that a rule is tried at in all combinations, as far as `TRIALS` goes."""
+TRIALS = 16
+"""Sets of sizes that a rule is tried at, the smallest first; besides, some in which no size is 0."""
+LONG = 17
+"""A size that is longer than a vector."""
+FAR = 20.0
+"""How far from 0 elements are in every other trial."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
 """Of an element, absolute and relative: sums may be added in another order."""
 
@@ -56,9 +61,7 @@ def rule(name: str, before: str | Graph, after: str | Graph) -> Rule:
     one, other = (parse_graph(g) if isinstance(g, str) else g for g in (before, after))
     made = Rule(name, one, other)
     _check_alike(made)
-    for number, sizes in enumerate(_small(one.sizes)):
-        if number >= TRIALS:
-            break
+    for number, sizes in enumerate(_trials(one.sizes)):
         _check_at(made, sizes, number)
     return made
 
@@ -86,23 +89,51 @@ def _check_alike(made: Rule) -> None:
         raise DescribeError("rule", f"cannot take the rule {made.name}", because=because)
 
 
-def _small(sizes: tuple[Size, ...]) -> Iterator[dict[str, int]]:
-    """Sets of sizes, the least sum first."""
-    ranges = [
-        [n for n in range(s.min, min(s.max, s.min + SMALL) + 1) if n % s.multiple_of == 0]
-        for s in sizes
+def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
+    """Sets of sizes, the least sum first: the smallest, some in which none is 0, and for each size one in which it is longer than a
+    vector.
+    """
+    first = [[*islice(_allowed(size, size.min), SMALL)] for size in sizes]
+    some = [
+        [*islice(_allowed(size, max(size.min, 1)), SMALL)] or few
+        for size, few in zip(sizes, first, strict=True)
     ]
-    for chosen in sorted(pairs(*ranges), key=lambda values: (sum(values), values)):
-        yield {size.name: value for size, value in zip(sizes, chosen, strict=True)}
+    far = [next(_allowed(size, LONG), few[-1]) for size, few in zip(sizes, first, strict=True)]
+    found = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
+    found.append(tuple(few[0] for few in some))
+    for turn in range(3):
+        found.append(tuple(few[(at + turn) % min(len(few), 3)] for at, few in enumerate(some)))
+    for at, long in enumerate(far):
+        found.append(tuple(long if n == at else few[0] for n, few in enumerate(some)))
+    every = sorted(dict.fromkeys(found), key=lambda values: (sum(values), values))
+    return [{size.name: n for size, n in zip(sizes, values, strict=True)} for values in every]
+
+
+def _allowed(size: Size, least: int) -> Iterator[int]:
+    by = size.multiple_of
+    return iter(range(-(-max(least, size.min) // by) * by, size.max + 1, by))
+
+
+def _drawn(value: Value, shape: list[int], seed: int) -> Array:
+    """Values of an input: near 0 in even trials, further away in odd ones; of integers all that there are."""
+    generator, dtype = np.random.default_rng(seed), numpy_dtype(value.dtype)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, shape).astype(dtype)
+    wide = bool(seed % 2)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        low, high = (info.min, info.max) if wide else (max(info.min, -2), 2)
+        return generator.integers(low, high, shape, dtype, endpoint=True)
+    most = FAR if wide else 2.0
+    return generator.uniform(-most, most, shape).astype(dtype)
 
 
 def _check_at(made: Rule, sizes: dict[str, int], seed: int) -> None:
-    generator, number = np.random.default_rng(seed), Numbers(sizes)
-    given: dict[str, Any] = {}
-    for value in made.before.inputs:
-        drawn = generator.uniform(-2, 2, [number(extent) for extent in value.shape])
-        given[value.name] = drawn.round() if "int" in value.dtype else drawn
-        given[value.name] = given[value.name].astype(numpy_dtype(value.dtype))
+    number = Numbers(sizes)
+    given = {
+        value.name: _drawn(value, [number(extent) for extent in value.shape], 2 * place + seed % 2)
+        for place, value in enumerate(made.before.inputs, seed)
+    }
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     try:
         expected, found = (

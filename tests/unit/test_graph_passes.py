@@ -191,3 +191,17 @@ def test_a_product_that_is_followed_point_by_point_or_given_back_keeps_its_kerne
     made.output(made.node("multiply", made.node("silu", gate), up), up)
     bound = made.bound
     assert join_products(bound) is bound
+
+
+def test_products_with_matrices_of_other_types_stay_apart() -> None:
+    made, generator = Builder("types"), np.random.default_rng(9)
+    n, b = made.size("n", 1, 64), made.size("b", 1, 8)
+    x = made.input("x", "uint8", (b, n, 16))
+    for name, dtype in (("u", "int8"), ("v", "uint8"), ("w", "int8")):
+        held = generator.integers(0, 9, (16, 8)).astype(dtype)
+        y = made.node("dense", x, made.constant(name, held))
+        made.output(made.node("transpose", y, axes=(1, 0, 2)))
+    given = {"x": generator.integers(0, 99, (2, 5, 16)).astype("uint8")}
+    expected, found = interpreted(made.bound, given), compiled(made.bound)(given)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)

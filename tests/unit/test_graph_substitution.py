@@ -176,3 +176,59 @@ def test_branches_over_one_image_are_one_convolution(same: bool) -> None:
     for n, h in ((1, 2), (2, 5)):
         given = {"x": np.random.default_rng(n).standard_normal((n, 3, h, 6), np.float32)}
         near(interpreted(now, given)["y"], interpreted(bound, given)["y"])
+
+
+PRODUCTS = """\
+graph products
+size n in 0:1025
+size k in 0:1025
+size a in 0:1025
+size b in 0:1025
+input x: float32[n, k]
+input u: float32[k, a]
+input v: float32[k, b]
+y: float32[n, a] = dense(x, u)
+"""
+CHOSEN = """\
+graph chosen
+size n in 1:65
+input c: bool[n, 4]
+input x: float32[n, 4]
+input z: float32[n, 4]
+"""
+MULTIPLES = BEFORE.replace("1:65", "0:65 multiple_of 8")
+
+
+@pytest.mark.parametrize(
+    ("before", "wrong"),
+    [
+        (
+            PRODUCTS + "z: float32[n, b] = dense(x, v)\noutput y, z",
+            PRODUCTS
+            + "q: float32[n, b] = dense(x, v)\nz: float32[n, b] = multiply(q, 3.0)\noutput y, z",
+        ),
+        (MULTIPLES, MULTIPLES.replace("relu(a)", "negative(a)")),
+        (
+            CHOSEN + "y: float32[n, 4] = where(c, x, z)\noutput y",
+            CHOSEN + "y: float32[n, 4] = add(x, 0.0)\noutput y",
+        ),
+        (
+            BEFORE.replace("add(x, x)", "clip(x, 0.0, 6.0)"),
+            BEFORE.replace("add(x, x)", "relu(x)"),
+        ),
+        (
+            BEFORE,
+            after(
+                "s: float32[min(n, 8), 4] = slice(x, 0, 0, min(n, 8))\n"
+                "z: float32[n - min(n, 8), 4] = slice(x, 0, min(n, 8), n)\n"
+                "t: float32[n - min(n, 8), 4] = negative(z)\n"
+                "b: float32[n, 4] = concat([s, t], axis=0)\n"
+                "a: float32[n, 4] = add(b, b)\ny: float32[n, 4] = relu(a)"
+            ),
+        ),
+    ],
+    ids=["several sizes from 0", "multiples", "conditions", "far from 0", "many rows"],
+)
+def test_what_few_or_small_elements_do_not_show_is_refused(before: str, wrong: str) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", before, wrong)

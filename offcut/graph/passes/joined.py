@@ -27,8 +27,8 @@ def join_products(bound: Bound) -> Bound:
     """The graph in which each operand is multiplied by one matrix where it was by several."""
     graph, together = bound.graph, dict[object, list[Node]]()
     for node in _joinable(bound):
-        across = bool(node.option("transpose_w")), node.option("bias") is None
-        alike = node.arguments[0], across, node.results[0].dtype
+        types = [bound.arrays[name].dtype.name for name in node.operands[1:]]
+        alike = node.arguments[0], bool(node.option("transpose_w")), *types, node.results[0].dtype
         together.setdefault(alike, []).append(node)
     groups = {nodes[0]: nodes for nodes in together.values() if len(nodes) > 1}
     if not groups:
