@@ -90,7 +90,7 @@ def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, 
 
 def side_by_side(program: Program) -> dict[Place, For]:
     """The loops that are marked to run their iterations together, by their places."""
-    together = (Execution.PARALLEL, Execution.VECTOR)
+    together = (Execution.PARALLEL, Execution.VECTOR, Execution.VIRTUAL)
     return {
         place: stmt
         for place, stmt in numbered(program.body)

@@ -205,7 +205,7 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     """
     own = [buffer.name for buffer in source.buffers]
     emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
-    emitted = without_windows(turned_like(emitted, source))
+    emitted, source = without_windows(turned_like(emitted, source)), without_windows(source)
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
 
 

@@ -18,6 +18,7 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.planning.roles import TYPICAL
+from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
@@ -99,9 +100,9 @@ class Accelerator(Target):
         schedule = options.schedule
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
             _, by_hand = replayed(program, schedule)
-            made = Planned(by_hand, schedule, by_hand=by_hand)
+            made = Planned(single(by_hand, self.spec), schedule, by_hand=by_hand)
         elif any(buffer.scope is not None for buffer in program.buffers):
-            made = Planned(program)
+            made = Planned(single(program, self.spec))
         else:
             made = planned(program, self.arrays(program), self.spec, schedule)
         assert Chip(made.program, self.spec).phases  # refused here what does not run

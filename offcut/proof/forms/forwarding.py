@@ -118,7 +118,10 @@ class _Copy:
             return body
         if _has_parts(copied, held) and name in windows_left(self.program):
             return body
-        return (*before, *(mapped(one, lambda e: self.read(e, held, copied)) for one in after))
+        return (
+            *before,
+            *(mapped(one, lambda e: self.read(e, held, copied, around)) for one in after),
+        )
 
     def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
         """`stmt`, after which nothing of its block reads the array, likewise.
@@ -185,23 +188,29 @@ class _Copy:
         self, form: Store, around: Sequence[For | If], held: Held, order: Sequence[str]
     ) -> tuple[Stmt, ...] | None:
         """`form` in loops over all that is there, in this order; None where an index is no name of its own."""
-        names = {size.name for size in self.program.sizes} | {
-            name for stmt in around for name in bound(stmt)
-        }
+        names = self.names_around(around)
         loops: dict[str, tuple[Expr, Expr]] = {}
         for own, one, extent in zip(form.index, held, self.buffer.shape, strict=True):
             there = Part(ix.const(0), extent) if one is None else one
             if there.names(own):
                 continue
-            if not isinstance(own, Var) or own.name in names | loops.keys():
+            found = _counted(own, names)
+            if found is None or found[0] in loops:
                 return None
-            loops[own.name] = there.start, ix.add(there.start, there.count)
+            name, first = found
+            start = ix.sub(there.start, first)
+            loops[name] = start, ix.add(start, there.count)
         if variables(form.value) - names - loops.keys() or not loops.keys() <= set(order):
             return None
         plain: tuple[Stmt, ...] = (form,)
         for name in sorted(loops, key=order.index, reverse=True):
             plain = (For(name, *loops[name], plain),)
         return plain
+
+    def names_around(self, around: Sequence[For | If]) -> set[str]:
+        """What is fixed where a copy stands: sizes, and the iterators of the loops around."""
+        loops = {name for stmt in around for name in bound(stmt)}
+        return loops | {size.name for size in self.program.sizes}
 
     def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
         """The program that runs `body` wherever `around` does, and gives back the array."""
@@ -213,22 +222,35 @@ class _Copy:
         plain = tuple(replace(b, kind=kinds.get(b.name, Kind.INPUT), layout=None) for b in buffers)
         return replace(self.program, buffers=plain, body=body)
 
-    def read(self, expr: Expr, held: Held, copied: Store) -> Expr:
+    def read(self, expr: Expr, held: Held, copied: Store, around: Sequence[For | If]) -> Expr:
         """`expr` with the array's elements written out, but for those that are not there."""
+        names = self.names_around(around)
 
         def rule(node: Expr) -> Expr | None:
             if not isinstance(node, Load) or node.buffer != self.buffer.name:
                 return None
             at: dict[str, Expr] = {}
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
-                if one is None or not one.names(own):
-                    assert isinstance(own, Var)
-                    at[own.name] = asked
-                elif own != asked:
-                    return None
+                if one is not None and one.names(own):
+                    if own != asked:
+                        return None
+                    continue
+                found = _counted(own, names)
+                assert found is not None
+                at[found[0]] = ix.sub(asked, found[1])
             return ix.folded(substitute(copied.value, at))
 
         return rewrite(expr, rule)
+
+
+def _counted(index: Expr, fixed: Collection[str]) -> tuple[str, Expr] | None:
+    """An index as a name of its own, and what is added to it, which is fixed; None of any other."""
+    own = variables(index) - set(fixed)
+    if len(own) != 1:
+        return None
+    (name,) = own
+    first = ix.sub(index, Var(name))
+    return None if name in variables(first) else (name, first)
 
 
 def _has_parts(copied: Store, held: Held) -> bool:

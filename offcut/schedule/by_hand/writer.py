@@ -363,6 +363,12 @@ class Stage:
         """The iterations of the loop on several threads; it must carry no dependence."""
         return self._run(axis, Execution.PARALLEL)
 
+    def virtual(self, axis: str | Axis) -> Stage:
+        """The iterations of the loop as virtual threads, whose instructions take turns in one stream; it must
+        carry no dependence.
+        """
+        return self._run(axis, Execution.VIRTUAL)
+
     def bind(self, axis: str | Axis, index: str) -> Stage:
         """The iterations of the loop run by a hardware index; it must carry no dependence."""
         target = self._target()

@@ -290,8 +290,6 @@ class Covers:
         if store.buffer not in self.places:
             raise self.refuse(leaf, f"nothing reads {store.buffer}")
         names = {name for name, _, _ in leaf.axes}
-        if any(isinstance(part, Var) and part.name in names for part in store.index) is False:
-            pass
         bounds: list[tuple[str, str, Expr]] = []
         fill = 0
         if isinstance(store.value, Select):

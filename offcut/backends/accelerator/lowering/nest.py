@@ -174,12 +174,14 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
     match does:
         case Copy(place, source):
             lanes = main_lanes(covers.lanes[store.buffer], store.index, source.index)
-            image = _image(images, source.buffer, place, lanes, shapes[source.buffer])
+            image, lanes = _image(images, source.buffer, place, lanes, shapes[source.buffer])
             main = side(leaf, source.buffer, source.index, lanes, shapes[source.buffer])
             sides = [chip(), main]
         case Result(source):
             lanes = main_lanes(covers.lanes[source.buffer], source.index, store.index)
-            image = _image(images, store.buffer, Place.OUTPUTS, lanes, shapes[store.buffer])
+            image, lanes = _image(images, store.buffer, Place.OUTPUTS, lanes, shapes[store.buffer])
+            if sum(one.buffer == store.buffer for one in images.values()) > 1:
+                raise covers.refuse(leaf, f"another statement stores {store.buffer} in other words")
             sides = [
                 chip(source),
                 side(leaf, store.buffer, store.index, lanes, shapes[store.buffer]),
@@ -263,15 +265,14 @@ def _image(
     place: Place,
     lanes: Lanes,
     shape: tuple[Expr, ...],
-) -> str:
-    """What the array is called as these words."""
-    made = ImageOf(buffer, place, lanes, shape)
-    same = next((name for name, one in images.items() if one == made), None)
-    if same is not None:
-        return same
+) -> tuple[str, Lanes]:
+    """What the array is called as these words, and its lanes: words follow one another as the first leaf has them."""
+    for name, one in images.items():
+        if (one.buffer, one.place, one.lanes.axes) == (buffer, place, lanes.axes):
+            return name, one.lanes
     name = f"{buffer}.{sum(one.buffer == buffer for one in images.values())}"
-    images[name] = made
-    return name
+    images[name] = ImageOf(buffer, place, lanes, shape)
+    return name, lanes
 
 
 def _regions(work: Sequence[Work]) -> dict[str, str]:

@@ -16,8 +16,10 @@ from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered, lowered
 from offcut.backends.accelerator.lowering.python import Values
 from offcut.backends.accelerator.simulator import Run, simulate
 from offcut.backends.accelerator.spec import Spec
+from offcut.core.accesses import read, stored
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Kind, Program, Stmt
+from offcut.core.program import Kind, Program, Stmt, Store
+from offcut.core.program import walk as statements
 
 _KEPT = 64
 """Sizes whose streams a kernel keeps."""
@@ -42,8 +44,8 @@ class Chip:
     def phases(self) -> tuple[Stmt | Lowered, ...]:
         """What runs, one after the other."""
         return tuple(
-            stmt if is_host(self.program, stmt) else lowered(self.program, (stmt,), self.spec)
-            for stmt in self.program.body
+            stmts[0] if host else lowered(self.program, stmts, self.spec)
+            for host, stmts in in_turn(self.program)
         )
 
     def streams(self, sizes: Values) -> list[Stream]:
@@ -81,7 +83,7 @@ class Chip:
         dram = self.main_memory(images)
         for name, image in images.items():
             of = nest.images[name]
-            if image.place is not Place.OUTPUTS:
+            if image.place is not Place.OUTPUTS or of.buffer in known:
                 words = self.words(at, name, of, known)
                 dram[image.place][image.base : image.base + image.words] = words
         simulate(stream, dram, self.spec)
@@ -126,6 +128,27 @@ class Chip:
         return runs[0] if len(runs) == 1 else joined(runs, self.spec)
 
 
+def in_turn(program: Program) -> list[tuple[bool, tuple[Stmt, ...]]]:
+    """The statements of a program in phases: one that the host runs, or several that are one stream, none of which
+    reads in main memory what another one of them has stored there.
+    """
+    found: list[tuple[bool, tuple[Stmt, ...]]] = []
+    main = {buffer.name for buffer in program.buffers if buffer.scope is None}
+    for stmt in program.body:
+        host = is_host(program, stmt)
+        last_host, last = found[-1] if found else (True, ())
+        if host or last_host or _reads((stmt,)) & stored(last) & main:
+            found.append((host, (stmt,)))
+        else:
+            found[-1] = False, (*last, stmt)
+    return found
+
+
+def _reads(body: tuple[Stmt, ...]) -> set[str]:
+    stores = (stmt for stmt in statements(body) if isinstance(stmt, Store))
+    return set().union(*(read((store.value,)) for store in stores))
+
+
 def joined(runs: Sequence[Run], spec: Spec) -> Run:
     """Runs one after the other."""
     cycles, first = 0.0, 0
@@ -157,7 +180,5 @@ def joined(runs: Sequence[Run], spec: Spec) -> Run:
 
 
 def _stored(stmt: Stmt) -> str:
-    from offcut.core.accesses import stored
-
     (name,) = stored((stmt,))
     return name

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Unit
 from offcut.core import index as ix
-from offcut.core.expr import Expr, variables
+from offcut.core.expr import Expr, Var, loads, substitute, variables
 from offcut.core.program import Alloc, Execution, For, If, Stmt, Store, Tile
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
@@ -134,9 +134,9 @@ class _Reading:
                 return self.dealt(name, lo, hi, nodes)
             case If(condition, then, ()):
                 return (Guard(condition, self.block(then, at)),)
-        box = _box(stmt)
-        if box is not None:
-            loops, store, microkernel = box
+        found = box(stmt)
+        if found is not None:
+            loops, store, microkernel = counted(found)
             self.count += 1
             around = at.windows, at.threads, at.depths, at.loops
             return (Leaf(self.count - 1, loops, store, *around, microkernel),)
@@ -170,17 +170,17 @@ class _Reading:
 Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store, str | None]
 
 
-def _box(stmt: Stmt) -> Box | None:
+def box(stmt: Stmt) -> Box | None:
     """A nest of one statement over a box; None for any other."""
     match stmt:
         case Store():
             return (), stmt, None
         case For(name, lo, hi, (inner,), bound=None):
-            found = _box(inner)
+            found = box(inner)
             own: tuple[tuple[str, Expr, Expr], ...] = ((name, lo, ix.sub(hi, lo)),)
             mark = None
         case Tile(axes, (inner,), where=None):
-            found = _box(inner)
+            found = box(inner)
             own = tuple((axis.iter, axis.start, axis.extent) for axis in axes)
             mark = stmt.microkernel
         case _:
@@ -192,6 +192,33 @@ def _box(stmt: Stmt) -> Box | None:
     if any(names & (variables(first) | variables(count)) for _, first, count in inside):
         return None
     return (*own, *inside), store, mark or other
+
+
+def counted(box: Box) -> Box:
+    """The same box with each axis counted as the statement indexes it: ``Y[8*io + i]`` for i in 0:8 is Y[i]
+    from ``8*io`` on.
+    """
+    axes, store, microkernel = box
+    names = {name for name, _, _ in axes}
+    for at, (name, first, count) in enumerate(axes):
+        exprs = (*store.index, *(part for load, _ in loads(store.value) for part in load.index))
+        offset = next(
+            (
+                rest
+                for part in exprs
+                if name in variables(part)
+                for rest in [ix.sub(part, Var(name))]
+                if not variables(rest) & names
+            ),
+            ix.const(0),
+        )
+        if offset == ix.const(0):
+            continue
+        values: dict[str, Expr] = {name: ix.sub(Var(name), offset)}
+        index = tuple(ix.simplify(substitute(part, values)) for part in store.index)
+        store = replace(store, index=index, value=ix.folded(substitute(store.value, values)))
+        axes = (*axes[:at], (name, ix.add(first, offset), count), *axes[at + 1 :])
+    return axes, store, microkernel
 
 
 def _refused(stmt: Stmt, because: str) -> TargetError:
