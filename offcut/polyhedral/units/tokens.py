@@ -12,6 +12,8 @@ there are as many of one as of the other at every size, and no unit waits for wh
 has no token of its own is covered by an earlier one, since a unit keeps its order. No token is spare: each pop
 waits for what nothing before it has waited for.
 
+That is shown again of the conditions that are given, read as sets (`_Tokens.check`).
+
 What is touched is told by regions, each with a part for every virtual thread: a region is as one word. Bounds of
 loops over sizes alone are parameters of their own, whatever the sizes: the answer holds for more programs than
 were asked about.
@@ -42,7 +44,9 @@ from offcut.core.expr import (
 )
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
+from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
+from offcut.polyhedral.limit import bounded
 
 _DIM, _PARAM, _DIV = isl.dim_type.set, isl.dim_type.param, isl.dim_type.div
 
@@ -91,8 +95,12 @@ class Queue:
 
 
 def queues(leaves: Sequence[Issued], sizes: Sequence[Size]) -> tuple[Queue, ...]:
-    """The tokens that make units keep the order of the text, wherever they touch the same."""
-    return _Tokens(leaves, sizes).made()
+    """The tokens that make units keep the order of the text, wherever they touch the same.
+
+    Raises PartitionError where they are not shown to, or that takes more than bounded work.
+    """
+    with bounded("compile", "cannot find the tokens between units"):
+        return _Tokens(leaves, sizes).made()
 
 
 @dataclass
@@ -178,7 +186,59 @@ class _Tokens:
         latest = waits.reverse().lexmax()
         pops = latest.domain().subtract(self.covered(latest)).coalesce()
         pushes = latest.intersect_domain(pops).range().coalesce()
-        return Queue(source, target, self.told(pushes, source), self.told(pops, target))
+        told = self.told(pushes, source), self.told(pops, target)
+        self.check(latest, self.times_of(told[0]), self.times_of(told[1]))
+        return Queue(source, target, self.named(told[0]), self.named(told[1]))
+
+    def check(self, latest: isl.Map, pushes: isl.Set, pops: isl.Set) -> None:
+        """Theorem: each pop is for one push, in order, and each dependence has a pair of them between its ends:
+
+        for all b in ran D there is q <= b in `pops` with latest(q) >= latest(b) >= a of each (a, b) in D
+        """
+        pairs = latest.intersect_domain(pops)
+        in_turn = isl.Map.lex_lt(pops.get_space())
+        risen = pairs.reverse().apply_range(in_turn).apply_range(pairs)
+        late = latest.apply_range(isl.Map.lex_le(pops.get_space())).apply_range(pairs.reverse())
+        told = late.intersect(isl.Map.lex_ge(pops.get_space())).domain()
+        holds = (
+            pairs.domain().is_equal(pops)
+            and pairs.range().is_equal(pushes)
+            and pairs.is_injective()
+            and risen.is_subset(in_turn)
+        )
+        left = latest.intersect_domain(latest.domain().subtract(told))
+        if holds and left.is_empty():
+            return
+        what = "pushes and pops do not go in pairs" if left.is_empty() else self.untold(left)
+        raise PartitionError(
+            "compile", "cannot give units tokens that keep their order", because=what
+        )
+
+    def untold(self, left: isl.Map) -> str:
+        """A dependence that no token covers, from who waits to the one that it waits for, in words."""
+        ends = left.range(), left.domain()
+        numbers = [
+            next(n for n, time in self.times.items() if not time.intersect(end).is_empty())
+            for end in ends
+        ]
+        return f"statement {numbers[1]} must wait for statement {numbers[0]}, and no token says so"
+
+    def times_of(self, told: Mapping[int, Expr]) -> isl.Set:
+        """The instances of leaves of which conditions hold."""
+        found = isl.Set.empty(self.times[self.own[0].number].get_space())
+        dims = ", ".join(f"t{at}" for at in range(self.depth))
+        for leaf in (leaf for leaf in self.own if leaf.number in told):
+            axes = {name: f"t{at}" for at, name in enumerate(leaf.time) if isinstance(name, str)}
+            text = self.space.condition(told[leaf.number], axes)
+            assert text is not None
+            holds = isl.Set(f"{self.space.parameters}{{ [{dims}] : {text} }}")
+            found = found.union(self.times[leaf.number].intersect(holds))
+        return found
+
+    def named(self, told: Mapping[int, Expr]) -> dict[int, Expr]:
+        """Conditions with the bounds that parameters stand for."""
+        bounds = dict(self.bounds)
+        return {leaf: ix.folded(substitute(said, bounds)) for leaf, said in told.items()}
 
     def waits(self, source: int, target: int) -> isl.Map:
         """``{ a -> b }``: b, of `target`, must wait for a, of `source`."""
@@ -213,8 +273,8 @@ class _Tokens:
                 continue
             names = [name if isinstance(name, str) else None for name in leaf.time]
             names += [None] * (self.depth - len(names))
-            said = _condition(part.coalesce().gist(mine).coalesce(), names, list(self.bounds))
-            found[leaf.number] = ix.folded(substitute(said, dict(self.bounds)))
+            shorter = part.coalesce().gist(mine).coalesce()
+            found[leaf.number] = _condition(shorter, names, list(self.bounds))
         return found
 
 
