@@ -40,7 +40,6 @@ from offcut.tuning.oracle.space import alone, narrowed
 from offcut.tuning.posed import posed
 from offcut.tuning.predicting import key_of, price_of
 from offcut.tuning.problem import Limits
-from offcut.tuning.tune import space_of
 
 SCHEDULES, QUICK = 64, 16
 """Of each program."""
@@ -91,7 +90,8 @@ def figures(judged: Judged, count: int, budget: float) -> Figures:
     given = judged.output, judged.inputs, judged.constants, judged.held_out
     problem = posed("tune", *given, target, options)
     weights = problem.sizes
-    whole = space_of(problem.request, options, target, 1)
+    whole = target.schedules(problem.request, options, 1)
+    assert isinstance(whole, Space)
     space = narrowed(whole, 1)
     price = price_of(problem, space.computation, None)
     expected = Expected(price, {key_of(at): weight for at, weight in weights})
