@@ -69,17 +69,17 @@ def said(given: Price) -> str:
 
 @needs_xgboost
 def test_trials_correct_the_closed_form() -> None:
-    drawn = planted.drawn("dense", 40)
+    drawn = planted.drawn("dense", 60)
     asked = price("learned")
     assert isinstance(asked, Corrected)
     closed = [sum(asked(one).values()) for one in drawn]
-    asked.refit(times(drawn[:24]))
+    asked.refit(times(drawn[:40]))
     wanted = [sum(planted.seconds(planted.cases("dense"), one)) for one in drawn]
 
     def off(found: Sequence[float]) -> float:
-        return float(np.abs(np.log(np.array(wanted[24:]) / np.array(found[24:]))).mean())
+        return float(np.abs(np.log(np.array(wanted[40:]) / np.array(found[40:]))).mean())
 
-    assert asked.said == "the closed form, corrected by 24 trials"
+    assert asked.said == "the closed form, corrected by 40 trials"
     assert off([sum(asked(one).values()) for one in drawn]) < 0.7 * off(closed)
 
 
@@ -249,10 +249,10 @@ def tried(one: Campaign) -> list[Schedule]:
 @needs_xgboost
 def test_a_campaign_learns_from_its_trials_and_says_so(tmp_path: Path) -> None:
     told: list[Progress] = []
-    campaign(tmp_path / "r", None, trials=40, tell=told.append).best()
+    campaign(tmp_path / "r", None, trials=72, tell=told.append).best()
 
     assert told[0].price == "the closed form"
-    assert told[-1].price == "the closed form, corrected by 32 trials"
+    assert told[-1].price == "the closed form, corrected by 64 trials"
 
 
 @needs_xgboost
