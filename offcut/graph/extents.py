@@ -46,17 +46,21 @@ def product(extents: Iterable[Expr]) -> Expr:
 
 def quotient(extent: Expr, by: Expr) -> Expr | None:
     """The extent that gives `extent` times `by`; None where none is seen."""
-    terms, divisor = _terms(extent), _terms(by)
-    if len(divisor) != 1:
-        return ix.const(1) if terms == divisor and terms else None
-    ((factors, number),) = divisor.items()
+    left, divisor = dict(_terms(extent)), _terms(by)
+    if not divisor or (len(divisor) > 1 and not left):
+        return None
+    factors = _ordered(divisor)[0]
     found: dict[tuple[Expr, ...], int] = {}
-    for own, count in terms.items():
-        left = Counter(own)
-        left.subtract(factors)
-        if number == 0 or count % number or any(times < 0 for times in left.values()):
+    while left:  # a division of polynomials: the first term goes each time
+        own = _ordered(left)[0]
+        rest = Counter(own)
+        rest.subtract(factors)
+        count, over = divmod(left[own], divisor[factors])
+        if over or any(times < 0 for times in rest.values()):
             return None
-        found[tuple(sorted(left.elements(), key=_text_of))] = count // number
+        part = tuple(sorted(rest.elements(), key=_text_of))
+        _join(found, {part: count})
+        _join(left, _beside(divisor, part), -count)
     return _written(found)
 
 
@@ -285,6 +289,10 @@ def _instead(atom: Expr, count: int) -> Iterator[Terms]:
                     own = normal(Binary("//", a, ix.const(part)))
                     rest = Binary("%", own, ix.const(inner))
                     yield _times(_terms(Binary("-", own, rest)), count // inner)
+                    # rounded up: of what is inner - 1 less
+                    up = normal(Binary("-", own, ix.const(inner - 1)))
+                    lack = Binary("%", Binary("*", ix.const(-1), up), ix.const(inner))
+                    yield _times(_terms(Binary("+", up, lack)), count // inner)
 
 
 def _times(terms: Terms, number: int) -> Terms:

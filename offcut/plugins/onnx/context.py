@@ -13,6 +13,7 @@ from offcut.core.dtypes import DTYPES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
+from offcut.graph.composed import counted
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.dtypes import not_ours
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
@@ -97,17 +98,23 @@ class Context:
         parts = []
         for one in operand.elements:
             if isinstance(one, Expr):
-                low, _ = self.bounds(one)
-                size = one if low >= 0 else plain(Binary("-", Const(0, "index"), one))
-                if self.bounds(size)[0] < 0:
-                    raise Refused(f"{said(one)} as an element of an array: its sign is not seen")
-                counted = self.op("iota", extent(size, 1), operand.dtype)
-                last = self.slice(counted, 0, size, extent(size, 1))
-                parts.append(last if low >= 0 else self.op("negative", last))
+                parts.append(self.reshape(self._of_size(one, operand.dtype), [1]))
             else:
                 parts.append(self.ref(Known(np.array([one], operand.dtype), operand.dtype)))
         joined = parts[0] if len(parts) == 1 else self.op("concat", tuple(parts))
         return self.ref(self.reshape(joined, operand.array.shape))
+
+    def _of_size(self, size: Expr, dtype: str) -> Ref:
+        """An index expression as an array without axes; what is above 0 less what is below, where that is not seen."""
+        low, high = self.bounds(size)
+        ends = size, plain(Binary("-", Const(0, "index"), size))
+        if low >= 0:
+            return counted(self.op, size, dtype)
+        if high > 0:
+            above, below = (arithmetic("max", end, 0) for end in ends)
+            both = counted(self.op, above, dtype), counted(self.op, below, dtype)
+            return self.op("subtract", *both)
+        return self.op("negative", counted(self.op, ends[1], dtype))
 
     # -- what is known of it
 

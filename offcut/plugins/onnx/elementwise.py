@@ -60,15 +60,16 @@ def _attributed(name: str, **options: tuple[str, float]) -> Operator:
 
 
 def divide(g: Context, call: Call) -> Results:
-    """``a / b``; of integers towards 0, by way of float64, which holds those of 32 bits."""
+    """``a / b``; of integers towards 0."""
     a, b = call[0], call[1]
     if g.is_float(a):
         return g.binary("divide", a, b)
-    if g.dtype(a) == "int64":
-        raise Refused("quotients of int64 are not exact", "int32, or sizes alone")
-    found = g.binary("divide", g.cast(a, "float64"), g.cast(b, "float64"))
-    below = g.binary("less", found, number(g, found, 0.0))
-    return g.cast(g.op("where", below, g.op("ceil", found), g.op("floor", found)), g.dtype(a))
+    found = g.binary("floor_divide", a, b)
+    if g.dtype(a) == "uint8":
+        return found
+    rounded = g.binary("not_equal", g.binary("multiply", found, b), a)
+    below = g.binary("logical_and", g.binary("less", found, number(g, found, 0)), rounded)
+    return g.op("where", below, g.binary("add", found, number(g, found, 1)), found)
 
 
 def _power(g: Context, call: Call) -> Results:

@@ -16,6 +16,7 @@ from offcut.graph import Bound, Ref
 from offcut.graph.passes import drop_dead
 from offcut.plugins.onnx.context import Context, Scaled, arithmetic
 from offcut.plugins.onnx.dtypes import dtype_of
+from offcut.plugins.onnx.fitting import Capped
 from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
@@ -66,13 +67,16 @@ def imported(
     """
     _checked(proto)
     lows: dict[str, int] = {}
+    highs: dict[str, int] = {}
     factors: dict[str, int] = {}
     while True:
-        run = _Import(proto, sizes, constants, lows, factors)
+        run = _Import(proto, sizes, constants, lows, highs, factors)
         try:
             return run.run()
         except Raised as raised:
             lows[raised.size] = raised.low
+        except Capped as capped:
+            highs[capped.size] = capped.high
         except Scaled as scaled:
             for name, factor in scaled.factors.items():
                 text, _ = run.context.origins[name]
@@ -112,6 +116,7 @@ class _Import:
     """One run of an import.
 
     lows     the least value of sizes, where an earlier run found that they need one
+    highs    the greatest, likewise
     factors  what a size of the file is a multiple of, likewise: its size here is that part of it
     """
 
@@ -121,10 +126,12 @@ class _Import:
         sizes: Mapping[str, int | tuple[int, int]],
         constants: Mapping[str, Any],
         lows: Mapping[str, int],
+        highs: Mapping[str, int],
         factors: Mapping[str, int],
     ) -> None:
         self.proto, self.graph = proto, proto.graph
-        self.sizes, self.constants, self.lows, self.factors = sizes, constants, lows, factors
+        self.sizes, self.constants = sizes, constants
+        self.lows, self.highs, self.factors = lows, highs, factors
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
         self.complaints: list[Complaint] = []
@@ -239,6 +246,7 @@ class _Import:
             if bounds is None:
                 self.context.free.add(name)
             low = max(-(-low // factor), self.lows.get(name, 0))
+            high = min(high, factor * self.highs.get(name, high))
             if low > high // factor:
                 raise DescribeError(
                     OP,

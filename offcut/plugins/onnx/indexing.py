@@ -86,41 +86,65 @@ def _gather_elements(g: Context, call: Call) -> Results:
 
 
 def _gather_nd(g: Context, call: Call) -> Results:
-    """Rows of `x`, its first axes merged, by the number of each."""
-    x, indices = call[0], call[1]
-    if call.get("batch_dims", 0):
-        raise Refused(f"batch_dims={call.get('batch_dims')}", "batch_dims=0")
+    """Elements of the first axes of `x`, those of a batch each with its own, by the number of each."""
+    x, indices, batch = call[0], call[1], call.get("batch_dims", 0)
     shape, places = g.shape(x), g.shape(indices)
     depth = g.whole(places[-1], "the last extent of indices")
     last = g.rank(indices) - 1
-    total: Operand | None = None
+    each = []
+    for axis in range(batch):
+        along = [-1 if n == axis else 1 for n in range(last)]
+        each.append(g.reshape(g.op("iota", shape[axis], "int64"), along))
     for place in range(depth):
         part = g.reshape(g.slice(indices, last, place, place + 1), places[:-1])
-        part = _counted(g, part, shape[place])
-        if total is None:
-            total = part
-        else:
-            stride = g.whole(shape[place], "an extent that places are counted by")
-            total = g.binary("add", g.binary("multiply", total, number(g, total, stride)), part)
-    assert total is not None
-    rows = g.reshape(x, (product(shape[:depth]), *shape[depth:]))
-    return g.op("take", rows, total, axis=0)
+        each.append(g.cast(_counted(g, part, shape[batch + place]), "int64"))
+    return g.op("take", x, tuple(each), axis=0)
 
 
 def _scatter_elements(g: Context, call: Call) -> Results:
     x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    _replaced(call)
-    return g.op("scatter_elements", x, _counted(g, call[1], g.shape(x)[axis]), call[2], axis)
+    places = _counted(g, call[1], g.shape(x)[axis])
+    return g.op("scatter_elements", x, places, call[2], axis, **_reduction(call))
 
 
 def _scatter_nd(g: Context, call: Call) -> Results:
-    _replaced(call)
-    return g.op("scatter_nd", call[0], call[1], call[2])
+    """Indices of any rank are rows of them."""
+    x, indices, updates = call[0], call[1], call[2]
+    places = g.shape(indices)
+    inner = g.shape(x)[g.whole(places[-1], "the last extent of indices") :]
+    count = product(places[:-1])
+    rows, values = g.reshape(indices, (count, places[-1])), g.reshape(updates, (count, *inner))
+    return g.op("scatter_nd", x, rows, values, **_reduction(call))
 
 
-def _replaced(call: Call) -> None:
-    if call.get("reduction", "none") != "none":
-        raise Refused(f"reduction={call.get('reduction')}", "reduction=none")
+def _reduction(call: Call) -> dict[str, str]:
+    """What becomes of several updates of one place."""
+    found = call.get("reduction", "none")
+    if found not in ("none", "add", "max", "min"):
+        raise Refused(f"reduction={found}", "reduction=none, add, max or min")
+    return {} if found == "none" else {"reduction": found}
+
+
+def _scattered_rows(g: Context, call: Call) -> Results:
+    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end."""
+    cache, update, starts = call[0], call[1], call.input(2)
+    axis = g.axis(cache, call.get("axis", -2))
+    mode = call.get("mode", "linear")
+    whole, count = g.shape(cache)[axis], g.shape(update)[axis]
+    rank = g.rank(cache)
+    places: Operand = g.op("iota", whole, "int64")
+    places = g.reshape(places, [-1 if n == axis else 1 for n in range(rank)])
+    if starts is not None:
+        each = g.reshape(g.cast(starts, "int64"), [-1 if n == 0 else 1 for n in range(rank)])
+        places = g.binary("subtract", places, each)
+    if mode == "circular":
+        places = g.binary("remainder", places, known(whole))
+    inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
+    last = g.binary("minimum", places, known(extent(count, -1)))
+    chosen = g.binary("maximum", last, number(g, last, 0))
+    shape = g.shape(cache)
+    rows = g.op("take_along_axis", update, g.broadcast(chosen, shape), axis)
+    return g.op("where", inside, rows, cache)
 
 
 def _one_hot(g: Context, call: Call) -> Results:
@@ -164,4 +188,5 @@ INDEXING: Mapping[str, Operator] = {
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
+    "TensorScatter": _scattered_rows,
 }

@@ -16,9 +16,12 @@ from numpy.lib.array_utils import normalize_axis_index
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from offcut.plugins.onnx.context import Context, arithmetic, extent, product
+from offcut.graph import extents
+from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.dtypes import name_of
+from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import Call, Element, Known, Refused, known, said
+from offcut.plugins.onnx.sequences import SEQUENCES
 
 DRAWN = frozenset(
     [
@@ -38,6 +41,8 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
 
     Raises Refused where the reference evaluator does not take it.
     """
+    if call.op in SEQUENCES:
+        return None
     given = [one for one in call.inputs if one is not None]
     inputs = [one for one in given if isinstance(one, Known)]
     if len(inputs) < len(given) or call.op in DRAWN or not (inputs or call.op == "Constant"):
@@ -207,10 +212,14 @@ def _element_wise(
 
 
 def _divide(context: Context, a: Element, b: Element) -> Element | None:
-    """The quotient towards 0, which is the floor of it where neither is below 0."""
-    if a == b:
-        return 1
-    if not isinstance(b, int) or b <= 0 or context.bounds(a)[0] < 0:
+    """The quotient towards 0, which is the floor of it where neither is below 0: sizes are large enough for that."""
+    if not isinstance(b, int) and context.bounds(b)[0] > 0:
+        exact = extents.quotient(extents.normal(a), b)
+        return None if exact is None else plain(exact)
+    if not isinstance(b, int) or b <= 0:
+        return None
+    raise_sizes(context, a)
+    if context.bounds(a)[0] < 0:
         return None
     return arithmetic("//", a, b)
 

@@ -40,6 +40,16 @@ class Known:
         return found
 
 
+class Several(Known):
+    """A sequence of which it is known what it holds; as an array it is refused, for its elements."""
+
+    def __init__(self, values: tuple[Operand, ...]) -> None:
+        super().__init__(np.empty(0, dtype=object), "object")
+        object.__setattr__(self, "values", values)
+
+    values: tuple[Operand, ...]
+
+
 Operand: TypeAlias = Ref | Known
 Results: TypeAlias = "Operand | tuple[Operand | None, ...]"
 

@@ -12,6 +12,7 @@ from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.elementwise import Operator, number
+from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import (
     Call,
     Element,
@@ -216,12 +217,18 @@ def _pad(g: Context, call: Call) -> Results:
     if call.version < 11:
         amounts, value = list(call.get("pads") or call.get("paddings")), call.get("value", 0.0)
     else:
-        amounts = g.numbers(call[1], "pads")
+        amounts = g.elements(call[1], "pads")
         value = g.number(call.input(2), "constant_value", 0)
     axes = g.numbers(call.input(3), "axes") if call.input(3) is not None else range(rank)
-    before, after = [0] * rank, [0] * rank
+    before: list[Any] = [0] * rank
+    after: list[Any] = [0] * rank
     for place, axis in enumerate(axes_of(g, x, list(axes))):
-        before[axis], after[axis] = int(amounts[place]), int(amounts[place + len(axes)])
+        before[axis], after[axis] = amounts[place], amounts[place + len(axes)]
+    symbolic = [one for one in (*before, *after) if isinstance(one, Expr)]
+    if symbolic and mode != "constant":
+        raise Refused(f"it is padded by {said(*symbolic)}, with mode={mode}", "mode=constant")
+    if symbolic:
+        return g.op("pad", x, tuple(before), tuple(after), value=value)
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         if low < 0 or high < 0:
             whole = g.shape(x)[axis]
@@ -231,6 +238,9 @@ def _pad(g: Context, call: Call) -> Results:
         return x
     if mode == "wrap":
         return _wrapped(g, x, before, after)
+    for axis, most in enumerate(map(max, before, after)):
+        if mode != "constant" and most:  # what is mirrored, or the edge, has to be there
+            raise_sizes(g, extent(g.shape(x)[axis], -(most + 1 if mode == "reflect" else 1)))
     return g.op("pad", x, tuple(before), tuple(after), value=value, mode=mode)
 
 

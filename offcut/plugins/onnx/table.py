@@ -14,6 +14,8 @@ from offcut.plugins.onnx.quantization import QUANTIZATION
 from offcut.plugins.onnx.recurrent import RECURRENT
 from offcut.plugins.onnx.reductions import REDUCTIONS
 from offcut.plugins.onnx.resizing import RESIZING
+from offcut.plugins.onnx.sampling import SAMPLING
+from offcut.plugins.onnx.sequences import SEQUENCES
 from offcut.plugins.onnx.shapes import SHAPES
 from offcut.plugins.onnx.windows import WINDOWS
 
@@ -28,6 +30,8 @@ TABLE: Mapping[str, Operator] = {
     **RECURRENT,
     **REDUCTIONS,
     **RESIZING,
+    **SAMPLING,
+    **SEQUENCES,
     **SHAPES,
     **WINDOWS,
 }

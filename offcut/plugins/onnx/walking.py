@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.dtypes import code_of
+from offcut.plugins.onnx.fitting import fit_sizes
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, said
@@ -74,6 +75,7 @@ class Walk:
                 try:
                     made = self.node(node, given, scope)
                 except Refused as refused:
+                    fit_sizes(self.context, given)
                     place = f"{scope.within}{node.name or node.output[0]}"
                     self.complaints.append(
                         Complaint(place, node.op_type, refused.because, refused.help)

@@ -191,31 +191,43 @@ def _cropped(
     return x
 
 
-def _pool(g: Context, call: Call, x: Operand) -> Windows:
-    """The windows of pooling; what `ceil_mode` adds is padding after."""
+def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | None]]:
+    """The windows of pooling, and how many of them are kept along each axis, None: all. What `ceil_mode` adds is padding after."""
     placed = windows_of(g, call, x, call.get("kernel_shape"))
     if not call.get("ceil_mode", 0):
-        return placed
-    after = []
+        return placed, [None] * len(placed.sizes)
+    after: list[int] = []
+    kept: list[Element | None] = []
     for n, whole in enumerate(g.shape(x)[2:]):
         reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
-        after.append(_ceiled(whole, reach, placed.strides[n], placed.before[n], placed.after[n]))
-    return Windows(placed.sizes, placed.strides, placed.dilations, placed.before, tuple(after))
+        ends = placed.before[n], placed.after[n]
+        amount, count = _ceiled(whole, reach, placed.strides[n], *ends)
+        after.append(amount)
+        kept.append(count)
+    whole_windows = Windows(
+        placed.sizes, placed.strides, placed.dilations, placed.before, tuple(after)
+    )
+    return whole_windows, kept
 
 
-def _ceiled(whole: Element, reach: int, stride: int, before: int, after: int) -> int:
-    """Padding after, where a last window that is not full counts, if it starts within."""
-    if isinstance(whole, Expr):
-        if stride == 1:
-            return after
-        raise Refused(
-            f"ceil_mode over a spatial axis of {said(whole)}", "ceil_mode=0, or a fixed size"
-        )
-    span = whole + before + after - reach
-    count = -(-span // stride) + 1
-    if (count - 1) * stride >= whole + before:
-        count -= 1
-    return max((count - 1) * stride + reach - whole - before, 0)
+def _ceiled(
+    whole: Element, reach: int, stride: int, before: int, after: int
+) -> tuple[int, Element | None]:
+    """Padding after, and the number of windows: a last one that is not full counts, if it starts within."""
+    # the last start is before the padding after, and no more than one window is not full
+    more = min(after - reach + stride, 0) - 1
+    count = extent(arithmetic("//", extent(whole, before + more), stride), 1)
+    if isinstance(count, Expr):
+        return after + stride - 1, count
+    assert isinstance(whole, int)
+    return max((count - 1) * stride + reach - whole - before, 0), None
+
+
+def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
+    """The first windows along each axis."""
+    for axis, count in enumerate(counts, start=2):
+        x = x if count is None else g.slice(x, axis, 0, count)
+    return x
 
 
 def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -> Operand:
@@ -252,16 +264,17 @@ def _max_pool(g: Context, call: Call) -> Results:
     if call.outputs > 1:
         raise Refused("the places of what is greatest", "one output")
     call.overlook("storage_order")
-    return pooled(g, call[0], _pool(g, call, call[0]), "max_pool2d")
+    placed, kept = _pool(g, call, call[0])
+    return _kept(g, pooled(g, call[0], placed, "max_pool2d"), kept)
 
 
 def _average_pool(g: Context, call: Call) -> Results:
     x = call[0]
-    placed = _pool(g, call, x)
+    placed, kept = _pool(g, call, x)
     inside = bool(call.get("count_include_pad", 0))
     plain = all(one == 1 for one in placed.dilations) and len(placed.sizes) < 3
     if plain and not (call.get("ceil_mode", 0) and inside):
-        return pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
+        return _kept(g, pooled(g, x, placed, "avg_pool2d", count_include_pad=inside), kept)
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = summed(g, x, placed)
     counts = _counts(g, x, placed, counted)
@@ -299,7 +312,8 @@ def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) ->
 def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
-    return _rooted(g, summed(g, _raised(g, x, p), _pool(g, call, x)), p)
+    placed, kept = _pool(g, call, x)
+    return _kept(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
 
 
 def _raised(g: Context, x: Operand, p: int) -> Operand:

@@ -1,0 +1,113 @@
+"""`from_onnx`: sizes that make a node fit, and what is calculated with sizes whose sign is not seen; sequences, and places between elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+import offcut as oc
+from tests.plugins.test_onnx import drawn, each, parsed
+
+
+def bounds(model: Any) -> dict[str, tuple[int, int]]:
+    return {size.name: (size.min, size.max) for size in model.sizes}
+
+
+PLACES = """g (float[b, n, 4] x) => (float[b, n, 4] y) {
+    shape = Shape (x)  n = Gather <axis = 0> (shape, one)  from = Constant <value_ints = [0]> ()
+    to = Unsqueeze (n, from)  part = Slice (table, from, to)  y = Add (x, part) }"""
+
+
+def test_a_length_runs_up_to_the_table_that_is_added_to_it() -> None:
+    proto = parsed(PLACES, table=drawn(1, 12, 4), one=np.array(1))
+    feeds = [{"x": drawn(2, b, n, 4)} for b, n in ((1, 1), (3, 12), (2, 5))]
+    model = each(proto, feeds)
+    assert bounds(model)["n"] == (1, 12)
+    with pytest.raises(oc.CallError, match=r"cannot run at n = 13"):
+        model({"x": drawn(2, 1, 13, 4)})
+
+
+def test_a_length_that_is_bounded_beyond_the_table_is_refused() -> None:
+    proto = parsed(PLACES, table=drawn(1, 12, 4), one=np.array(1))
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto, sizes={"n": (1, 40)})
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  Add y: cannot join the shapes of x and slice: axis 1 of x is n, axis 0 of slice is extent2"""
+    )
+
+
+@pytest.mark.parametrize("up", ["2*((h+1)/2)", "2*(h/2)"])
+def test_an_image_that_is_halved_doubled_and_joined_is_even(up: str) -> None:
+    pads = "[1, 1, 1, 1]" if "+" in up else "[0, 0, 0, 0]"
+    size = "[3, 3]" if "+" in up else "[2, 2]"
+    proto = parsed(f"""g (float[b, 2, h, w] x) => (float[b, 4, h, w] y) {{
+        half = MaxPool <kernel_shape = {size}, strides = [2, 2], pads = {pads}> (x)
+        again = Resize <mode = "nearest"> (half, , scales)  y = Concat <axis = 1> (x, again) }}""",
+        scales=np.array([1, 1, 2, 2], np.float32))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, b, 2, h, w)} for b, h, w in ((1, 2, 4), (3, 6, 2))])
+    with pytest.raises(oc.CallError):
+        model({"x": drawn(1, 1, 2, 3, 4)})
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("size", "stride", "pad"), [(3, 2, 0), (3, 2, 1), (2, 3, 0), (2, 2, 1)])
+def test_windows_are_rounded_up_at_every_size(op: str, size: int, stride: int, pad: int) -> None:
+    proto = parsed(f"""g (float[b, 2, h, 9] x) => (float[b, 2, p, q] y) {{
+        y = {op} <kernel_shape = [{size}, {size}], strides = [{stride}, {stride}],
+                  pads = [{pad}, {pad}, {pad}, {pad}], ceil_mode = 1> (x) }}""")  # fmt: skip
+    each(proto, [{"x": drawn(1, b, 2, h, 9)} for b, h in ((1, 3), (2, 4), (1, 8), (3, 11))])
+
+
+def test_a_padding_by_sizes_brings_an_image_to_another() -> None:
+    proto = parsed("""g (float[b, n] x, float[b, m] y) => (float[b, m] z) {
+        zero = Constant <value_ints = [0]> ()  s = Shape <start = 1> (x)  t = Shape <start = 1> (y)
+        more = Sub (t, s)  pads = Concat <axis = 0> (zero, zero, zero, more)
+        wide = Pad (x, pads, value)  z = Add (wide, y) }""", value=np.array(2.5, np.float32))  # fmt: skip
+    sizes = ((1, 2, 5), (3, 4, 4), (2, 7, 3))
+    model = oc.from_onnx(proto, threads=1)
+    for b, n, m in sizes:
+        x, y = drawn(1, b, n), drawn(2, b, m)
+        wide = np.pad(x, ((0, 0), (0, max(m - n, 0))), constant_values=2.5)[:, :m]
+        np.testing.assert_allclose(model({"x": x, "y": y})["z"], wide + y, rtol=1e-6)
+
+
+def test_an_extent_is_divided_by_an_extent_of_several_terms() -> None:
+    proto = parsed("""g (float[b, n, 6] x) => (float[b, p, q, 3] y) {
+        first = Constant <value_ints = [1]> ()  last = Constant <value_ints = [-1]> ()
+        less = Slice (x, first, end, first)  s = Shape <end = 2> (less)  t = Constant <value_ints = [-1, 3]> ()
+        to = Concat <axis = 0> (s, t)  y = Reshape (less, to) }""", end=np.array([1000]))  # fmt: skip
+    each(proto, [{"x": drawn(1, b, n, 6)} for b, n in ((1, 2), (2, 7))])
+
+
+def test_sequences_that_are_known_leave_nothing() -> None:
+    proto = parsed("""g (float[n, 6] x) => (float[n, 5] y, float[2, n, 2] z, int64 count, bool some) {
+        parts = SplitToSequence <axis = 1> (x, sizes)  zero = Constant <value_int = 0> ()
+        one = SequenceAt (parts, two)  more = SequenceInsert (parts, one, zero)
+        less = SequenceErase (more, last)  y = ConcatFromSequence <axis = 1> (less)
+        same = SequenceConstruct (one, one)  z = ConcatFromSequence <axis = 0, new_axis = 1> (same)
+        count = SequenceLength (more)  maybe = Optional (x)  some = OptionalHasElement (x) }""",
+        sizes=np.array([1, 3, 2]), two=np.array(2), last=np.array(2))  # fmt: skip
+    model = oc.from_onnx(proto, threads=1)
+    for n in (1, 4):
+        x = drawn(1, n, 6)
+        found = model({"x": x})
+        np.testing.assert_array_equal(found["y"], np.concatenate([x[:, 4:], x[:, :1], x[:, 4:]], 1))
+        np.testing.assert_array_equal(found["z"], np.stack([x[:, 4:]] * 2))
+        assert (found["count"], found["some"]) == (4, True)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("around", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [0, 1])
+def test_images_are_read_between_their_elements(mode: str, around: str, corners: int) -> None:
+    proto = parsed(f"""g (float[b, c, h, w] x, float[b, p, q, 2] at) => (float[b, c, p, q] y) {{
+        y = GridSample <mode = "{mode}", padding_mode = "{around}", align_corners = {corners}> (x, at) }}""")  # fmt: skip
+    feeds = [{"x": drawn(1, b, 2, h, 5), "at": drawn(2, b, 3, h, 2)} for b, h in ((1, 4), (2, 3))]
+    each(proto, feeds)
