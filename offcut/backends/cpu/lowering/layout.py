@@ -198,8 +198,8 @@ class Layout(Vectors):
         return f
 
     def aligned(self, size: Expr) -> str:
-        """`size` bytes rounded up to cache lines."""
-        up = ir.add(self.f, self.scalar(size), "63")
+        """`size` bytes rounded up to cache lines; none where an extent is negative, which no loop runs to."""
+        up = ir.add(self.f, ir.maximum(self.f, self.scalar(size), "0"), "63")
         return ir.mul(self.f, ir.floordiv(self.f, up, "64"), "64")
 
 
