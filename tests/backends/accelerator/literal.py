@@ -1,7 +1,7 @@
 """A literal reading of the instruction set: one element after the other, on bytes, with Python's integers.
 
-Nothing of the simulator is used. Each instruction leaves the bytes that it read and wrote on the chip, so that an
-order of instructions can be judged from them alone.
+Nothing of the simulator is used. Each instruction leaves the bytes that it read and wrote on the chip, and the words of
+results that it stored, which the end of a stream reads, so that an order of instructions can be judged from them alone.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Literal:
                 for column in range(instruction.x):
                     word = instruction.sram + row * instruction.x + column
                     target = instruction.dram + row * instruction.stride + column
+                    self.touched[-1].writes.add(("results", target))
                     for r in range(self.spec.rows):
                         for c in range(self.spec.columns):
                             value = self.get(Place.ACCUMULATORS, word, r * self.spec.columns + c)
@@ -78,6 +79,8 @@ class Literal:
                             self.vector(instruction, dst, src)
         else:
             assert isinstance(instruction, Finish)
+            results = {one for before in self.touched for one in before.writes}
+            self.touched[-1].reads |= {one for one in results if one[0] == "results"}
 
     def load(self, load: Load, stream: Stream) -> None:
         top, bottom, left, right = load.pad

@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 import pytest
 
 from offcut.backends.accelerator.isa import (
+    Finish,
     Gemm,
     Instruction,
     Load,
@@ -184,6 +185,16 @@ def test_a_race_is_told_of_with_both_instructions_and_the_word() -> None:
     assert str(race) == (
         "2 (compute) reads what 1 (load) writes, inputs[5], and nothing orders them"
     )
+
+
+def test_an_end_that_does_not_wait_for_the_last_store_is_a_race() -> None:
+    spec = small("vta")
+    loaded = Load(Place.ACCUMULATORS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
+    stored = Store(0, 3, 1, 1, 1, Tokens(pop_prev=True, push_prev=True))
+    assert not simulate(Stream((loaded, stored, Finish(Tokens(pop_next=True)))), None, spec).races
+    stored = replace(stored, tokens=Tokens(pop_prev=True))
+    (race,) = simulate(Stream((loaded, stored, Finish())), None, spec).races
+    assert str(race) == "2 (compute) ends what 1 (store) writes, outputs[3], and nothing orders them"
 
 
 def test_a_word_that_nothing_wrote_is_told_of() -> None:

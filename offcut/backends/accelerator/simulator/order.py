@@ -14,7 +14,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import Place, Store, Unit
 from offcut.backends.accelerator.simulator.footprint import Touched
 from offcut.backends.accelerator.simulator.steps import Words
 from offcut.backends.accelerator.spec import Spec
@@ -26,6 +26,7 @@ class Conflict(Enum):
     READ_OF_WRITE = "reads what {} writes"
     WRITE_OVER_READ = "writes over what {} reads"
     WRITE_OVER_WRITE = "writes over what {} writes"
+    END_OF_WRITE = "ends what {} writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Order:
         self._written = {name: np.zeros((3, extent), np.int64) for name, extent in extents.items()}
         self._read = {name: np.zeros((3, extent), np.int64) for name, extent in extents.items()}
         self._count = [0, 0, 0]
+        self._stored: After | None = None
         self.unwritten: list[tuple[int, Place, int]] = []
         """Position, place and word of the first read of each instruction that nothing was written for."""
 
@@ -86,6 +88,17 @@ class Order:
             memory, words = self._reached(one)
             (self._written if one.write else self._read)[memory][unit, words] = self._count[unit]
         return tuple(found.values())
+
+    def stores(self, instruction: Store) -> None:
+        """Note that the next instruction writes to main memory, if it does."""
+        if instruction.words:
+            unit = tuple(Unit).index(Unit.STORE)
+            end = Conflict.END_OF_WRITE
+            self._stored = After(unit, self._count[unit], end, Place.OUTPUTS, instruction.dram)
+
+    def end(self) -> tuple[After, ...]:
+        """What the end of a stream must follow: the last store, since whoever is told of it reads the results."""
+        return () if self._stored is None else (self._stored,)
 
     def _later(
         self,

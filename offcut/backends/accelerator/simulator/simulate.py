@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, MicroOp, Place, Stream
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MicroOp,
+    Place,
+    Store,
+    Stream,
+)
 from offcut.backends.accelerator.simulator.checks import check, check_arrays, check_steps
 from offcut.backends.accelerator.simulator.chip import Chip, rows
 from offcut.backends.accelerator.simulator.footprint import footprint
@@ -46,7 +56,10 @@ def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> 
             taken = steps(instruction, buffer)
             check_steps(position, instruction, taken, spec)
         unit = UNITS.index(spec.unit(instruction))
-        after.append(order.next(position, unit, footprint(instruction, taken, depths)))
+        if isinstance(instruction, Store):
+            order.stores(instruction)
+        follows = order.next(position, unit, footprint(instruction, taken, depths))
+        after.append(order.end() if isinstance(instruction, Finish) else follows)
         if isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS:
             _fetch(instruction, loaded, buffer)
         elif chip is not None:
