@@ -32,6 +32,32 @@ def dense(depth: int, columns: int, shift: int = 6, most: int = 64) -> tuple[lis
     return [a, w], requantised(total, shift)
 
 
+def convolution(most: int = 8) -> tuple[list[Tensor], Tensor]:
+    """A layer of images of 6×6, whose channels fill no word."""
+    n = oc.dim("n", min=0, max=most)
+    x = oc.placeholder((n, 20, 6, 6), "int8", name="X")
+    k = oc.placeholder((24, 20, 3, 3), "int8", name="K")
+    return [x, k], requantised(oc.ops.conv2d(x, k, padding=1), 9)
+
+
+def pooling(most: int = 8) -> tuple[list[Tensor], Tensor]:
+    """The greatest of windows of 3×3, every second, of images of 7×7."""
+    n = oc.dim("n", min=0, max=most)
+    x = oc.placeholder((n, 7, 7, 24), "int8", name="X")
+    return [x], oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y")
+
+
+def residual(depth: int, columns: int, most: int = 64) -> tuple[list[Tensor], Tensor]:
+    """``clip(((A @ W) >> 6) + R)``."""
+    (a, w), _ = dense(depth, columns, most=most)
+    r = oc.placeholder((a.shape[0], columns), "int8", name="R")
+    sums = oc.ops.dense(a, w, name="S")
+    total = oc.compute(
+        sums.shape, lambda i, j: sums[i, j] // 64 + r[i, j].astype("int32"), name="T"
+    )
+    return [a, w, r], requantised(total, 0)
+
+
 def requantised(total: Tensor, shift: int) -> Tensor:
     """``clip(total >> shift)`` as int8."""
     return oc.compute(

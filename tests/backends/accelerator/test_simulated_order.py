@@ -194,7 +194,9 @@ def test_an_end_that_does_not_wait_for_the_last_store_is_a_race() -> None:
     assert not simulate(Stream((loaded, stored, Finish(Tokens(pop_next=True)))), None, spec).races
     stored = replace(stored, tokens=Tokens(pop_prev=True))
     (race,) = simulate(Stream((loaded, stored, Finish())), None, spec).races
-    assert str(race) == "2 (compute) ends what 1 (store) writes, outputs[3], and nothing orders them"
+    assert (
+        str(race) == "2 (compute) ends what 1 (store) writes, outputs[3], and nothing orders them"
+    )
 
 
 def test_a_word_that_nothing_wrote_is_told_of() -> None:
