@@ -13,6 +13,8 @@ from typing import Any
 
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
+from offcut.backends.accelerator.lowering.named import check_named
+from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.choices import Nests
@@ -105,7 +107,8 @@ class Accelerator(Target):
             made = Planned(single(program, self.spec))
         else:
             made = planned(program, self.arrays(program), self.spec, schedule)
-        assert Chip(made.program, self.spec).phases  # refused here what does not run
+        phases = Chip(made.program, self.spec).phases  # what does not run is refused here
+        check_named([one for one in phases if isinstance(one, Lowered)])
         yield made
 
     def arrays(self, program: Program) -> Computation:
@@ -250,7 +253,7 @@ def target(name: str) -> Callable[[Device | None], Accelerator]:
                 help=('oc.target("accelerator", machine="mine.toml")', 'oc.target("vta")'),
             )
         found = Accelerator(name, load(name) if machine is None else machine)
-        assert found.spec  # refuses a machine without queues
+        Spec.of(found.described)  # a machine without queues is refused here
         return found
 
     return made

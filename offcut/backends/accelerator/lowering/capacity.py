@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.places import Side
+from offcut.backends.accelerator.lowering.regions import Region, laid, spare
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
@@ -26,48 +27,60 @@ def check_fits(
     regions: Mapping[str, str],
     place_of: Mapping[str, Place],
     stored: frozenset[str],
+    constant: int | None,
 ) -> None:
     """Refuse windows that take more bytes than their memory has, at some size.
 
-    stored  the regions that stores read
+    stored    the regions that stores read
+    constant  one that a word of accumulators holds, behind all windows; None: there is none
 
     Raises TargetError, with the bytes of each window.
     """
     words = _Windows(program, sides, regions)
     words.visit(nodes, ())
-    if (total := sum(words.most[region] for region in stored)) > spec.words[Place.OUTPUTS].depth:
-        of = spec.words[Place.OUTPUTS]
+    room: dict[Region, int] = {}
+    for region, (most, threads) in words.most.items():
+        room |= {(region, thread): most for thread in range(threads)}
+    if (total := sum(n for (name, _), n in room.items() if name in stored)) > (
+        depth := spec.words[Place.OUTPUTS].depth
+    ):
         raise TargetError(
             "compile",
-            f"cannot keep the results of {program.name} in {of.memory}",
-            because=f"they take up to {total:,} words, and stores read {of.depth:,}",
+            f"cannot keep the results of {program.name} in {spec.words[Place.OUTPUTS].memory}",
+            because=f"they take up to {total:,} words, and stores read {depth:,}",
             help=("smaller tiles",),
         )
-    taken: dict[str, list[tuple[str, int]]] = {}
-    for region, count in words.most.items():
-        of = spec.words[place_of[region]]
-        taken.setdefault(of.memory, []).append((region, count * of.bytes))
-    for memory, windows in taken.items():
-        room = max(w.depth * w.bytes for w in spec.words.values() if w.memory == memory)
-        total = sum(count for _, count in windows)
-        if total > room:
-            shown = ", ".join(f"{name} {count:,}" for name, count in windows)
-            raise TargetError(
-                "compile",
-                f"cannot keep the windows of {program.name} in {memory}",
-                because=f"they take up to {total:,} bytes ({shown}), and there are {room:,}",
-                help=("smaller tiles",),
-            )
+    _, ends = laid(room, place_of, stored, spec)
+    held = spec.words[Place.ACCUMULATORS]
+    if constant is not None:
+        ends[held.memory] = (spare(ends, spec) + 1) * held.bytes
+    for memory, total in ends.items():
+        if total <= spec.memories[memory]:
+            continue
+        shown = [
+            f"{name} {words.most[name][0] * words.most[name][1] * of.bytes:,}"
+            for name in words.most
+            if (of := spec.words[place_of[name]]).memory == memory
+        ]
+        if constant is not None and memory == held.memory:
+            shown.append(f"the constant {constant} {held.bytes:,}")
+        raise TargetError(
+            "compile",
+            f"cannot keep the windows of {program.name} in {memory}",
+            because=f"they take up to {total:,} bytes ({', '.join(shown)}), and there are "
+            f"{spec.memories[memory]:,}",
+            help=("smaller tiles",),
+        )
 
 
 @dataclass
 class _Windows:
-    """Words of each region: of the largest window in it, as often as there are virtual threads."""
+    """Words of each region: of the largest window in it, and how many virtual threads have one."""
 
     program: Program
     sides: Mapping[int, Sequence[Side]]
     regions: Mapping[str, str]
-    most: dict[str, int] = field(default_factory=dict)
+    most: dict[str, tuple[int, int]] = field(default_factory=dict)
     known: dict[Expr, int] = field(default_factory=dict)
 
     def visit(self, nodes: Sequence[Node], loops: Loops) -> None:
@@ -85,11 +98,13 @@ class _Windows:
 
     def note(self, side: Side, thread: str | None, loops: Loops) -> None:
         """Note what one operand takes."""
-        words = 1 if thread is None else self.greatest(ix.add(Var(thread), 1), loops)
+        threads = 1 if thread is None else self.greatest(ix.add(Var(thread), 1), loops)
+        words = 1
         for axis, extent in enumerate(side.extents):
             words *= -(-max(self.greatest(extent, loops), 0) // side.lanes.lanes_of(axis))
         region = self.regions[side.buffer]
-        self.most[region] = max(self.most.get(region, 0), words)
+        known = self.most.get(region, (0, 0))
+        self.most[region] = max(known[0], words), max(known[1], threads)
 
     def greatest(self, extent: Expr, loops: Loops) -> int:
         """The greatest value of an extent, or more than any memory has."""

@@ -140,9 +140,11 @@ class Covers:
             if leaf.number not in self.does and computes:
                 self.does[leaf.number] = self.operation(leaf)
         for leaf in leaves:
+            if leaf.number not in self.does and self.element(leaf) is None:
+                self.does[leaf.number] = self.result(leaf)
+        for leaf in leaves:
             if leaf.number not in self.does:
-                copies = self.element(leaf) is not None
-                self.does[leaf.number] = self.copy(leaf) if copies else self.result(leaf)
+                self.does[leaf.number] = self.copy(leaf)
 
     def refuse(self, leaf: Leaf, because: str, *help: str) -> TargetError:
         """The refusal of one leaf."""
@@ -307,15 +309,21 @@ class Covers:
         source = leaf.store.value
         while isinstance(source, Cast):  # of integers: the lowest 8 bits stay
             source = source.a
-        dtype = self.program.buffer(leaf.store.buffer).dtype
-        known = isinstance(source, Load) and source.buffer in self.lanes
-        if not known or leaf.store.reduce is not None or dtype not in ("int8", "uint8"):
+        store = leaf.store
+        dtype = self.program.buffer(store.buffer).dtype
+        known = isinstance(source, Load) and source.buffer in self.scoped
+        if not known or store.reduce is not None or dtype not in ("int8", "uint8"):
             raise self.refuse(
                 leaf, "a store cuts accumulators to their lowest 8 bits, and does no more"
             )
         assert isinstance(source, Load)
         if not self.holds_accumulators(source.buffer):
             raise self.refuse(leaf, f"{source.buffer} does not lie in accumulators")
+        if source.buffer not in self.lanes:  # what was copied there is stored as it is
+            names = [name for name, _, _ in leaf.axes]
+            own = Load(store.buffer, store.index, dtype)
+            lanes = self.lanes_of(source.buffer, source.index, names, (own,))
+            self.put(leaf, source.buffer, source.index, Place.ACCUMULATORS, lanes)
         return Result(source)
 
 

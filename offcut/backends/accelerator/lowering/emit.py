@@ -24,14 +24,16 @@ from offcut.backends.accelerator.isa import (
     Stream,
     Tokens,
 )
+from offcut.backends.accelerator.lowering.constants import immediate_bits, is_immediate
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
+from offcut.backends.accelerator.lowering.python import evaluated
+from offcut.backends.accelerator.lowering.regions import Region, laid, spare
 from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
 from offcut.backends.accelerator.lowering.transfers import Axis as Reach
 from offcut.backends.accelerator.lowering.transfers import Rows, moved
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel.fields import instructions
-from offcut.errors import TargetError
 
 _NONE = Tokens()
 
@@ -46,10 +48,7 @@ class Image:
 
 
 def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
-    """The stream of a nest, and where its arrays lie, by what `Lowered.images` calls them.
-
-    Raises TargetError where a window does not fit.
-    """
+    """The stream of a nest, and where its arrays lie, by what `Lowered.images` calls them."""
     return Emitter(nest, sizes).made()
 
 
@@ -63,8 +62,7 @@ class Emitter:
 
     def __post_init__(self) -> None:
         self.spec: Spec = self.nest.spec
-        self.room: dict[tuple[str, int], int] = {}
-        self.base: dict[tuple[str, int], int] = {}
+        self.room: dict[Region, int] = {}
         self.images: dict[str, Image] = {}
         self.zeros: dict[Place, int] = {}
         self.ops = _MicroOps(self.spec)
@@ -75,7 +73,6 @@ class Emitter:
         memory = dict(f for part in instructions(depths)["memory"] for f in part)
         self.pad = (1 << memory["pad_top"]) - 1
         self.rows = (1 << memory["y"]) - 1
-        self.immediate = 1 << alu["immediate"] - 1
         self.gemm_limits = self.limits(fields, ("dst", "src", "wgt"))
         self.alu_limits = self.limits(alu, ("dst", "src", None))
 
@@ -94,7 +91,7 @@ class Emitter:
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.issue, self.sizes)
-        end = (bool(self.nest.extent(one, self.sizes)) for one in self.nest.end.conditions)
+        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.conditions)
         self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
 
@@ -102,14 +99,10 @@ class Emitter:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
         ends: dict[Place, int] = {}
         for name, image in self.nest.images.items():
-            words = prod(image.lanes.extents([self.evaluated(e) for e in image.shape]))
+            words = prod(image.lanes.extents([evaluated(e, self.sizes) for e in image.shape]))
             self.images[name] = Image(image.place, ends.get(image.place, 0), words)
             ends[image.place] = ends.get(image.place, 0) + words
         self.zeros = {place: ends.get(place, 0) for place in Place}
-
-    def evaluated(self, extent: Any) -> int:
-        """An extent at the sizes of the call."""
-        return self.nest.extent(extent, self.sizes)
 
     def measure(self, number: int, values: Sequence[int]) -> None:
         """Note the words that the windows of a leaf take."""
@@ -121,27 +114,10 @@ class Emitter:
                 self.room[key] = max(self.room.get(key, 0), prod(held))
 
     def allocate(self) -> None:
-        """Give each region its words, one behind the other in the bytes of its memory, those that are stored first."""
-        ends: dict[str, int] = {}
-        stored = self.nest.stored
-        for key, words in sorted(self.room.items(), key=lambda one: one[0][0] not in stored):
-            of = self.spec.words[self.nest.place_of[key[0]]]
-            depth = of.depth
-            if key[0] in stored:
-                depth = min(depth, self.spec.words[Place.OUTPUTS].depth)
-            first = -(-ends.get(of.memory, 0) // of.bytes)
-            self.base[key] = first
-            ends[of.memory] = (first + words) * of.bytes
-            if first + words > depth:
-                raise TargetError(
-                    self.nest.name,
-                    f"cannot keep {key[0]} in {of.memory}",
-                    because=f"with it, the windows take {(first + words) * of.bytes:,} bytes, and there are "
-                    f"{depth * of.bytes:,}",
-                    help=("smaller tiles",),
-                )
-        accumulators = self.spec.words[Place.ACCUMULATORS]
-        self.spare = -(-ends.get(accumulators.memory, 0) // accumulators.bytes)
+        """Give each region its words."""
+        nest = self.nest
+        self.base, ends = laid(self.room, nest.place_of, nest.stored, self.spec)
+        self.spare = spare(ends, self.spec)
 
     def issue(self, number: int, values: Sequence[int]) -> None:
         """The instructions of one instance: the first pops its tokens, the last pushes them."""
@@ -185,21 +161,25 @@ class Emitter:
             top, bottom, left, right = rows.pad
             wide, high = left + rows.x + right, top + rows.y + bottom
             padded = any(rows.pad)
-            if padded and (fill or max(rows.pad) > self.pad or not rows.x):
+            if padded and (fill or max(rows.pad) > self.pad or not rows.x or not self.is_one(rows)):
                 made += self.filled(place, rows.chip, high, wide, fill)
                 for row in range(rows.y):
                     at = rows.chip + (top + row) * wide + left
-                    made.append(Load(place, at, rows.dram + row * rows.stride, 1, rows.x, rows.x))
+                    there = rows.dram + row * rows.stride
+                    made += self.row_loads(place, Rows(at, there, 1, rows.x, rows.x))
                 continue
             made += self.row_loads(place, rows)
         self.stream += made
 
+    def is_one(self, rows: Rows) -> bool:
+        """Whether the fields of one instruction hold how many rows there are, how long, how far apart."""
+        return max(rows.stride, rows.y, rows.x) <= self.rows
+
     def row_loads(self, place: Place, rows: Rows) -> Iterator[Load]:
-        """Rows of one instruction, or of one each where they lie too far apart."""
-        if rows.stride <= self.rows and rows.y <= self.rows and rows.x <= self.rows:
+        """Rows of one instruction, or, where these have no zeros around them, of one each."""
+        if self.is_one(rows):
             yield Load(place, rows.chip, rows.dram, rows.y, rows.x, rows.stride, rows.pad)
             return
-        assert not any(rows.pad)
         for row in range(rows.y):
             for first in range(0, rows.x, self.rows):
                 count = min(self.rows, rows.x - first)
@@ -299,20 +279,13 @@ class Emitter:
         self, op: AluOp, value: int, axes: Sequence[Axis], base: tuple[int, int, int]
     ) -> Iterator[Instruction]:
         """An operation with a constant: an immediate, or a word that holds it where it is none."""
-        if -self.immediate <= value < self.immediate:
+        if is_immediate(value, self.spec):
             yield from self.on_words(axes, base, op, immediate=value)
             return
         word = self.spare
-        if word >= self.spec.words[Place.ACCUMULATORS].depth:
-            raise TargetError(
-                self.nest.name,
-                f"cannot keep the constant {value}",
-                because="no word of accumulators is left for it",
-                help=("smaller tiles",),
-            )
         at: tuple[int, int, int] = (word, 0, 0)
         yield from self.on_words([], at, None, reset=True)
-        bits = self.immediate.bit_length()
+        bits = immediate_bits(self.spec)
         for position, digit in enumerate(_digits(value, bits)):
             if position:
                 yield from self.on_words([], at, AluOp.SHR, immediate=-bits)

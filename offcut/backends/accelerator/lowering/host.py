@@ -1,6 +1,6 @@
 """Arrays that the host fills before a stream runs: elements of others, at sums of loops, constants around.
 
-All elements at once, by arrays of indices; where a condition fails nothing is read.
+All elements at once, by arrays of indices; where a condition fails nothing is read. What is no copy is refused.
 """
 
 from __future__ import annotations
@@ -11,40 +11,106 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.accelerator.lowering.python import Values
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, Logic, Select, Var
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.accesses import touched
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Var,
+    loads,
+    reads_memory,
+    variables,
+)
 from offcut.core.program import For, Program, Stmt, Store
+from offcut.core.text.printer import format_expr, format_stmt
+from offcut.errors import TargetError
 
 Array = np.ndarray[Any, Any]
 
 
 def is_host(program: Program, stmt: Stmt) -> bool:
     """Whether a statement fills an array in main memory from others there."""
-    from offcut.core.accesses import touched
-
     scoped = {buffer.name for buffer in program.buffers if buffer.scope is not None}
     while isinstance(stmt, For) and len(stmt.body) == 1:
         stmt = stmt.body[0]
     return isinstance(stmt, Store) and not touched((stmt,)) & scoped and stmt.reduce is None
 
 
-def filled(stmt: Stmt, arrays: Mapping[str, Array], shape: tuple[int, ...], sizes: Values) -> Array:
-    """The array that a nest of copies fills."""
+def check_copy(program: Program, stmt: Stmt, spec: Spec) -> None:
+    """Refuse a statement of the host that is no copy of whole boxes.
+
+    Raises TargetError.
+    """
+    loops, store = _nest(stmt)
+    names = {name for name, _, _ in loops}
+    bounds = set().union(*(variables(lo) | variables(hi) for _, lo, hi in loops))
+    because = _no_copy(store.value)
+    if names & bounds:
+        because = "its loops are bounded by one another, and the host fills boxes"
+    elif not all(map(_is_index, store.index)):
+        because = "it is stored where memory says"
+    elif store.buffer in {load.buffer for load, _ in loads(store.value)}:
+        because = f"it reads {store.buffer}, which it fills"
+    if because is not None:
+        raise TargetError(
+            "compile",
+            f"cannot run a statement for {spec.name} on the host",
+            at=format_stmt(store),
+            because=because,
+            help=(
+                "the host copies elements, or constants where a condition fails",
+                f"{program.buffer(store.buffer).name} in a memory of the machine, which computes",
+            ),
+        )
+
+
+def _no_copy(value: Expr) -> str | None:
+    """Why a value is no copy; None where it is one."""
+    match value:
+        case Const():
+            return None
+        case Load(index=index) if all(map(_is_index, index)):
+            return None
+        case Select(condition, Load(index=index), Const()) if all(map(_is_index, index)):
+            return None if _is_index(condition) else "its condition reads memory"
+        case Load() | Select(_, Load(), Const()):
+            return "it reads where memory says"
+    return f"{format_expr(value)} is no element"
+
+
+def _is_index(expr: Expr) -> bool:
+    """Whether coordinates alone say what it is."""
+    return not reads_memory(expr)
+
+
+def _nest(stmt: Stmt) -> tuple[list[tuple[str, Expr, Expr]], Store]:
+    """The loops around a statement, outermost first."""
     loops: list[tuple[str, Expr, Expr]] = []
     while isinstance(stmt, For):
         loops.append((stmt.iter, stmt.lo, stmt.hi))
         stmt = stmt.body[0]
     assert isinstance(stmt, Store)
+    return loops, stmt
+
+
+def filled(stmt: Stmt, arrays: Mapping[str, Array], into: Array, sizes: Values) -> Array:
+    """`into`, where a nest of copies fills it; elsewhere what was there stays."""
+    loops, store = _nest(stmt)
     rank = len(loops)
     known: dict[str, Any] = dict(sizes)
     for at, (name, lo, hi) in enumerate(loops):
         counted = np.arange(int(_value(lo, known)), int(_value(hi, known)))
         known[name] = counted.reshape([-1 if axis == at else 1 for axis in range(rank)])
     counts = [known[name].size for name, _, _ in loops]
-    found = _elements(stmt.value, known, arrays)
-    made = np.zeros(shape, getattr(found, "dtype", np.int8))
-    place = tuple(np.broadcast_to(_value(part, known), counts) for part in stmt.index)
-    made[place] = np.broadcast_to(found, counts)
-    return made
+    if 0 not in counts:
+        place = tuple(np.broadcast_to(_value(part, known), counts) for part in store.index)
+        into[place] = np.broadcast_to(_elements(store.value, known, arrays), counts)
+    return into
 
 
 def _elements(value: Expr, known: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
@@ -52,20 +118,16 @@ def _elements(value: Expr, known: Mapping[str, Any], arrays: Mapping[str, Array]
         case Const(number, _):
             return number
         case Load(buffer, index, _):
-            array = arrays[buffer]
-            if not array.size:
-                return np.zeros((), array.dtype)
-            return array[tuple(_value(part, known) for part in index)]
-        case Select(condition, Load(buffer, index, _), other):
+            return arrays[buffer][tuple(_value(part, known) for part in index)]
+        case Select(condition, Load(buffer, index, _), Const(fill, _)):
             array, holds = arrays[buffer], _value(condition, known)
             if not array.size:
-                return np.asarray(_elements(other, known, arrays)).astype(array.dtype)
+                return fill
             inside = tuple(
                 np.clip(_value(part, known), 0, extent - 1)
                 for part, extent in zip(index, array.shape, strict=True)
             )
-            fill = np.asarray(_elements(other, known, arrays)).astype(array.dtype)
-            return np.where(holds, array[inside], fill)
+            return np.where(holds, array[inside], np.array(fill, array.dtype))
     raise AssertionError(f"no copy: {value}")
 
 

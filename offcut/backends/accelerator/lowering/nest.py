@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
+from offcut.backends.accelerator.lowering.blocks import lanes_along
 from offcut.backends.accelerator.lowering.capacity import check_fits
+from offcut.backends.accelerator.lowering.constants import wide
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
     Covers,
@@ -16,14 +18,14 @@ from offcut.backends.accelerator.lowering.covers import (
     Result,
     main_lanes,
 )
-from offcut.backends.accelerator.lowering.places import Side, is_multiple, side
-from offcut.backends.accelerator.lowering.python import Issue, Values, text, walker
+from offcut.backends.accelerator.lowering.places import Side, side
+from offcut.backends.accelerator.lowering.python import Issue, Values, walker
 from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, variables
+from offcut.core.expr import Expr, Load, Var
 from offcut.core.program import Program, Stmt
 
 _NO_TOKENS = Tokens()
@@ -118,10 +120,6 @@ class Lowered:
         """Call `issue` for each instance of a leaf, in order."""
         self._walk(issue, sizes)
 
-    def extent(self, expr: Expr, sizes: Values) -> int:
-        """An extent at these sizes."""
-        return int(eval(text(expr), {}, {f"_{n}": v for n, v in sizes.items()}))
-
 
 def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     """A nest of `program`, read.
@@ -141,7 +139,9 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     operands = {one.leaf.number: [side_ for side_, _ in one.sides] for one in work}
     results = (one.sides[0][0].buffer for one in work if isinstance(one.does, Result))
     stored = frozenset(regions[name] for name in results)
-    check_fits(program, spec, nodes, operands, regions, place_of, stored)
+    constants = (wide(one.does, spec) for one in work)
+    constant = next((one for one in constants if one is not None), None)
+    check_fits(program, spec, nodes, operands, regions, place_of, stored, constant)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens:
         sides = {one.leaf.number: _touched(one) for one in work}
@@ -196,8 +196,8 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
         placed.append((one, len(asked)))
         asked += one.asked
     counts: list[tuple[int, int]] = []
-    for name, first, count in leaf.axes:
-        counts.append((len(asked), _lanes_along(covers, leaf, does, name, first)))
+    for at, (_, _, count) in enumerate(leaf.axes):
+        counts.append((len(asked), lanes_along(covers, leaf, does, at, sides)))
         asked.append(count)
     bounds: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for name, first, _ in leaf.axes:
@@ -224,39 +224,6 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
         tokens=len(asked),
         asked=tuple(asked),
     )
-
-
-def _lanes_along(covers: Covers, leaf: Leaf, does: Does, name: str, first: Expr) -> int:
-    """Iterations of an axis of a leaf that one word has.
-
-    Raises TargetError where operands have other elements in a word.
-    """
-    store = leaf.store
-    match does:
-        case Copy():
-            pairs = [(store.buffer, store.index)]
-        case Result(source):
-            pairs = [(source.buffer, source.index)]
-        case Product(inputs, weights):
-            pairs = [(store.buffer, store.index)]
-            pairs += [(one.buffer, one.index) for one in (inputs, weights)]
-        case Operation(recipe):
-            pairs = [(store.buffer, store.index)]
-            pairs += [(one.buffer, one.index) for one in recipe.reads]
-    along: dict[int, str] = {}
-    for buffer, index in pairs:
-        for axis, part in enumerate(index):
-            if name in variables(part):
-                along[covers.lanes[buffer].lanes_of(axis)] = buffer
-    if len(along) > 1:
-        one, other = list(along.values())[:2]
-        raise covers.refuse(leaf, f"{name} runs along the words of {one}, and not of {other}")
-    count = next(iter(along), 1)
-    if count > 1 and not is_multiple(first, count):
-        raise covers.refuse(
-            leaf, f"its tiles along {name} begin within a word of {count}", f"multiples of {count}"
-        )
-    return count
 
 
 def _image(

@@ -57,5 +57,12 @@ def text(expr: Expr) -> str:
     return format_expr(substitute(expr, own))
 
 
+def evaluated(expr: Expr, sizes: Values) -> int:
+    """The value of an expression over sizes."""
+    return int(
+        eval(text(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()})
+    )
+
+
 def _own(name: str) -> str:
     return f"_{name}"

@@ -10,10 +10,10 @@ import numpy as np
 
 from offcut.backends.accelerator.isa import Place, Stream
 from offcut.backends.accelerator.lowering.emit import Image, emitted
-from offcut.backends.accelerator.lowering.host import Array, filled, is_host
+from offcut.backends.accelerator.lowering.host import Array, check_copy, filled, is_host
 from offcut.backends.accelerator.lowering.images import packed, unpacked
 from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered, lowered
-from offcut.backends.accelerator.lowering.python import Values
+from offcut.backends.accelerator.lowering.python import Values, evaluated
 from offcut.backends.accelerator.simulator import Run, simulate
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.accesses import read, stored
@@ -42,11 +42,16 @@ class Chip:
 
     @cached_property
     def phases(self) -> tuple[Stmt | Lowered, ...]:
-        """What runs, one after the other."""
-        return tuple(
-            stmts[0] if host else lowered(self.program, stmts, self.spec)
-            for host, stmts in in_turn(self.program)
-        )
+        """What runs, one after the other.
+
+        Raises TargetError for a statement that neither an instruction nor the host runs.
+        """
+        found: list[Stmt | Lowered] = []
+        for host, stmts in in_turn(self.program):
+            if host:
+                check_copy(self.program, stmts[0], self.spec)
+            found.append(stmts[0] if host else lowered(self.program, stmts, self.spec))
+        return tuple(found)
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
@@ -72,8 +77,15 @@ class Chip:
                 known |= self.ran(at, phase, known, sizes)
                 continue
             name = _stored(phase)
-            known[name] = filled(phase, known, self.shape(name, sizes), sizes)
+            known[name] = filled(phase, known, self.before(name, known, sizes), sizes)
         return known
+
+    def before(self, name: str, known: Mapping[str, Array], sizes: Values) -> Array:
+        """What was in an array before the host fills it."""
+        if name in known:
+            return np.array(known[name])
+        dtype = numpy_dtype(self.program.buffer(name).dtype)
+        return np.zeros(self.shape(name, sizes), dtype)
 
     def ran(
         self, at: int, nest: Lowered, known: Mapping[str, Array], sizes: Values
@@ -119,8 +131,7 @@ class Chip:
 
     def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
         """The shape of an array at these sizes."""
-        nest = next(one for one in self.phases if isinstance(one, Lowered))
-        return tuple(nest.extent(extent, sizes) for extent in self.program.buffer(name).shape)
+        return tuple(evaluated(extent, sizes) for extent in self.program.buffer(name).shape)
 
     def timeline(self, sizes: Values) -> Run:
         """How a call runs in time, its streams one after the other."""

@@ -9,9 +9,9 @@ from itertools import permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, operations
 from offcut.backends.accelerator.planning.loops import Tiling
-from offcut.backends.accelerator.planning.planner import nest_of, tiling_of
 from offcut.backends.accelerator.planning.policy import THREADS, typical
 from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.written import nest_of, tiling_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.program import Program
@@ -79,7 +79,7 @@ class Nests:
             if not isinstance(step, Nest) or step.stage != one.made.label or len(step.ways) != 1:
                 return None
             try:
-                point += one.point(tiling_of(step.ways[0], one.made, self.spec))
+                point += one.point(tiling_of(schedule, step, one.made, self.spec))
             except PartitionError:
                 return None
         return point

@@ -21,7 +21,19 @@ from offcut.backends.accelerator.planning.roles import Roles, product_roles, wor
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Select, Unary, Var, dtype_of
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Select,
+    Unary,
+    Var,
+    children,
+    dtype_of,
+)
 from offcut.core.program import Buffer, Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
@@ -125,7 +137,7 @@ class _Operations:
             if element is not None and element.load.buffer not in written:
                 found.append(element)
                 return
-            for child in _parts(expr):
+            for child in children(expr):
                 look(child)
 
         for number, stage in enumerate(self.group):
@@ -344,12 +356,6 @@ def _widened(value: Expr, dtype: str) -> Expr:
     return value if dtype_of(value) == dtype else Cast(value, dtype)
 
 
-def _parts(expr: Expr) -> tuple[Expr, ...]:
-    from offcut.core.expr import children
-
-    return children(expr)
-
-
 def _nodes(expr: Expr) -> list[Expr]:
     """The values inside of `expr`, indices and conditions left out."""
     match expr:
@@ -357,4 +363,4 @@ def _nodes(expr: Expr) -> list[Expr]:
             return [expr]
         case Select(_, a, b):
             return [expr, *_nodes(a), *_nodes(b)]
-    return [expr, *(node for part in _parts(expr) for node in _nodes(part))]
+    return [expr, *(node for part in children(expr) for node in _nodes(part))]

@@ -77,7 +77,7 @@ class _Single:
         )
         ops: list[Store] = []
         value = self.value(store.value, store, ops)
-        body: tuple[Stmt, ...] = (_with_store(stmt, replace(store, value=value)),)
+        body: tuple[Stmt, ...] = (_with_store(stmt, replace(store, value=value), named=True),)
         for one in reversed(ops):
             body = (Alloc(one.buffer, window, (_with_store(stmt, one), *body)),)
         return body
@@ -119,13 +119,15 @@ class _Single:
         return Load(name, store.index, dtype)
 
 
-def _with_store(stmt: Stmt, store: Store) -> Stmt:
-    """The nest of one statement with another one in its place."""
+def _with_store(stmt: Stmt, store: Store, named: bool = False) -> Stmt:
+    """The nest of one statement with another one in its place; `named`: what covers it stays."""
     match stmt:
         case For(_, _, _, (inner,)):
-            return replace(stmt, body=(_with_store(inner, store),))
-        case Tile(_, (inner,)):
-            return replace(stmt, body=(_with_store(inner, store),), microkernel=None)
+            return replace(stmt, body=(_with_store(inner, store, named),))
+        case Tile(_, (inner,), microkernel=mark):
+            return replace(
+                stmt, body=(_with_store(inner, store, named),), microkernel=mark if named else None
+            )
     return store
 
 

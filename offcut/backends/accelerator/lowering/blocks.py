@@ -1,0 +1,70 @@
+"""Boxes of iterations in whole words: a statement begins where a word does, and ends where one does or where
+there is nothing more.
+
+A word is moved and computed as a whole. So what a box leaves of its last word must be no element of any operand:
+beyond the end of an array, whose words are filled with zeros, or beyond that of a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
+from offcut.backends.accelerator.lowering.places import Side, is_multiple
+from offcut.backends.accelerator.lowering.tree import Leaf
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
+from offcut.core.text.printer import format_expr
+
+
+def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence[Side]) -> int:
+    """Iterations of an axis of a leaf, by its position, that one word has.
+
+    Raises TargetError where operands have other elements in a word, or a word is taken apart.
+    """
+    name, first, count = leaf.axes[at]
+    moved = [(side, axis) for side in sides for axis, step in enumerate(side.steps[at]) if step]
+    along = {side.lanes.lanes_of(axis): side.buffer for side, axis in moved}
+    if len(along) > 1:
+        one, other = list(along.values())[:2]
+        raise covers.refuse(leaf, f"{name} runs along the words of {one}, and not of {other}")
+    lanes = next(iter(along), 1)
+    if lanes == 1:
+        return lanes
+    if not is_multiple(first, lanes):
+        raise covers.refuse(
+            leaf, f"its tiles along {name} begin within a word of {lanes}", f"multiples of {lanes}"
+        )
+    if isinstance(does, Copy) and any(axis == name for axis, _, _ in does.bounds):
+        raise covers.refuse(leaf, f"{name} runs along words, and a load fills whole words alone")
+    for side, axis in moved:
+        for arm in _arms(count):
+            end = ix.simplify(ix.add(side.asked[axis], arm))
+            if not is_multiple(end, lanes) and end not in _ends(covers, side, axis):
+                raise covers.refuse(
+                    leaf,
+                    f"it ends at {format_expr(end)} along {name}, within a word of {lanes} "
+                    f"elements of {side.buffer}",
+                    f"multiples of {lanes}",
+                )
+    return lanes
+
+
+def _ends(covers: Covers, side: Side, axis: int) -> list[Expr]:
+    """Where an operand has no more elements."""
+    rank = len(side.lanes.order)
+    ends = [covers.program.buffer(side.buffer).shape[axis]]
+    if side.window:
+        start = side.asked[rank + 2 * axis]
+        ends += [ix.add(start, arm) for arm in _arms(side.extents[axis])]
+    return [ix.simplify(end) for end in ends]
+
+
+def _arms(extent: Expr) -> Iterator[Expr]:
+    """What an extent is the least of."""
+    match extent:
+        case Binary("min", a, b):
+            yield from _arms(a)
+            yield from _arms(b)
+        case _:
+            yield extent

@@ -1,0 +1,43 @@
+"""Where regions on the chip begin: one behind the other in the bytes of their memory, those that are stored first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.spec import Spec
+
+Region = tuple[str, int]
+"""Its name, and the virtual thread that has it."""
+
+
+def laid(
+    room: Mapping[Region, int],
+    place_of: Mapping[str, Place],
+    stored: frozenset[str],
+    spec: Spec,
+) -> tuple[dict[Region, int], dict[str, int]]:
+    """The first word of each region, and the bytes that are taken by memory.
+
+    room    words of each region
+    stored  the regions that stores read
+
+    Regions of fewer words begin no later: what fits at its greatest extents fits at all.
+    """
+
+    def order(region: Region) -> tuple[bool, str, Region]:
+        return region[0] not in stored, place_of[region[0]].value, region
+
+    first: dict[Region, int] = {}
+    ends: dict[str, int] = {}
+    for region in sorted(room, key=order):
+        of = spec.words[place_of[region[0]]]
+        first[region] = -(-ends.get(of.memory, 0) // of.bytes)
+        ends[of.memory] = (first[region] + room[region]) * of.bytes
+    return first, ends
+
+
+def spare(ends: Mapping[str, int], spec: Spec) -> int:
+    """The first word of accumulators behind all regions."""
+    of = spec.words[Place.ACCUMULATORS]
+    return -(-ends.get(of.memory, 0) // of.bytes)

@@ -1,0 +1,134 @@
+"""What a schedule says of nests: read as tilings, and refused by its line where it is none of them."""
+
+from __future__ import annotations
+
+from offcut.backends.accelerator.microkernels import product_name
+from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.spec import Spec
+from offcut.describe.computation import Computation
+from offcut.errors import PartitionError
+from offcut.partition import LADDER, PAD, AxisCut
+from offcut.schedule import Cover, Nest, Schedule, Way
+from offcut.schedule.refusing import at_line
+
+LABEL = "chip"
+"""What the policy calls its way of a nest."""
+
+
+def nest_of(made: Operations, tiling: Tiling, spec: Spec, label: str = LABEL) -> Nest:
+    """What a schedule says of a nest.
+
+    label  of the one way that there is
+    """
+    words = lanes(made, spec)
+    splits = tuple(
+        AxisCut(axis, PAD if axis in words else LADDER, size) for axis, size in tiling.tiles
+    )
+    way = Way(label, None, cover_of(made, spec), None, splits, tiling.order, virtual=tiling.virtual)
+    return Nest(made.label, (way,))
+
+
+def cover_of(made: Operations, spec: Spec) -> Cover | None:
+    """The microkernel that sums of a nest run on; None where they are no products along terms."""
+    roles = made.roles
+    if roles.depth is None:
+        return None
+    return Cover(product_name(spec), roles.rows, roles.columns, roles.depth)
+
+
+def nests_of(schedule: Schedule, computation: Computation) -> dict[str, Nest]:
+    """The nests of a schedule by stage.
+
+    Raises PartitionError, with the line, for what is no nest of the computation in one way.
+    """
+    known = [group[0].buffer for group in computation.groups]
+    found: dict[str, Nest] = {}
+    for step in schedule.steps:
+        with at_line(schedule, step):
+            if not isinstance(step, Nest):
+                raise _refused("a machine of queues takes nests alone")
+            if len(step.ways) != 1:
+                raise _refused("it takes a nest in one way", "the one that is cheapest")
+            if step.stage not in known:
+                raise _refused(f"the nests are {', '.join(known)}")
+            if step.stage in found:
+                raise _refused("it stands there twice")
+        found[step.stage] = step
+    return found
+
+
+def tiling_of(schedule: Schedule, nest: Nest, made: Operations, spec: Spec) -> Tiling:
+    """What a nest of a schedule says of its loops.
+
+    Raises PartitionError, with the line, for what the machine does not do.
+    """
+    (way,) = nest.ways
+    axes = {axis.name for axis in (*made.axes, *made.terms)}
+    terms = {axis.name for axis in made.terms}
+    cover = cover_of(made, spec)
+    if way.cover != cover:
+        with at_line(schedule, way if way.cover is None else way.cover):
+            raise _refused(_covered(cover))
+    for cut in way.splits:
+        with at_line(schedule, cut):
+            _check_split(cut, axes, lanes(made, spec), way)
+    with at_line(schedule, way):
+        if way.cost is not None or way.pack is not None or way.inner:
+            raise _refused("a way has a cover, splits, loops and virtual threads here, no more")
+        for axis in way.loops:
+            if axis not in axes:
+                raise _refused(f"it loops over {axis}, and the axes are {_listed(axes)}")
+        if len(set(way.loops)) < len(way.loops):
+            raise _refused(f"it loops twice over an axis: {' '.join(way.loops)}")
+        ends = [axis in terms for axis in way.loops]
+        if ends != sorted(ends):
+            raise _refused(
+                f"of its loops {' '.join(way.loops)}, those over terms stand inside of those over "
+                "results: accumulators keep the sums"
+            )
+        if way.virtual is not None and (
+            way.virtual[0] not in way.loops or way.virtual[0] in terms or way.virtual[1] < 2
+        ):
+            raise _refused(
+                f"virtual threads run tiles of results, two or more, got {way.virtual[0]} {way.virtual[1]}"
+            )
+    words, cuts = lanes(made, spec), {cut.axis: cut.tile for cut in way.splits}
+    tiles = tuple((axis, cuts.get(axis, words.get(axis, 1))) for axis in way.loops)
+    return Tiling(tiles, way.loops, way.virtual)
+
+
+def _check_split(cut: AxisCut, axes: set[str], words: dict[str, int], way: Way) -> None:
+    """Refuse a split of an axis that there is not, by another strategy, or of parts of words."""
+    axis, lanes_ = cut.axis, words.get(cut.axis, 1)
+    if axis not in axes:
+        raise _refused(f"the axes are {_listed(axes)}")
+    if axis not in way.loops:
+        raise _refused("no loop runs over its tiles", f"loops {' '.join((*way.loops, axis))}")
+    if sum(other.axis == axis for other in way.splits) > 1:
+        raise _refused(f"{axis} is split twice")
+    if cut.tile % lanes_:
+        raise _refused(f"{axis} runs along words of {lanes_}", f"a multiple of {lanes_}")
+    strategy, why = LADDER, "is no axis of words: its tail is a tile of its height"
+    if axis in words:
+        strategy, why = PAD, "runs along words: the last one is filled with zeros"
+    if cut != AxisCut(axis, strategy, cut.tile):
+        raise _refused(f"{axis} {why}", f"split {axis} {strategy} {cut.tile}")
+
+
+def _covered(cover: Cover | None) -> str:
+    """What covers sums of a nest, as a schedule has it."""
+    if cover is None:
+        return "nothing covers it: it has no sum of products along terms"
+    sides = (("rows", cover.rows), ("columns", cover.columns), ("depth", cover.depth))
+    said = " ".join(f"{name} {axis}" for name, axis in sides if axis is not None)
+    return f"its sums are covered by {cover.microkernel} {said}"
+
+
+def _listed(axes: set[str]) -> str:
+    return ", ".join(sorted(axes))
+
+
+def _refused(because: str, *help: str) -> PartitionError:
+    return PartitionError("schedule", "cannot cut a nest so", because=because, help=help)
