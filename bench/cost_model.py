@@ -31,14 +31,14 @@ from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.schedule import Schedule
 from offcut.search import Expected, Space
-from offcut.tuning.candidate import Bench
+from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import chosen_by
 from offcut.tuning.oracle.replay import Unkept
 from offcut.tuning.oracle.space import alone, narrowed
 from offcut.tuning.posed import posed
-from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Limits
 
 SCHEDULES, QUICK = 64, 16

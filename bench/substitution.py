@@ -35,9 +35,9 @@ from offcut.graph import (
     substituted,
     widened_convolutions,
 )
-from offcut.graph.matching import applied, matches
 from offcut.graph.passes import DEFAULT, improved, join_products
-from offcut.graph.substitute import TIDIED
+from offcut.graph.substitution.matching import applied, matches
+from offcut.graph.substitution.substitute import TIDIED
 
 BATCHES = (1, 2, 3, 5, 8)
 CLOSE = 1e-4

@@ -9,7 +9,7 @@ import numpy as np
 from offcut.core.expr import Const, Expr
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, Ref
-from offcut.graph.extents import Numbers, product
+from offcut.graph.sizes.extents import Numbers, product
 
 Array = np.ndarray[Any, Any]
 SIZES = {"b": 4, "n": 5}

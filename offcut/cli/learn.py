@@ -40,7 +40,7 @@ def learn_command(
     from offcut.search.default_file import OFF
     from offcut.tuning.learning.heldout import held_out, table
     from offcut.tuning.learning.learn import learn
-    from offcut.tuning.prices import model_path
+    from offcut.tuning.pricing.prices import model_path
 
     with refusals():
         model = out or model_path()

@@ -3,16 +3,17 @@
 from offcut.graph.build import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpreted
-from offcut.graph.known_rules import (
+from offcut.graph.models.model import Model, compiled
+from offcut.graph.models.split import Targets
+from offcut.graph.sizes import extents
+from offcut.graph.substitution.known_rules import (
     joined_convolutions,
     joined_products,
     parts_of_one,
     widened_convolutions,
 )
-from offcut.graph.model import Model, compiled
-from offcut.graph.rules import Rule, rule
-from offcut.graph.split import Targets
-from offcut.graph.substitute import Substituted, substituted
+from offcut.graph.substitution.rules import Rule, rule
+from offcut.graph.substitution.substitute import Substituted, substituted
 from offcut.graph.text import parse_graph
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Targets",
     "Value",
     "compiled",
+    "extents",
     "interpreted",
     "joined_convolutions",
     "joined_products",

@@ -14,8 +14,8 @@ from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array, kept
 from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
-from offcut.graph.extents import normal
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
+from offcut.graph.sizes.extents import normal
 from offcut.graph.views import VIEWS
 
 

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr
-from offcut.graph import extents
 from offcut.graph.graph import Ref
+from offcut.graph.sizes import extents
 
 Make: TypeAlias = Callable[..., Ref]
 """``make(op, *arguments, **options)``: the result of an operator."""

@@ -18,10 +18,10 @@ from offcut.core.program import Program, Size
 from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import DescribeError
-from offcut.graph import extents
 from offcut.graph.graph import Argument, Node, Ref, Value, renamed
 from offcut.graph.operators import described
 from offcut.graph.programs import Applied, Call, applied, call_of
+from offcut.graph.sizes import extents
 from offcut.graph.views import VIEWS
 
 

@@ -26,7 +26,7 @@ Argument: TypeAlias = "Ref | Expr | int | float | bool | str | tuple[Argument, .
 class Value:
     """An array: ``name: dtype[shape]``.
 
-    shape  index expressions over the sizes of the graph, in the form of `offcut.graph.extents`
+    shape  index expressions over the sizes of the graph, in the form of `offcut.graph.sizes.extents`
     """
 
     name: str

@@ -19,7 +19,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.graph import extents
+from offcut.graph.sizes import extents
 
 Shape = tuple[Expr, ...]
 _GIVEN = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)

@@ -19,8 +19,8 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
 from offcut.errors import CallError, DescribeError
-from offcut.graph import extents
 from offcut.graph.graph import Value
+from offcut.graph.sizes import extents
 from offcut.ops.operands import axis_letters
 
 Shape: TypeAlias = tuple[Expr, ...]

@@ -25,8 +25,8 @@ from offcut.search.verdict import BEST, DEFAULT
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
-from offcut.tuning.measuring import Measure
-from offcut.tuning.predicting import key_of
+from offcut.tuning.measuring.simulated import Measure
+from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
 from offcut.tuning.settling import settle
 

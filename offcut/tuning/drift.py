@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offcut.search import Record
-from offcut.tuning.predicting import key_of
+from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured, Time
 
 

@@ -8,7 +8,7 @@ import offcut
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record, Records, Trial
-from offcut.tuning.predicting import key_of
+from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured, Problem, Time
 
 

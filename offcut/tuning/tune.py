@@ -22,11 +22,11 @@ from offcut.search.explorers import explorer_named
 from offcut.search.pool import Pool, pool_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.cases import has_nests
-from offcut.tuning.measuring import measuring
-from offcut.tuning.pooled import ROUND, pooled
+from offcut.tuning.measuring.simulated import measuring
+from offcut.tuning.pooling.pooled import ROUND, pooled
 from offcut.tuning.posed import posed
-from offcut.tuning.predicting import OwnPrice, key_of
-from offcut.tuning.prices import price_named
+from offcut.tuning.pricing.predicting import OwnPrice, key_of
+from offcut.tuning.pricing.prices import price_named
 from offcut.tuning.problem import DEFAULT, Limits
 from offcut.tuning.progress import shown
 

@@ -9,7 +9,7 @@ import pytest
 
 from offcut.errors import CallError, DescribeError, ParseError
 from offcut.graph import Bound, Builder, Ref, compiled, interpreted, parse_graph
-from offcut.graph.substitute import substituted
+from offcut.graph.substitution.substitute import substituted
 from tests.compiled import floats
 
 TEXT = """\

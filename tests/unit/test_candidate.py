@@ -17,9 +17,9 @@ from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Records
-from offcut.tuning.candidate import Bench, Limits, Measured, Problem, Time, measured
-from offcut.tuning.interleaved import rankable
-from offcut.tuning.reference import expected
+from offcut.tuning.measuring.candidate import Bench, Limits, Measured, Problem, Time, measured
+from offcut.tuning.measuring.interleaved import rankable
+from offcut.tuning.measuring.reference import expected
 
 QUICK = Limits(patience=5.0, memory=1 << 30, budget=0.02, noise=math.inf)
 SIZES = (({"n": 7}, 2.0), ({"n": 33}, 1.0))

@@ -25,8 +25,8 @@ from offcut.search.explorers import Seen, explorer_named
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
 from offcut.tuning.learning.training import training_set
-from offcut.tuning.predicting import key_of
-from offcut.tuning.prices import model_path, price_named
+from offcut.tuning.pricing.predicting import key_of
+from offcut.tuning.pricing.prices import model_path, price_named
 from offcut.tuning.problem import Limits, Measured, Problem, Time
 from tests import planted_times as planted
 

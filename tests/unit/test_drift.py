@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record
 from offcut.tuning.drift import Anchor
-from offcut.tuning.interleaved import rankable
+from offcut.tuning.measuring.interleaved import rankable
 from offcut.tuning.problem import Limits, Measured, Time
 
 SCHEDULE = Schedule("C", ())

@@ -10,7 +10,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var
 from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import combined
-from offcut.graph.spread import of_floors
+from offcut.graph.sizes.spread import of_floors
 
 H = Var("h")
 

@@ -18,9 +18,9 @@ from offcut.graph import (
     substituted,
     widened_convolutions,
 )
-from offcut.graph.matching import applied, matches
 from offcut.graph.passes import improved
-from offcut.graph.substitute import TIDIED
+from offcut.graph.substitution.matching import applied, matches
+from offcut.graph.substitution.substitute import TIDIED
 from tests.operators import near
 
 BEFORE = """\

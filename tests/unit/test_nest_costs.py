@@ -19,7 +19,7 @@ from offcut.errors import PartitionError
 from offcut.partition import STRATEGIES, AxisCut, Strategy
 from offcut.schedule import Nest, Resolved, Schedule
 from offcut.search import Price
-from offcut.tuning.predicting import price_of
+from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Problem
 from tests.spaces import space_of
 

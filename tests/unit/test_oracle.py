@@ -19,14 +19,14 @@ from offcut.errors import DescribeError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, Records, Space
 from offcut.search.explorers import EXPLORERS
-from offcut.tuning.candidate import Bench
+from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table, oracle
 from offcut.tuning.oracle import space as spacing
 from offcut.tuning.oracle.filling import NAME, filled
 from offcut.tuning.oracle.findings import chosen_by, picks_of
 from offcut.tuning.oracle.replay import replayed
 from offcut.tuning.oracle.space import alone, narrowed, part_of
-from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
 from tests import spaces
 

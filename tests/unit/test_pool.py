@@ -24,7 +24,7 @@ from offcut.search.explorers import Seen
 from offcut.search.pool import Pool
 from offcut.search.pool.connection import worker_process
 from offcut.search.pool.worker import serve
-from offcut.tuning.pooled import pooled
+from offcut.tuning.pooling.pooled import pooled
 from offcut.tuning.problem import Limits, Measured, Problem
 from tests.spaces import space_of
 

@@ -13,8 +13,8 @@ from offcut.errors import BusyError, InternalError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
 from offcut.search.pool import Device, Landed, Pool
-from offcut.tuning import remote
-from offcut.tuning.pooled import REQUEUES, Parcel, PooledBench
+from offcut.tuning.pooling import remote
+from offcut.tuning.pooling.pooled import REQUEUES, Parcel, PooledBench
 from offcut.tuning.problem import DEFAULT, Measured, Problem
 from tests import spaces
 

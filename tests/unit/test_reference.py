@@ -14,8 +14,8 @@ from compiled import Array
 import offcut as oc
 from offcut.backends.requested import requested
 from offcut.search import Outcome
-from offcut.tuning import checking, reference
-from offcut.tuning.operands import Draw, drawn, with_constants
+from offcut.tuning.measuring import checking, reference
+from offcut.tuning.measuring.operands import Draw, drawn, with_constants
 from offcut.tuning.problem import Problem
 
 SIZES = ({"n": 5}, {"n": 37})

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.cli import app
 from offcut.tuning.campaign import LAST_RUN
-from offcut.tuning.candidate import Bench
+from offcut.tuning.measuring.candidate import Bench
 
 SCALED = """\
 program scaled

@@ -98,7 +98,7 @@ def test_a_kernel_that_was_tuned_stays_so_when_it_is_pickled_or_given_other_cons
 def test_tuning_is_found_by_itself(records: Records) -> None:
     from math import inf
 
-    from offcut.tuning.candidate import Limits
+    from offcut.tuning.measuring.candidate import Limits
 
     def few(space: Any, seen: Any, rng: Any, count: int) -> Any:
         return space.neighbours(space.first)[:1]

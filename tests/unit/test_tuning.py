@@ -27,8 +27,8 @@ from offcut.search import Expected, Outcome, Records, Space
 from offcut.search.explorers import Seen, explorer_named
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.candidate import Limits
-from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.measuring.candidate import Limits
+from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
 from offcut.tuning.progress import line
 from tests import spaces

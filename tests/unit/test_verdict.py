@@ -14,7 +14,7 @@ from offcut.search import Expected, Outcome, Record, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 from offcut.tuning.campaign import Campaign
-from offcut.tuning.predicting import key_of, price_of
+from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
 from tests import spaces
 

@@ -13,7 +13,7 @@ from offcut.backends.cpu.target import Cpu
 from offcut.backends.requested import requested, stand_ins
 from offcut.backends.target import Target
 from offcut.errors import OffcutError
-from offcut.tuning import wire
+from offcut.tuning.pooling import wire
 from offcut.tuning.problem import Limits, Problem
 from tests import spaces
 

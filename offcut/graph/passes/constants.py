@@ -11,10 +11,10 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.describe.request import Array, own
+from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Argument, Bound, Node
 from offcut.graph.interpret import ran
 from offcut.graph.operators import Kind
-from offcut.graph.reading import Readings
 
 LARGEST = 1 << 26
 """Bytes that a folded constant may take, and pairs of elements that a folded product may look at."""

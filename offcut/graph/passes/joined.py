@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from offcut.graph.build import Builder, rebuilt
+from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Node, Ref
-from offcut.graph.reading import Readings
 
 
 def join_products(bound: Bound) -> Bound:

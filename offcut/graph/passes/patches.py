@@ -18,10 +18,10 @@ from typing import Any
 
 from offcut.core.expr import Binary, Const, Expr
 from offcut.graph.build import Builder, rebuilt
-from offcut.graph.extents import normal
+from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Node, Ref, Value
-from offcut.graph.layouts import orders_of
-from offcut.graph.reading import Readings
+from offcut.graph.placing.layouts import orders_of
+from offcut.graph.sizes.extents import normal
 
 RANKS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 """Of the windows of the operators that are looked at."""

@@ -23,10 +23,10 @@ from offcut.describe.reads import tensors_of
 from offcut.errors import DescribeError
 from offcut.graph.build import Builder, rebuilt
 from offcut.graph.describing import Alike, alike, description_of
+from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Node, Ref, Value
 from offcut.graph.operators import Kind
 from offcut.graph.passes.shared import with_operands
-from offcut.graph.reading import Readings
 from offcut.graph.views import VIEWS
 
 Shape = tuple[Expr, ...]

@@ -7,10 +7,10 @@ Before: ``y = conv2d(x, w)``. After: ``t = transpose(x, axes=[0, 2, 3, 1])``, ``
 from __future__ import annotations
 
 from offcut.graph.build import rebuilt
+from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Ref
-from offcut.graph.layouts import orders_of, wanted
 from offcut.graph.passes.shared import with_operands
-from offcut.graph.reading import Readings
+from offcut.graph.placing.layouts import orders_of, wanted
 from offcut.graph.views import VIEWS
 
 

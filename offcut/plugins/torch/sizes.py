@@ -15,7 +15,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.sizes import MAX_SIZE
-from offcut.graph.extents import Valued, at, normal, quotient
+from offcut.graph.sizes.extents import Valued, at, normal, quotient
 from offcut.plugins.torch.left import Left
 
 Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]

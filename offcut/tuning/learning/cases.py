@@ -15,7 +15,7 @@ from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, Step, Together
 from offcut.search import Price
-from offcut.tuning.predicting import nest_prices, price_of
+from offcut.tuning.pricing.predicting import nest_prices, price_of
 from offcut.tuning.problem import Problem
 
 LOOPS = "it runs in its own loops"

@@ -26,7 +26,7 @@ from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Sizes, Times
 from offcut.tuning.learning.cases import Cases, has_nests
-from offcut.tuning.predicting import key_of
+from offcut.tuning.pricing.predicting import key_of
 
 ONLINE = Settings(rounds=40, depth=3)
 """Of a few hundred rows, several times in a campaign."""

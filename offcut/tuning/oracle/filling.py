@@ -13,8 +13,8 @@ from offcut.search import Price, Records
 from offcut.tuning.campaign import BATCH, LAST_RUN
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
-from offcut.tuning.measuring import Measure
-from offcut.tuning.predicting import key_of
+from offcut.tuning.measuring.simulated import Measure
+from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
 
 NAME = "oracle"

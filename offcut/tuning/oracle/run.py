@@ -16,7 +16,7 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Price, Records, Refitted, Sizes
 from offcut.search.explorers import EXPLORERS
-from offcut.tuning.measuring import measuring
+from offcut.tuning.measuring.simulated import measuring
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import (
     Chosen,
@@ -30,8 +30,8 @@ from offcut.tuning.oracle.findings import (
 from offcut.tuning.oracle.space import LIMIT, Part, alone, narrowed, part_of
 from offcut.tuning.oracle.table import Table
 from offcut.tuning.posed import posed
-from offcut.tuning.predicting import key_of, price_of
-from offcut.tuning.prices import LEARNED, price_named
+from offcut.tuning.pricing.predicting import key_of, price_of
+from offcut.tuning.pricing.prices import LEARNED, price_named
 from offcut.tuning.problem import DEFAULT, Limits, Problem
 from offcut.tuning.tune import BEYOND
 

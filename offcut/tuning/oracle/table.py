@@ -11,7 +11,7 @@ import numpy as np
 
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Sizes
-from offcut.tuning.predicting import key_of
+from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured
 
 

@@ -10,7 +10,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.composed import tiled
-from offcut.graph.extents import normal
+from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain

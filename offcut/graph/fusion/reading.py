@@ -1,0 +1,239 @@
+"""Where the nodes of a graph read their operands: found in what they describe, never by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, loads, substitute, variables
+from offcut.describe.reads import tensors_of
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import size_var
+from offcut.graph.describing import Alike, Description, alike, description_of
+from offcut.graph.fusion.rearrange import without_single_terms
+from offcut.graph.graph import Graph, Node
+from offcut.graph.operators import Kind, kind_of
+from offcut.graph.sizes import extents
+from offcut.graph.views import VIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """``result[i, j, …] = x[offset + steps · (i, j, …)]``: the same elements, another shape.
+
+    offset  for each axis of x, over the sizes of the graph
+    steps   for each axis of x, one number for each axis of the result
+    """
+
+    offset: tuple[Expr, ...]
+    steps: tuple[tuple[int, ...], ...]
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """Which axis of x each axis of the result is, where it is a permutation of all of x."""
+        found = [row.index(1) for row in self.steps if sorted(row) == [0] * (len(row) - 1) + [1]]
+        whole = all(one == ix.const(0) for one in self.offset)
+        if not whole or len(found) < len(self.steps) or sorted(found) != [*range(len(found))]:
+            return None
+        return tuple(found.index(axis) for axis in range(len(found)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a node is like.
+
+    kind      its class
+    strided   where its elements are those of its one operand; None: it computes
+    own       its operands that are read at the place of the result's element alone
+    pointwise whether it computes in no other order: what depends on `own` operands is read at its own place alone
+    reads     how often each operand is read, in the text of the description
+    inside    the operands that a sum of products, or another reduction, reads
+    axes      for each axis of an operand, the axes of the result that say where it is read; None where stages of other
+              ranks read it too
+    sums      the axes of an operand that are indexed by an axis of a reduction alone
+    plain     the axes of an operand that are indexed by an axis of the result alone
+    """
+
+    kind: Kind
+    strided: Strided | None
+    own: frozenset[str]
+    pointwise: bool
+    reads: dict[str, int]
+    inside: frozenset[str]
+    axes: Mapping[str, tuple[frozenset[int], ...] | None]
+    sums: Mapping[str, frozenset[int]]
+    plain: Mapping[str, frozenset[int]]
+
+
+class Readings:
+    """Of the nodes of a graph, each found once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.values = graph, graph.values
+        self._known: dict[Node, Reading] = {}
+
+    def of(self, node: Node) -> Reading:
+        """What a node is like, its operands by the graph's names; not for views."""
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = self._of(node)
+        return found
+
+    def _of(self, node: Node) -> Reading:
+        same = alike(node, self.values, self.graph.sizes)
+        known = _found(same)
+        names = {value.name: name for value, name in zip(same.operands, node.operands, strict=True)}
+        return Reading(
+            known.kind,
+            known.strided,
+            frozenset(names[name] for name in known.own),
+            known.pointwise,
+            {names[name]: count for name, count in known.reads.items()},
+            frozenset(names[name] for name in known.inside),
+            {names[name]: axes for name, axes in known.axes.items()},
+            {names[name]: axes for name, axes in known.sums.items()},
+            {names[name]: axes for name, axes in known.plain.items()},
+        )
+
+    def is_view(self, node: Node) -> bool:
+        """Whether it may be no more than another way to look at its operand's memory."""
+        return node.op in VIEWS or self.of(node).strided is not None
+
+
+@lru_cache(maxsize=1024)
+def _found(same: Alike) -> Reading:
+    """What such nodes are like, by the names of their operands."""
+    description, results = description_of(same)
+    given = {value.name: description.tensors[value.name] for value in same.operands}
+    if description.calls:
+        return _opaque(given)
+    simple = without_single_terms(results)
+    stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
+    read: dict[str, int] = dict.fromkeys(given, 0)
+    apart, inside, beside = set[str](), set[str](), set[str]()
+    reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
+    for stage in stages:
+        assert stage.definition is not None
+        parts = (reach[one.name] for one in stage.definition.reads)
+        reach[stage.name] = frozenset[str]().union(*parts)
+        for load, reduces in _loads(stage):
+            whole = not reduces and _at_own_place(stage, load)
+            if load.buffer in given:
+                read[load.buffer] += 1
+                if not whole or stage.shape != results[-1].shape:
+                    apart.add(load.buffer)
+                if not whole or given[load.buffer].shape != results[-1].shape:
+                    apart.add(load.buffer)
+                if reduces:
+                    inside.add(load.buffer)
+            elif not whole:
+                beside |= reach[load.buffer]
+    kind = kind_of(results)
+    own = frozenset(name for name in given if name not in apart and read[name])
+    pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
+    strided = None
+    if results[-1].definition is None and len(given) == 1:
+        rank = len(results[-1].shape)
+        steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
+        strided = Strided((ix.const(0),) * rank, steps)
+    elif len(stages) == 1:
+        strided = _strided(stages[0], given, description)
+    axes = {name: _axes(name, stages, results[-1]) for name in given}
+    alone = {name: _alone(name, stages) for name in given}
+    return Reading(
+        kind,
+        strided,
+        own,
+        pointwise,
+        read,
+        frozenset(inside),
+        axes,
+        {name: sums for name, (sums, _) in alone.items()},
+        {name: plain for name, (_, plain) in alone.items()},
+    )
+
+
+def _opaque(operands: Iterable[str]) -> Reading:
+    """Of a loop program: it reads its operands in orders of its own."""
+    names = tuple(operands)
+    nowhere = dict.fromkeys(names, frozenset[int]())
+    return Reading(
+        Kind.OPAQUE,
+        None,
+        frozenset(),
+        False,
+        dict.fromkeys(names, 1),
+        frozenset(),
+        dict.fromkeys(names),
+        nowhere,
+        nowhere,
+    )
+
+
+def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:
+    """What a stage reads, and whether it reduces over it."""
+    assert stage.definition is not None
+    for load, _ in loads(stage.definition.body):
+        yield load, bool(stage.definition.reduce_axes)
+
+
+def _axes(name: str, stages: Sequence[Tensor], result: Tensor) -> tuple[frozenset[int], ...] | None:
+    """The axes of the result in each index of an operand."""
+    found: list[set[int]] | None = None
+    for stage in stages:
+        assert stage.definition is not None
+        place = {axis.name: number for number, axis in enumerate(stage.definition.axes)}
+        for load, _ in _loads(stage):
+            if load.buffer != name:
+                continue
+            if len(stage.shape) != len(result.shape):
+                return None
+            found = found or [set() for _ in load.index]
+            for own, part in zip(found, load.index, strict=True):
+                own |= {place[one] for one in variables(part) if one in place}
+    return None if found is None else tuple(map(frozenset, found))
+
+
+def _alone(name: str, stages: Sequence[Tensor]) -> tuple[frozenset[int], frozenset[int]]:
+    """The axes of an operand that are indexed by an axis of a reduction alone, and by one of the result alone."""
+    sums, plain, other = set[int](), set[int](), set[int]()
+    for stage in stages:
+        assert stage.definition is not None
+        terms = {Var(axis.name) for axis in stage.definition.reduce_axes}
+        own = {Var(axis.name) for axis in stage.definition.axes}
+        for load, _ in _loads(stage):
+            for axis, part in enumerate(load.index if load.buffer == name else ()):
+                (sums if part in terms else plain if part in own else other).add(axis)
+    return frozenset(sums - plain - other), frozenset(plain - sums - other)
+
+
+def _at_own_place(stage: Tensor, load: Load) -> bool:
+    assert stage.definition is not None
+    return load.index == tuple(Var(axis.name) for axis in stage.definition.axes)
+
+
+def _strided(stage: Tensor, given: dict[str, Tensor], description: Description) -> Strided | None:
+    definition = stage.definition
+    assert definition is not None
+    body = definition.body
+    if not isinstance(body, Load) or body.buffer not in given or len(given) != 1:
+        return None
+    axes = [axis.name for axis in definition.axes]
+    own = {size_var(name): extent for name, extent in description.dims.extents.items()}
+    offset, steps = list[Expr](), list[tuple[int, ...]]()
+    for part in body.index:
+        form = ix.linear(part)
+        row, left = [0] * len(axes), cast("Expr", ix.const(form.const))
+        for atom, factor in form.terms:
+            if isinstance(atom, Var) and atom.name in axes:
+                row[axes.index(atom.name)] += factor
+            else:
+                left = ix.add(left, ix.mul(factor, atom))
+        if any(True for _ in loads(part)) or variables(left) & set(axes):
+            return None
+        offset.append(extents.normal(substitute(left, own)))
+        steps.append(tuple(row))
+    return Strided(tuple(offset), tuple(steps))

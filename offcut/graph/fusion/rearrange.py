@@ -1,0 +1,368 @@
+"""Descriptions changed so that kernels are fast: what is point by point is written into its readers, arrays are taken in
+the order in which their axes lie in memory, and axes that lie together and are used together become one.
+
+Each change keeps what is computed for each element, in the same order of sums: a result is bitwise the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from sympy import sympify
+
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Expr,
+    Load,
+    Reduce,
+    Var,
+    children,
+    loads,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
+from offcut.core.sizes import Dim
+from offcut.describe.reads import sizes_of, tensors_of
+from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.value import Axis, size_var
+from offcut.graph.describing import Dims
+from offcut.graph.sizes import extents
+
+Changed = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+LARGEST = 400
+"""Nodes of an expression that is still written into others."""
+
+
+def rebuilt(results: Sequence[Tensor], change: Changed) -> dict[str, Tensor]:
+    """All tensors by name, each changed after those that it reads.
+
+    change  from a tensor and those that it reads, changed, to what stands for it
+    """
+    made: dict[str, Tensor] = {}
+    for tensor in tensors_of(results):
+        made[tensor.name] = change(tensor, made)
+    return made
+
+
+def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tensor, ...]:
+    """The results, where those tensors that compute point by point from operands alone are written into their readers.
+
+    names  of tensors that may be; what they are made of may be too
+
+    Before: ``a[i] = x[i] + y[i]``, ``s[] = sum of a[i]``. After: ``s[] = sum of x[i] + y[i]``.
+    """
+    inner = tensors_of([tensor for tensor in tensors_of(results) if tensor.name in names])
+    allowed = {tensor.name for tensor in inner} - {tensor.name for tensor in results}
+    written: dict[str, Compute] = {}
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None:
+            return tensor
+
+        def rule(expr: Expr) -> Expr | None:
+            if not isinstance(expr, Load) or expr.buffer not in written:
+                return None
+            own = (axis.name for axis in written[expr.buffer].axes)
+            values = dict(zip(own, expr.index, strict=True))
+            return substitute(written[expr.buffer].body, values)
+
+        read, sizes = list[Tensor](), [*definition.sizes]
+        for one in definition.reads:
+            inlined = written.get(one.name)
+            read += (made[one.name],) if inlined is None else inlined.reads
+            sizes += () if inlined is None else inlined.sizes
+        reads, known = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(sizes))
+        body = rewrite(definition.body, rule)
+        found = replace(definition, body=body, reads=reads, sizes=known)
+        plain = not definition.reduce_axes and all(one.definition is None for one in reads)
+        if tensor.name in allowed and plain and sum(1 for _ in walk(body)) <= LARGEST:
+            written[tensor.name] = found
+        return replace(tensor, definition=found)
+
+    made = rebuilt(results, change)
+    return tuple(made[tensor.name] for tensor in results)
+
+
+def with_known(
+    results: Sequence[Tensor], constants: Collection[str]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """The results, where what depends on constants alone is a placeholder; and the tensors that these stand for.
+
+    Before: ``s[c] = 1 / sqrt(v[c] + e)``, ``y[n, c] = x[n, c] * s[c]`` with a constant v. After: ``y`` with an operand s.
+    """
+    order = tensors_of(results)
+    fixed = {tensor.name for tensor in order if tensor.name in constants}
+    for tensor in order:
+        definition = tensor.definition
+        if definition is not None and tensor not in results:
+            reads = {one.name for one in definition.reads}
+            if reads and reads <= fixed and all(extent.is_Integer for extent in tensor.shape):
+                fixed.add(tensor.name)
+    stand_for: dict[str, Tensor] = {}
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None:
+            return tensor
+        if tensor.name in fixed:
+            return replace(tensor, definition=None)
+        for one in definition.reads:
+            if one.name in fixed and one.definition is not None:
+                stand_for[one.name] = one
+        reads = tuple(made[one.name] for one in definition.reads)
+        return replace(tensor, definition=replace(definition, reads=reads))
+
+    made = rebuilt(results, change)
+    return tuple(made[tensor.name] for tensor in results), tuple(stand_for.values())
+
+
+def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results, where no sum of several axes runs along one of a single term: a window of one by one is no window.
+
+    Before: ``sum over c, r of x[y + r, c]`` with one ``r``. After: ``sum over c of x[y, c]``.
+    """
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None:
+            return tensor
+        reads = tuple(made[one.name] for one in definition.reads)
+        single = [axis for axis in definition.reduce_axes if axis.extent == 1]
+        if len(single) == len(definition.reduce_axes):
+            single = single[1:]
+        body, left = definition.body, definition.reduce_axes
+        if single and isinstance(body, Reduce):
+            names = dict.fromkeys((axis.name for axis in single), cast("Expr", ix.const(0)))
+            left = tuple(axis for axis in left if axis not in single)
+            value = rewrite(substitute(body.value, names), _simpler)
+            body = Reduce(body.op, value, tuple(axis.name for axis in left))
+        found = replace(definition, reads=reads, reduce_axes=left, body=body)
+        return replace(tensor, definition=found)
+
+    made = rebuilt(results, change)
+    return tuple(made[tensor.name] for tensor in results)
+
+
+def _simpler(expr: Expr) -> Expr | None:
+    if not isinstance(expr, Load):
+        return None
+    return replace(expr, index=tuple(map(ix.simplify, expr.index)))
+
+
+def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """All tensors by name, the axes of some in another order: axis n of the new is axis ``order[n]`` of the old.
+
+    What a tensor reads at its own place, and is computed as well, takes the tensor's order.
+    """
+    wanted = dict(orders)
+    for tensor in reversed(tensors_of(results)):
+        definition, order = tensor.definition, wanted.get(tensor.name)
+        if definition is None or order is None:
+            continue
+        own = tuple(Var(axis.name) for axis in definition.axes)
+        computed = {one.name for one in definition.reads if one.definition is not None}
+        for load, _ in loads(definition.body):
+            if load.buffer in computed and load.index == own:
+                wanted.setdefault(load.buffer, order)
+
+    def rule(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load) or expr.buffer not in wanted:
+            return None
+        return replace(expr, index=tuple(expr.index[axis] for axis in wanted[expr.buffer]))
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        order = wanted.get(tensor.name, tuple(range(len(tensor.shape))))
+        shape = tuple(tensor.shape[axis] for axis in order)
+        if tensor.definition is None:
+            return replace(tensor, shape=shape)
+        axes = tuple(tensor.definition.axes[axis] for axis in order)
+        body = rewrite(tensor.definition.body, rule)
+        reads = tuple(made[one.name] for one in tensor.definition.reads)
+        found = replace(tensor.definition, axes=axes, body=body, reads=reads)
+        return replace(tensor, shape=shape, definition=found)
+
+    return rebuilt(results, change)
+
+
+Pair = tuple[str, int]
+"""Axes number n and n + 1 of the tensor of that name."""
+
+
+def joined_rows(
+    results: Sequence[Tensor], dims: Dims, apart: Collection[Pair]
+) -> tuple[dict[str, Tensor], dict[str, tuple[int, ...]]]:
+    """All tensors by name, with axes that are side by side in all that uses them made one; and how many of the old axes each
+    axis of a tensor is.
+
+    apart  pairs of axes of operands and results that do not lie side by side in memory
+
+    Before: ``y[b, n, j] = x[b, n, j] + v[j]``. After: ``y[bn, j] = x[bn, j] + v[j]``, with as many ``bn`` as the product.
+    """
+    tensors = tensors_of(results)
+    pairs = _Pairs(tensors, apart)
+    counts: dict[str, tuple[int, ...]] = {}
+    for tensor in tensors:
+        runs = [1] if tensor.shape else []
+        for axis in range(len(tensor.shape) - 1):
+            if pairs.join((tensor.name, axis)):
+                runs[-1] += 1
+            else:
+                runs.append(1)
+        counts[tensor.name] = tuple(runs)
+
+    def rule(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Load):
+            return None
+        return replace(expr, index=tuple(_first(expr.index, counts[expr.buffer])))
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        runs = counts[tensor.name]
+        shape, axes, at = list[Any](), list[Axis](), 0
+        for count in runs:
+            parts = tensor.shape[at : at + count]
+            extent = parts[0]
+            if count > 1:
+                extent = dims.of(extents.product(map(dims.extent, parts)))
+            shape.append(sympify(extent))
+            if tensor.definition is not None:
+                axes.append(replace(tensor.definition.axes[at], extent=shape[-1]))
+            at += count
+        if tensor.definition is None:
+            return replace(tensor, shape=tuple(shape))
+        body = rewrite(tensor.definition.body, rule)
+        reads = tuple(made[one.name] for one in tensor.definition.reads)
+        found = replace(tensor.definition, axes=tuple(axes), body=body, reads=reads)
+        return replace(tensor, shape=tuple(shape), definition=found)
+
+    return rebuilt(results, change), counts
+
+
+def _first(index: tuple[Expr, ...], runs: Sequence[int]) -> Iterator[Expr]:
+    at = 0
+    for count in runs:
+        yield index[at]
+        at += count
+
+
+class _Pairs:
+    """Which neighbouring axes can be one: classes of pairs that stand or fall together."""
+
+    def __init__(self, tensors: Sequence[Tensor], apart: Collection[Pair]) -> None:
+        self.shapes = {tensor.name: tensor.shape for tensor in tensors}
+        self.parent: dict[Pair, Pair] = {}
+        self.broken: set[Pair] = set()
+        for tensor in tensors:
+            if tensor.definition is not None:
+                self.read(tensor, tensor.definition)
+        for pair in apart:
+            self.broken.add(self.root(pair))
+
+    def join(self, pair: Pair) -> bool:
+        """Whether the two axes become one."""
+        return self.root(pair) not in self.broken
+
+    def root(self, pair: Pair) -> Pair:
+        """The pair that stands for its class."""
+        while pair in self.parent:
+            pair = self.parent[pair]
+        return pair
+
+    def same(self, one: Pair, other: Pair) -> None:
+        """Two pairs stand or fall together."""
+        a, b = self.root(one), self.root(other)
+        if a != b:
+            self.parent[a] = b
+            if a in self.broken:
+                self.broken.add(b)
+
+    def read(self, tensor: Tensor, definition: Compute) -> None:
+        """Take account of what one tensor reads."""
+        place = {axis.name: number for number, axis in enumerate(definition.axes)}
+        body = definition.body.value if isinstance(definition.body, Reduce) else definition.body
+        beside = _outside_of_loads(body)
+        split = {number for name, number in place.items() if name in beside}
+        for load, _ in loads(body):
+            self.load(tensor, place, load, split)
+        for number in split:
+            self.broken |= {self.root((tensor.name, at)) for at in (number - 1, number)}
+
+    def load(self, tensor: Tensor, place: Mapping[str, int], load: Load, split: set[int]) -> None:
+        """Pairs of what is read are pairs of the reader, or none."""
+        found = [place.get(part.name) if isinstance(part, Var) else None for part in load.index]
+        for axis, part in enumerate(load.index):
+            if found[axis] is None:
+                split |= {place[name] for name in variables(part) if name in place}
+        used = {number for number in found if number is not None}
+        paired = set[int]()
+        for axis in range(len(load.index) - 1):
+            one, other = found[axis], found[axis + 1]
+            inner = (load.buffer, axis)
+            alike = one is not None and other == one + 1
+            if alike and one is not None and self.whole(load.buffer, axis, tensor.name, one):
+                self.same(inner, (tensor.name, one))
+                paired.add(one)
+            else:
+                self.broken.add(self.root(inner))
+        for number in used:
+            for at in (number - 1, number):
+                if at not in paired:
+                    self.broken.add(self.root((tensor.name, at)))
+
+    def whole(self, read: str, axis: int, reader: str, own: int) -> bool:
+        """Whether a pair is read in its full extents."""
+        return bool(self.shapes[read][axis : axis + 2] == self.shapes[reader][own : own + 2])
+
+
+def _outside_of_loads(expr: Expr) -> set[str]:
+    """Names that an expression uses elsewhere than as a whole index of an array."""
+    if isinstance(expr, Var):
+        return {expr.name}
+    if isinstance(expr, Load):
+        return set().union(*(variables(p) for p in expr.index if not isinstance(p, Var)))
+    return set().union(*map(_outside_of_loads, children(expr)))
+
+
+def with_own_sizes(
+    tensors: Mapping[str, Tensor], results: Sequence[Tensor], given: Sequence[Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors by name, their sizes called ``s0, s1, …`` by first appearance, their axes ``a0, a1, …``; and what each
+    size was called.
+
+    given  operands, which may be read by nothing
+    """
+    order = [*given, *(tensors[tensor.name] for tensor in tensors_of(results))]
+    sizes = sizes_of(order)
+    names = {size.name: f"s{number}" for number, size in enumerate(sizes)}
+    now = {size: Dim(names[size.name], size.min, size.max, size.multiple_of) for size in sizes}
+    named: dict[str, Expr] = {size_var(old): Var(size_var(new)) for old, new in names.items()}
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        shape = tuple(extent.xreplace(now) for extent in tensor.shape)
+        if tensor.definition is None:
+            return replace(tensor, shape=shape)
+        definition = tensor.definition
+        letters = dict[str, Expr](named)
+        axes, reduce_axes = list[Axis](), list[Axis]()
+        for prefix, part, made_axes in (
+            ("a", definition.axes, axes),
+            ("r", definition.reduce_axes, reduce_axes),
+        ):
+            for number, axis in enumerate(part):
+                letters[axis.name] = Var(f"{prefix}{number}")
+                made_axes.append(Axis(f"{prefix}{number}", axis.extent.xreplace(now)))
+        reads = tuple(made[one.name] for one in definition.reads)
+        own = tuple(now[size] for size in definition.sizes)
+        body = substitute(definition.body, letters)
+        if isinstance(body, Reduce):
+            body = replace(body, axes=tuple(axis.name for axis in reduce_axes))
+        found = Compute(tuple(axes), tuple(reduce_axes), body, reads, own)
+        return replace(tensor, shape=shape, definition=found)
+
+    made = rebuilt(results, change)
+    made |= {tensor.name: change(tensor, made) for tensor in given if tensor.name not in made}
+    return made, {new: old for old, new in names.items()}

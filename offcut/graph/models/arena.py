@@ -1,0 +1,103 @@
+"""Memory for the values between kernels: slots whose sizes are expressions over the sizes of the graph, each used by values that are
+never needed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Const, Expr
+from offcut.core.program import Size
+from offcut.core.text.printer import format_expr
+from offcut.graph.graph import Value
+from offcut.graph.models.kernels import Step
+from offcut.graph.sizes import extents
+from offcut.graph.sizes.typical import typical_sizes
+
+ALIGNMENT = 64
+"""Bytes: where a slot begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A piece of the arena: the greatest of `bytes`, rounded up to `ALIGNMENT`."""
+
+    bytes: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        parts = ", ".join(map(format_expr, self.bytes))
+        return f"max({parts})" if len(self.bytes) > 1 else parts
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Slots, one after the other, and which value is in which.
+
+    scratch of the kernels comes after the slots, of the size that the greediest of them asks for
+    """
+
+    slots: tuple[Slot, ...]
+    of: Mapping[str, int]
+
+
+def arena_of(
+    steps: Sequence[Step],
+    values: Mapping[str, Value],
+    elsewhere: set[str],
+    kept: set[str],
+    sizes: Sequence[Size],
+) -> Arena:
+    """An arena for the values that steps compute.
+
+    elsewhere  values whose memory is not here
+    kept       values that are read after the last step
+    """
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        last.update((one.root, number) for one in (*step.inputs, *step.outputs))
+    last.update(dict.fromkeys(kept, len(steps)))
+    typical = extents.Numbers(typical_sizes(sizes))
+    slots, free, of = list[list[Expr]](), list[int](), dict[str, int]()
+    for number, step in enumerate(steps):
+        for name in dict.fromkeys(one.root for one in step.outputs):
+            if name in elsewhere:
+                continue
+            value = values[name]
+            need = extents.product((*value.shape, ix.const(ITEM_BYTES[value.dtype])))
+            found = _fitting(need, slots, free, typical)
+            if found is None:
+                found = len(slots)
+                slots.append([])
+            else:
+                free.remove(found)
+            if need not in slots[found]:
+                slots[found].append(need)
+            of[name] = found
+        ended = (name for name in of if last[name] == number)
+        free += [of[name] for name in ended]
+    return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of)
+
+
+def _greatest(parts: Sequence[Expr]) -> list[Expr]:
+    """Without numbers that a greater number makes idle."""
+    numbers = [int(part.value) for part in parts if isinstance(part, Const)]
+    most = [ix.const(max(numbers))] if numbers else []
+    return [*(part for part in parts if not isinstance(part, Const)), *most]
+
+
+def _fitting(
+    need: Expr, slots: Sequence[Sequence[Expr]], free: Sequence[int], typical: extents.Numbers
+) -> int | None:
+    """The free slot that takes `need` with the least waste, at typical sizes; None where there is none."""
+    equal = [slot for slot in free if need in slots[slot]]
+    if equal:
+        return equal[0]
+    wanted = typical(need)
+    most = {slot: max(typical(part) for part in slots[slot]) for slot in free}
+    larger = [slot for slot in free if most[slot] >= wanted]
+    if larger:
+        return min(larger, key=lambda slot: most[slot])
+    return max(free, key=lambda slot: most[slot], default=None)

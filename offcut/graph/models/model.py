@@ -1,0 +1,385 @@
+"""A graph that runs: few kernels, each for all sizes; what a call of one set of sizes needs is found once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from offcut.backends.host import arrays as host
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
+from offcut.describe.request import Array
+from offcut.errors import CallError, DescribeError, OffcutError
+from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.regions import Region, region_of, regions_of
+from offcut.graph.graph import Bound, Node
+from offcut.graph.interpret import declaration_of
+from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.kernels import Kernels, Step
+from offcut.graph.models.plan import ModelPlan, planned
+from offcut.graph.models.running import ARENA, Frame, checked, extents_of
+from offcut.graph.models.split import Targets, every
+from offcut.graph.passes import DEFAULT, Pass, improved
+from offcut.graph.placing.layouts import beside, orders_of, turned
+from offcut.graph.placing.places import ONE, ZERO, Laid, Place, laid
+from offcut.graph.sizes import extents
+from offcut.graph.sizes.extents import Numbers, Valued
+from offcut.graph.views import VIEWS
+
+MOST_FRAMES = 256
+"""Sets of sizes whose frames are kept."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of calls of one set of sizes.
+
+    number  the values of extents
+    fresh   the shape, the strides in elements, and the element type of each output that a call allocates; no strides where it
+            lies row by row
+    frames  that no call uses now
+    """
+
+    sizes: Mapping[str, int]
+    number: Numbers
+    fresh: tuple[tuple[tuple[int, ...], tuple[int, ...] | None, str], ...]
+    frames: list[Frame]
+
+
+class _Lent(NamedTuple):
+    """The memory of an input, its elements side by side.
+
+    kind   of array: numpy, torch, or another package
+    owner  keeps the memory alive: the array, or a view of it where that had to be looked at closely
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str
+    owner: object
+
+
+class Model:
+    """A graph compiled for all its sizes.
+
+    It can be pickled: it is compiled again where it is read. ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
+    tuple of several. Arrays are numpy's, or of any package that speaks DLPack; results are of the first one's kind.
+    Calls may run in several threads.
+
+    bound  the graph that runs, after all passes, with its constants
+    steps  the calls of kernels, in order
+    notes  what was not fused as it might have been, and why
+    asked  the arguments of `compiled` that make it again
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        steps: Sequence[Step],
+        laid: Laid,
+        notes: Sequence[str],
+        asked: tuple[Any, ...],
+    ) -> None:
+        graph = bound.graph
+        self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
+        self._asked = asked
+        self.declared = declaration_of(graph)
+        self._values, self._places = graph.values, laid.outputs
+        self._fresh = _fresh(
+            graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
+        )
+        roots = (
+            *(v.name for v in graph.inputs),
+            *self._fresh.values(),
+            *(v.name for v in graph.constants),
+        )
+        self._bases = {name: number for number, name in enumerate(roots, ARENA + 1)}
+        self._constants = [bound.arrays[value.name] for value in graph.constants]
+        self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
+        kept = {place.root for place in laid.outputs.values()}
+        self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
+        self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
+        numbers = {name: number for number, name in enumerate(self._fresh)}
+        self._compact = {name: place.compact for name, place in laid.outputs.items()}
+        extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
+        for place in laid.outputs.values():
+            extents_asked += (place.offset, *place.shape, *place.strides)
+        self._valued = Valued(extents_asked, [size.name for size in graph.sizes])
+        self._known: dict[object, _Known] = {}
+        self._given = [numbers.get(name) for name in graph.outputs]
+        self._arenas: list[tuple[int, int, Array]] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, *given: Any, **sizes: int) -> Any:
+        """The outputs.
+
+        given  a mapping with an array for each input, or the arrays in order
+        sizes  those that no shape determines
+
+        Raises CallError where an array does not fit, or the graph does not run at these sizes.
+        """
+        if len(given) == 1 and isinstance(given[0], Mapping):
+            found = self.outputs(self._in_order(given[0]), sizes)
+            return dict(zip(self.bound.graph.outputs, found, strict=True))
+        found = self.outputs(given, sizes)
+        return found[0] if len(found) == 1 else found
+
+    def outputs(self, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        """The outputs, in order.
+
+        arrays  in the order of the inputs; sizes  those that no shape determines
+
+        Raises what a call does.
+        """
+        lent = [self._lent(array, n) for n, array in enumerate(arrays)]
+        key = (*[(one.shape, one.dtype) for one in lent], *sorted(sizes.items()))
+        known = self._known.get(key) or self._new(key, lent, sizes)
+        try:
+            frame = known.frames.pop()
+        except IndexError:
+            frame = self._frame(known)
+        kind = lent[0].kind if lent else "numpy"
+        results = [host.allocated(kind, *fresh) for fresh in known.fresh]
+        memory = self._memory(frame.arena_bytes)
+        addresses: list[Any] = [
+            memory[1],
+            *[one.address for one in lent],
+            *[at for _, at in results],
+        ]
+        frame.bases[ARENA : ARENA + len(addresses)] = addresses
+        frame.run()
+        known.frames.append(frame)
+        made = [
+            results[place][0]
+            if place is not None
+            else self._copied(name, known.number, frame, kind)
+            for name, place in zip(self.bound.graph.outputs, self._given, strict=True)
+        ]
+        self._arenas.append(memory)
+        if kind in ("numpy", "torch"):
+            return tuple(made)
+        return tuple(host.as_kind(kind, arrays[0], array) for array in made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is compiled again where it is read: its kernels come from the cache."""
+        return compiled, self._asked
+
+    def plan(self, **sizes: int) -> ModelPlan:
+        """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
+
+        Raises CallError for a size that is missing.
+        """
+        return planned(self.bound.graph, self.steps, self.arena, self.notes, sizes)
+
+    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
+        names = [value.name for value in self.bound.graph.inputs]
+        if set(given) != set(names):
+            checked_arrays(self.declared, given)
+        return [given[name] for name in names]
+
+    def _lent(self, array: Any, number: int) -> _Lent:
+        """The memory of an input; a copy where its elements do not lie side by side."""
+        plain = host.compact(array)
+        if plain is not None:
+            return _Lent(*plain, "numpy" if type(array) is np.ndarray else "torch", array)
+        names = self.bound.graph.inputs
+        at = names[number].name if number < len(names) else f"argument {number + 1}"
+        if not hasattr(array, "__dlpack__"):
+            array = np.asarray(array)
+        found = host.view(array, at, op=self.bound.graph.name)
+        step, whole = 1, found.fits
+        for extent, stride in zip(reversed(found.shape), reversed(found.strides), strict=True):
+            whole = whole and (extent == 1 or stride == step)
+            step *= extent
+        kind = found.kind
+        if not whole and step != 0:
+            copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
+            found = host.view(copy, at, op=self.bound.graph.name)
+        return _Lent(found.address, found.shape, found.dtype, kind, found)
+
+    def _new(self, key: object, lent: Sequence[_Lent], sizes: Mapping[str, int]) -> _Known:
+        """What is known of a call that is met for the first time, which is checked."""
+        inputs = self.bound.graph.inputs
+        if len(lent) != len(inputs):
+            raise CallError(
+                self.bound.graph.name,
+                f"takes {len(inputs)} arrays, got {len(lent)}",
+                because=f"its inputs are {', '.join(value.name for value in inputs) or 'none'}",
+            )
+        windows = {
+            value.name: host.window(one.owner)
+            if isinstance(one.owner, host.View)
+            else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
+            for value, one in zip(inputs, lent, strict=True)
+        }
+        known = checked_sizes(self.declared, checked_arrays(self.declared, windows), dict(sizes))
+        number = self._valued(known)
+        fresh = tuple(self._allocation(output, number) for output in self._fresh)
+        with self._lock:
+            if len(self._known) >= MOST_FRAMES:
+                self._known.pop(next(iter(self._known)))
+            return self._known.setdefault(key, _Known(known, number, fresh, []))
+
+    def _allocation(
+        self, output: str, number: Numbers
+    ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
+        """The shape, the strides and the element type of an output that a call allocates."""
+        place = self._places[output]
+        strides = None if self._compact[output] else tuple(map(number, place.strides))
+        return tuple(map(number, place.shape)), strides, self._values[output].dtype
+
+    def _frame(self, known: _Known) -> Frame:
+        name = self.bound.graph.name
+        for output, place in self._places.items():
+            checked(name, output, place, known.number, known.sizes, self._lengths)
+        return Frame(
+            name,
+            self.steps,
+            self.arena,
+            self._bases,
+            self._addresses,
+            known.number,
+            known.sizes,
+            self._lengths,
+        )
+
+    def _memory(self, count: int) -> tuple[int, int, Array]:
+        """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
+        while self._arenas:
+            try:
+                found = self._arenas.pop()
+            except IndexError:
+                break
+            if found[0] >= count:
+                return found
+        memory = np.empty(count + ALIGNMENT, np.uint8)
+        start: int = memory.__array_interface__["data"][0]
+        return count, start + -start % ALIGNMENT, memory
+
+    def _copied(
+        self,
+        output: str,
+        number: Numbers,
+        frame: Frame,
+        kind: str,
+    ) -> Any:
+        """A fresh array of an output that lies in other memory."""
+        place = self._places[output]
+        dtype = self._values[output].dtype
+        base = self._bases.get(place.root, ARENA)
+        start = frame.starts[self.arena.of[place.root]] if base == ARENA else 0
+        address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
+        shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
+        source = host.View(address, shape, strides, dtype, False, None, "memory", True)
+        made, _ = host.allocated(kind, shape, None, dtype)
+        host.window(host.view(made, output, op=self.bound.graph.name))[...] = host.window(source)
+        return made
+
+
+def compiled(
+    bound: Bound,
+    threads: int | None = None,
+    target: Targets = "cpu",
+    passes: Sequence[Pass] = DEFAULT,
+    least_filled: float = 0.0,
+) -> Model:
+    """A model of a graph.
+
+    threads  that a kernel may use; None: as `offcut.compile` says
+    target   a target, or several: a kernel runs on the first that takes it, and the model's plan says which, and why
+             those before it do not
+    passes   what is done to the graph first, in order
+    least_filled  of several targets, one takes a product where at least this share of what its microkernels compute is
+                  asked for, and not there to fill tiles up: 0 to 1
+
+    A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
+
+    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
+    """
+    if not isinstance(bound, Bound):
+        raise DescribeError(
+            "graph",
+            f"cannot compile {bound!r}",
+            because="it is no graph with its constants",
+            help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
+        )
+    targets = every(target)
+    made = improved(bound, passes)
+    graph = made.graph
+    kernels = Kernels(
+        graph.sizes, graph.values, made.arrays, targets, threads, least_filled=least_filled
+    )
+    asked = (bound, threads, targets, tuple(passes), least_filled)
+    return Model(made, *stepped(made, kernels), asked)
+
+
+def stepped(
+    made: Bound, kernels: Kernels, priced: bool = False
+) -> tuple[list[Step], Laid, list[str]]:
+    """The kernels that run a graph, where its values lie, and what was not fused.
+
+    priced  whether they are asked for their cost alone
+    """
+    graph, readings, notes = made.graph, Readings(made.graph), list[str]()
+    parts: Sequence[Region | Node] = regions_of(graph, readings)
+    orders = orders_of(graph, readings)
+    while True:
+        placed = laid(graph, parts, readings, orders)
+        try:
+            steps = []
+            for one in placed.steps:
+                region = one.region
+                unpacked, turns = _constants(region, readings, made, orders)
+                steps.append(kernels.step(one, unpacked, turns, priced))
+        except OffcutError as refused:
+            if len(region.nodes) == 1:
+                raise
+            notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
+            parts = [piece for part in parts for piece in _pieces(part, region)]
+            continue
+        return steps, placed, notes
+
+
+def _constants(
+    region: Region, readings: Readings, made: Bound, orders: Mapping[str, tuple[int, ...]]
+) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
+    """The constants of a region that are read as any other operand is, and the orders of axes of others."""
+    known, unpacked = frozenset(made.arrays), frozenset[str]()
+    turns: dict[str, tuple[int, ...]] = {}
+    for node in region.nodes:
+        if node.op not in VIEWS:
+            found = readings.of(node)
+            unpacked |= beside(node, found, known, orders)
+            turns |= turned(node, found, known, orders)
+    return unpacked, turns
+
+
+def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """A part; the nodes of the region that was refused, each alone."""
+    if part is not refused:
+        return (part,)
+    return tuple(region_of((node,)) for node in refused.nodes)
+
+
+def _fresh(
+    outputs: Sequence[str], found: Laid, computed: set[str], values: Mapping[str, Any]
+) -> dict[str, str]:
+    """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there."""
+    fresh: dict[str, str] = {}
+    for output in outputs:
+        place = found.outputs[output]
+        whole = extents.product(place.shape) == extents.product(values[place.root].shape)
+        dense = place.offset == ZERO and _permutes(place)
+        if whole and dense and place.root in computed and place.root not in fresh.values():
+            fresh[output] = place.root
+    return fresh
+
+
+def _permutes(place: Place) -> bool:
+    """Whether no element is there twice: no axis is repeated."""
+    return all(s != ZERO or e == ONE for e, s in zip(place.shape, place.strides, strict=True))

@@ -1,0 +1,84 @@
+"""Which target runs a region: the first of several that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from offcut.backends.target import Target
+from offcut.errors import DescribeError, OffcutError
+from offcut.graph.sizes.typical import typical_sizes
+from offcut.kernel import Kernel
+
+Targets: TypeAlias = str | Target | Sequence[str | Target]
+"""A target, or several: a region runs on the first that takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The kernel of a region.
+
+    target   the name of what runs it
+    refused  the targets before, by name, and why they do not
+    """
+
+    kernel: Kernel
+    target: str
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+def every(targets: Targets) -> tuple[str | Target, ...]:
+    """The targets, in order.
+
+    Raises DescribeError where there is none.
+    """
+    found = (targets,) if isinstance(targets, str | Target) else tuple(targets)
+    if not found:
+        raise DescribeError(
+            "graph",
+            "cannot compile for target=()",
+            because="there is no target in it",
+            help=('target="cpu"', 'target=("vta", "cpu")'),
+        )
+    return found
+
+
+def taken(
+    targets: Targets, made: Callable[[str | Target], Kernel], least_filled: float = 0.0
+) -> Taken:
+    """The kernel of the first target that `made` makes one for, and that its unit is filled by.
+
+    least_filled  share of what microkernels compute that is asked for; the last target takes what is left
+
+    Raises what `made` does for the last target.
+    """
+    *before, last = every(targets)
+    refused: list[tuple[str, str]] = []
+    for target in before:
+        try:
+            kernel = made(target)
+        except OffcutError as refusal:
+            refused.append((name_of(target), refusal.because))
+            continue
+        because = spilt(kernel, least_filled) if least_filled > 0 else ""
+        if not because:
+            return Taken(kernel, name_of(target), tuple(refused))
+        refused.append((name_of(target), because))
+    return Taken(made(last), name_of(last), tuple(refused))
+
+
+def spilt(kernel: Kernel, least: float) -> str:
+    """Why a kernel does not fill its unit, in words; "" where it does, or needs none."""
+    cost = kernel.cost(**typical_sizes(kernel.signature.sizes))
+    units = dict.fromkeys(piece.microkernel for piece in cost.pieces if piece.microkernel)
+    computed = sum(piece.flop for piece in cost.pieces if piece.microkernel)
+    if not computed or cost.flop >= least * computed:
+        return ""
+    share = cost.flop / computed
+    return f"{share:.0%} of what {', '.join(units)} would compute is asked for, the rest pads its tiles"
+
+
+def name_of(target: str | Target) -> str:
+    """What a plan calls a target."""
+    return target if isinstance(target, str) else target.name

@@ -1,0 +1,136 @@
+"""In which order the axes of computed values lie in memory, over a whole graph.
+
+A sum of products with a constant runs fastest where the axes that only the constant has are innermost in its result: they
+are the lanes of vectors, read from packed panels and stored side by side. So the result of a convolution of NCHW is stored as
+NHWC, whatever the graph calls its axes; what follows axis by axis (element-wise nodes, pooling, depthwise convolutions) stores
+its result as its operand is; and a product whose operand is stored otherwise reads a copy, once.
+
+A product without a window whose last axis lies side by side in the operand that is no constant, ``W[m, k] @ x[n, k, j]``, needs
+no such thing: its vectors run along `x`, and `W` is read as any other operand is, which `beside` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.graph.fusion.reading import Reading, Readings
+from offcut.graph.graph import Graph, Node
+from offcut.graph.operators import Kind
+from offcut.graph.views import VIEWS
+
+Order = tuple[int, ...]
+
+
+def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
+    """The orders of computed values that are not stored as they are."""
+    known = frozenset(value.name for value in graph.constants)
+    orders: dict[str, Order] = {}
+    for node in graph.nodes:
+        if len(node.results) != 1 or node.op == "reshape":
+            continue
+        (result,) = node.results
+        if node.op in VIEWS:
+            order = orders.get(node.operands[0])
+        else:
+            order = order_of(node, readings.of(node), known, orders)
+        if order is not None and len(order) == len(result.shape):
+            orders[result.name] = order
+    return orders
+
+
+def order_of(
+    node: Node,
+    found: Reading,
+    known: frozenset[str],
+    orders: Mapping[str, Order],
+) -> Order | None:
+    """The order in which a node's result is stored; None: as it is."""
+    rank = len(node.results[0].shape)
+    moved = wanted(node, found, known, orders)
+    if moved is not None:
+        (axis,) = moved[1]
+        return last(rank, axis)
+    follows = [name for name in node.operands if name in orders and len(orders[name]) == rank]
+    if not follows:
+        return None
+    for name in node.operands:
+        axes = found.axes[name]
+        if name in known or (axes is not None and len(axes) < rank):
+            continue
+        if axes is None or any(not own <= {axis} for axis, own in enumerate(axes)):
+            return None
+    return orders[follows[0]]
+
+
+def wanted(
+    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+) -> tuple[dict[str, Order], frozenset[int]] | None:
+    """Of a product with a constant that is to be stored in another order: the orders in which it reads other operands, and the
+    axis of its result that goes last; None for another node, or where it is fast as it is.
+    """
+    if found.kind is not Kind.COMPLEX:
+        return None
+    rank = len(node.results[0].shape)
+    parts = {name: _of(found, name) for name in found.inside}
+    fixed = [name for name in parts if name in known]
+    others = [name for name in parts if name not in known]
+    if len(fixed) != 1 or len(others) != 1 or rank < 3:
+        return None
+    (x,) = others
+    axes = found.axes[x]
+    lanes = parts[fixed[0]] - parts[x]
+    if axes is None or len(axes) != rank or len(lanes) != 1 or lanes == {rank - 1}:
+        return None
+    if len(found.sums[x]) != 1 or len(found.sums[x]) == rank:
+        return None
+    (summed,) = found.sums[x]
+    order = last(rank, summed)
+    whole = found.plain[x] | found.sums[x] == frozenset(range(rank))
+    if x not in orders and whole and axes[rank - 1] == {rank - 1}:
+        return None
+    return {x: order}, lanes
+
+
+def beside(
+    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+) -> frozenset[str]:
+    """The constants of a product that have no axis innermost in its result: nothing is gained by packing them."""
+    if found.kind is not Kind.COMPLEX:
+        return frozenset()
+    rank = len(node.results[0].shape)
+    order = orders.get(node.results[0].name, tuple(range(rank)))
+    parts = {name: _of(found, name) for name in found.inside}
+    moving = frozenset[int]().union(*(axes for name, axes in parts.items() if name not in known))
+    fixed = {name for name in parts if name in known}
+    return frozenset(
+        name for name in fixed if parts[name] - moving and order[-1] not in parts[name]
+    )
+
+
+def turned(
+    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+) -> dict[str, Order]:
+    """The constants of a product that are multiplied lane by lane, as in a depthwise convolution: held with that axis last."""
+    if found.kind is not Kind.COMPLEX:
+        return {}
+    rank = len(node.results[0].shape)
+    lane = orders.get(node.results[0].name, tuple(range(rank)))[-1]
+    parts = {name: _of(found, name) for name in found.inside}
+    moving = frozenset[int]().union(*(axes for name, axes in parts.items() if name not in known))
+    made: dict[str, Order] = {}
+    for name in found.inside & known if lane in moving else ():
+        axes = found.axes[name]
+        own = [axis for axis, of in enumerate(axes or ()) if of == {lane}]
+        if axes is not None and len(own) == 1 and own[0] != len(axes) - 1:
+            made[name] = last(len(axes), own[0])
+    return made
+
+
+def last(rank: int, axis: int) -> Order:
+    """The order with one axis innermost."""
+    return (*(one for one in range(rank) if one != axis), axis)
+
+
+def _of(found: Reading, name: str) -> frozenset[int]:
+    axes = found.axes[name]
+    return frozenset() if axes is None else frozenset().union(*axes)

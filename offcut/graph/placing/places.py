@@ -1,0 +1,327 @@
+"""Where the values of a graph lie: each computed value in memory of its own, in an order of axes; each view somewhere in another
+value's memory, said by an offset and strides that are expressions over the sizes.
+
+A view is as good as an array to a kernel that finds an axis of stride 1 in it. Where there is none, or a reshape joins axes
+that do not lie together, the elements are copied: a view becomes a region of its own. A value whose only reader is a
+transpose that would be copied is stored transposed instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
+from offcut.graph.fusion.reading import Readings, Strided
+from offcut.graph.fusion.regions import Region, region_of
+from offcut.graph.graph import Argument, Graph, Node
+from offcut.graph.operators import Kind
+from offcut.graph.sizes import extents
+from offcut.graph.views import VIEWS
+
+ZERO, ONE = ix.const(0), ix.const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``root[offset + strides · index]``, in elements of the memory of the value `root`."""
+
+    root: str
+    offset: Expr
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+    @property
+    def unit(self) -> int | None:
+        """The last axis of stride 1, or of one element; None where there is none and there are axes."""
+        found = [
+            n
+            for n, (e, s) in enumerate(zip(self.shape, self.strides, strict=True))
+            if s == ONE and e != ONE
+        ]
+        ones = [n for n, extent in enumerate(self.shape) if extent == ONE]
+        return found[-1] if found else ones[-1] if ones else None
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes, with one of stride 1 last."""
+        axes = range(len(self.shape))
+        return tuple(axis for axis in axes if axis != self.unit) + tuple(
+            axis for axis in axes if axis == self.unit
+        )
+
+    def apart(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Where neighbours in a list of axes do not lie together: a step of the outer is no whole run of the inner.
+
+        An axis of one element lies with any.
+        """
+        found = list[int]()
+        run: Expr = ONE
+        for at in reversed(range(len(axes))):
+            axis = axes[at]
+            if self.shape[axis] == ONE:
+                continue
+            if self.strides[axis] != run and at < len(axes) - 1:
+                found.append(at)
+            run = extents.product((self.strides[axis], self.shape[axis]))
+        return tuple(reversed(found))
+
+    @property
+    def compact(self) -> bool:
+        """Whether the elements lie side by side, the last axis innermost."""
+        return all(
+            extent == ONE or stride == own
+            for extent, stride, own in zip(
+                self.shape, self.strides, steps_of(self.shape), strict=True
+            )
+        )
+
+
+def steps_of(shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The strides of an array whose elements lie side by side."""
+    return tuple(extents.product(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def own_place(name: str, shape: tuple[Expr, ...], order: tuple[int, ...] | None = None) -> Place:
+    """Memory of a value of its own.
+
+    order  of its axes in memory, outermost first; None: as they are
+    """
+    axes = tuple(range(len(shape))) if order is None else order
+    steps = steps_of([shape[axis] for axis in axes])
+    strides = dict(zip(axes, steps, strict=True))
+    return Place(name, ZERO, shape, tuple(strides[axis] for axis in range(len(shape))))
+
+
+def strided(place: Place, found: Strided, shape: tuple[Expr, ...]) -> Place:
+    """The place of the elements that a strided node picks."""
+    offset = _total([place.offset, *map(_times, found.offset, place.strides)])
+    strides = tuple(
+        _total(
+            _times(ix.const(row[axis]), s)
+            for row, s in zip(found.steps, place.strides, strict=True)
+        )
+        for axis in range(len(shape))
+    )
+    return Place(place.root, offset, shape, strides)
+
+
+def sliced(place: Place, axis: int, start: Argument, step: int, shape: tuple[Expr, ...]) -> Place:
+    """The place of ``start::step`` of an axis."""
+    at = extents.normal(start if isinstance(start, Expr | int) else 0)
+    strides = list(place.strides)
+    strides[axis] = _times(ix.const(step), strides[axis])
+    offset = _total((place.offset, _times(at, place.strides[axis])))
+    return Place(place.root, offset, shape, tuple(strides))
+
+
+def broadcasted(place: Place, shape: tuple[Expr, ...]) -> Place:
+    """The place of elements that are repeated along axes of one, and along new ones before them."""
+    more = len(shape) - len(place.shape)
+    own = zip(place.shape, place.strides, shape[more:], strict=True)
+    strides = tuple(s if extent == wanted else ZERO for extent, s, wanted in own)
+    return Place(place.root, place.offset, shape, (ZERO,) * more + strides)
+
+
+def reshaped(place: Place, shape: tuple[Expr, ...]) -> Place | None:
+    """The place of another shape of the same elements; None where axes that are joined do not lie together."""
+    if place.compact:
+        return Place(place.root, place.offset, shape, steps_of(shape))
+    old = [axis for axis, extent in enumerate(place.shape) if extent != ONE]
+    new = [axis for axis, extent in enumerate(shape) if extent != ONE]
+    strides: dict[int, Expr] = dict.fromkeys(range(len(shape)), ONE)
+    left, right = 0, 0
+    while left < len(old) and right < len(new):
+        cut = _cut([place.shape[a] for a in old[left:]], [shape[a] for a in new[right:]])
+        if cut is None:
+            return None
+        own, made = old[left : left + cut[0]], new[right : right + cut[1]]
+        if place.apart(own):
+            return None
+        for axis, step in zip(made, steps_of([shape[a] for a in made]), strict=True):
+            strides[axis] = _times(step, place.strides[own[-1]])
+        left, right = left + cut[0], right + cut[1]
+    if left < len(old) or right < len(new):
+        return None
+    return Place(place.root, place.offset, shape, tuple(strides[n] for n in range(len(shape))))
+
+
+def _cut(old: Sequence[Expr], new: Sequence[Expr]) -> tuple[int, int] | None:
+    """The fewest first axes of both with as many elements."""
+    mine = [extents.product(old[:count]) for count in range(1, len(old) + 1)]
+    for count in range(1, len(new) + 1):
+        total = extents.product(new[:count])
+        if total in mine:
+            return mine.index(total) + 1, count
+    return None
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    return extents.product((a, b))
+
+
+def _total(parts: Iterable[Expr]) -> Expr:
+    total: Expr = ZERO
+    for part in parts:
+        total = Binary("+", total, part)
+    return extents.normal(total)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A region with the places of what it reads and gives, by name.
+
+    orders  of the axes of its results in memory, outermost first
+    """
+
+    region: Region
+    places: Mapping[str, Place]
+    orders: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A graph in memory: regions in order, and the places of its outputs."""
+
+    steps: tuple[Placed, ...]
+    outputs: Mapping[str, Place]
+
+
+def laid(
+    graph: Graph,
+    parts: Sequence[Region | Node],
+    readings: Readings,
+    stored: Mapping[str, tuple[int, ...]] | None = None,
+) -> Laid:
+    """The graph in memory: as few copies as are found to do.
+
+    stored  the orders of the axes of computed values in memory, where they are not as they are
+    """
+    orders, settled = dict(stored or {}), set[str]()
+    while True:
+        laying = _Laying(graph, readings, orders, settled)
+        try:
+            for part in parts:
+                laying.part(part)
+        except _Transposed as found:
+            orders[found.name] = found.order
+            settled.add(found.name)
+            continue
+        outputs = {name: laying.places[name] for name in graph.outputs}
+        return Laid(tuple(laying.steps), outputs)
+
+
+class _Transposed(Exception):
+    """A value that is better stored in another order of its axes."""
+
+    def __init__(self, name: str, order: tuple[int, ...]) -> None:
+        super().__init__(name)
+        self.name, self.order = name, order
+
+
+class _Laying:
+    """Places of values, part by part.
+
+    orders   of the axes of computed values in memory, where they are not as they are
+    settled  the values whose order a reader has asked for
+    computed the values whose order a reader may ask for
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        readings: Readings,
+        orders: Mapping[str, tuple[int, ...]],
+        settled: Collection[str],
+    ) -> None:
+        self.settled = settled
+        self.graph, self.readings, self.orders = graph, readings, orders
+        self.maker = {value.name: node for node in graph.nodes for value in node.results}
+        self.shapes = {name: value.shape for name, value in graph.values.items()}
+        given = (*graph.inputs, *graph.constants)
+        self.places = {value.name: own_place(value.name, value.shape) for value in given}
+        self.computed: set[str] = set()
+        self.steps: list[Placed] = []
+
+    def part(self, part: Region | Node) -> None:
+        """Place what a part gives."""
+        if isinstance(part, Region):
+            self.region(part)
+        elif part.op == "reshape":
+            (name,), (value,) = part.operands, part.results
+            found = reshaped(self.places[name], value.shape)
+            if found is None:
+                self.copy(name)
+                found = reshaped(self.places[name], value.shape)
+            assert found is not None
+            self.places[value.name] = found
+        else:
+            self.places[part.results[0].name] = self.view(part)
+
+    def view(self, node: Node) -> Place:
+        """The place of a view that is always one."""
+        (name,), (value,) = node.operands, node.results
+        place = self.places[name]
+        if node.op not in VIEWS:
+            found = self.readings.of(node).strided
+            assert found is not None
+            return strided(place, found, value.shape)
+        given = VIEWS[node.op].arguments(*node.arguments, **dict(node.options))
+        if node.op == "broadcast_to":
+            return broadcasted(place, value.shape)
+        axis = given["axis"] % len(place.shape)
+        return sliced(place, axis, given["start"], given["step"], value.shape)
+
+    def region(self, region: Region) -> None:
+        """Place what a region gives; what it reads is readable from here on."""
+        opaque = self.opaque(region)
+        for name in region.operands:
+            place = self.places[name]
+            last = len(place.shape) - 1
+            if last >= 0 and (place.unit != last if opaque else place.unit is None):
+                self.copy(name)
+        orders = dict[str, tuple[int, ...]]()
+        for name in region.results:
+            order = self.orders.get(name, tuple(range(len(self.shapes[name]))))
+            orders[name] = order
+            self.places[name] = own_place(name, self.shapes[name], order)
+            if not opaque:
+                self.computed.add(name)
+        used = (*region.operands, *region.results)
+        self.steps.append(Placed(region, {name: self.places[name] for name in used}, orders))
+
+    def opaque(self, region: Region) -> bool:
+        """Whether it is a loop program, whose arrays have their axes in the order that it says."""
+        node = region.nodes[-1]
+        return node.op not in VIEWS and self.readings.of(node).kind is Kind.OPAQUE
+
+    def copy(self, name: str) -> None:
+        """Give a view memory of its own; or its root, where it is all of that in another order."""
+        place = self.places[name]
+        if place.root == name:
+            raise _Transposed(name, tuple(range(len(place.shape))))
+        order = self.transposed(place)
+        if order is not None:
+            raise _Transposed(place.root, order)
+        node = self.maker[name]
+        if node.op == "reshape":
+            (operand,) = node.operands
+            self.copy(operand)
+            self.part(node)
+        else:
+            self.region(region_of((node,)))
+
+    def transposed(self, place: Place) -> tuple[int, ...] | None:
+        """The order of axes in which the root would be `place`, compact; None where it has been tried, or it is no such."""
+        root = place.root
+        if root not in self.computed or root in self.settled:
+            return None
+        own = own_place(root, self.shapes[root], self.orders.get(root))
+        axes = [*zip(own.shape, own.strides, strict=True)]
+        mine = [*zip(place.shape, place.strides, strict=True)]
+        if place.offset != ZERO or len(axes) != len(mine) or len(set(axes)) < len(axes):
+            return None
+        if any(axis not in axes for axis in mine) or len(set(mine)) < len(mine):
+            return None
+        return tuple(axes.index(axis) for axis in mine)

@@ -1,0 +1,1 @@
+"""Arithmetic of symbolic sizes: extents in one form, their bounds, and sizes where none is known."""

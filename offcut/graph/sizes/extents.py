@@ -1,0 +1,348 @@
+"""Extents of a graph's values: index expressions in one form, so that equal ones are equal; products of sizes are allowed.
+
+    sum of (number * atom * atom * …)        an atom: a size, a quotient, a remainder, a minimum or a maximum
+
+The factors of a term and the terms are sorted. What an axis is rounded up or down by is written with as few terms as can be:
+``n + (-n) % 4`` is ``4*((n + 3)//4)``, ``n - 2*(n//2)`` is ``n % 2``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import gcd
+from typing import TypeAlias
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
+from offcut.core.intervals import Interval, combined
+from offcut.core.program import Size
+from offcut.core.text.printer import format_expr
+from offcut.graph.sizes.spread import of_floors
+
+Terms: TypeAlias = Mapping[tuple[Expr, ...], int]
+"""A number by the factors beside it."""
+
+
+def normal(expr: Expr | int) -> Expr:
+    """An extent in the form of all extents."""
+    return ix.const(expr) if isinstance(expr, int) else _normal(expr)
+
+
+@lru_cache(maxsize=1 << 14)
+def _normal(expr: Expr) -> Expr:
+    return _written(_fewest(_terms(expr)))
+
+
+def product(extents: Iterable[Expr]) -> Expr:
+    """Of extents; 1 of none."""
+    total: Expr = ix.const(1)
+    for extent in extents:
+        total = Binary("*", total, extent)
+    return normal(total)
+
+
+def quotient(extent: Expr, by: Expr) -> Expr | None:
+    """The extent that gives `extent` times `by`; None where none is seen."""
+    left, divisor = dict(_terms(extent)), _terms(by)
+    if not divisor or (len(divisor) > 1 and not left):
+        return None
+    factors = _ordered(divisor)[0]
+    found: dict[tuple[Expr, ...], int] = {}
+    while left:  # a division of polynomials: the first term goes each time
+        own = _ordered(left)[0]
+        rest = Counter(own)
+        rest.subtract(factors)
+        count, over = divmod(left[own], divisor[factors])
+        if over or any(times < 0 for times in rest.values()):
+            return None
+        part = tuple(sorted(rest.elements(), key=_text_of))
+        _join(found, {part: count})
+        _join(left, _beside(divisor, part), -count)
+    return _written(found)
+
+
+def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
+    """An extent where sizes have other values."""
+    return normal(substitute(extent, dict(values)))
+
+
+def bounds(extent: Expr, sizes: Sequence[Size]) -> tuple[int, int]:
+    """The least and the greatest value that an extent is seen to have; both 0 at least."""
+    low, high = span(extent, sizes)
+    return max(low, 0), max(high, 0)
+
+
+def span(expr: Expr, sizes: Sequence[Size]) -> Interval:
+    """The least and the greatest value that an expression over sizes is seen to have, below 0 too."""
+    known = {size.name: (size.min, size.max) for size in sizes}
+    low, high = _interval(expr, known)
+    closer = of_floors(expr, known)
+    return (low, high) if closer is None else (max(low, closer[0]), min(high, closer[1]))
+
+
+def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
+    """A number that is seen to divide the extent."""
+    known = {size.name: size.multiple_of for size in sizes}
+    total = 0
+    for factors, count in _terms(extent).items():
+        term = count
+        for factor in factors:
+            term *= known.get(factor.name, 1) if isinstance(factor, Var) else 1
+        total = gcd(total, term)
+    return max(total, 1)
+
+
+class Numbers:
+    """The values of extents at sizes, each found once.
+
+    objects  values that are known already, by the identities of extents that outlive this
+    """
+
+    def __init__(self, sizes: Mapping[str, int], objects: Mapping[int, int] | None = None) -> None:
+        self.objects = objects or {}
+        self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
+
+    def __call__(self, extent: Expr) -> int:
+        """The value of an extent."""
+        found = self.objects.get(id(extent))
+        if found is not None:
+            return found
+        found = self.known.get(extent)
+        if found is None:
+            found = self.known[extent] = self._found(extent)
+        return found
+
+    def _found(self, extent: Expr) -> int:
+        match extent:
+            case Const(value, _):
+                return int(value)
+            case Binary(op, a, b):
+                return _APPLIED[op](self(a), self(b))
+            case _:
+                raise ValueError(f"no extent: {extent}")
+
+
+class Valued:
+    """Extents whose values are asked for again and again, at other sizes: by one function of the sizes.
+
+    extents  over the sizes
+    sizes    their names
+    """
+
+    def __init__(self, extents: Iterable[Expr], sizes: Sequence[str]) -> None:
+        self.extents = tuple(extents)
+        self.identities = tuple(map(id, self.extents))
+        self.sizes = tuple(sizes)
+        distinct = {extent: place for place, extent in enumerate(dict.fromkeys(self.extents))}
+        self.places = tuple(distinct[extent] for extent in self.extents)
+        names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
+        parts = "".join(f"{_text(extent, names)}, " for extent in distinct)
+        text = f"lambda {', '.join(names.values())}: ({parts})"
+        self.function: Callable[..., tuple[int, ...]] = eval(text, {"min": min, "max": max})
+
+    def __call__(self, sizes: Mapping[str, int]) -> Numbers:
+        """The values at sizes."""
+        found = self.function(*(sizes[name] for name in self.sizes))
+        values = (found[place] for place in self.places)
+        return Numbers(sizes, dict(zip(self.identities, values, strict=True)))
+
+
+def _text(extent: Expr, names: Mapping[str, str]) -> str:
+    match extent:
+        case Const(value, _):
+            return str(int(value))
+        case Var(name):
+            return names[name]
+        case Binary("min" | "max" as op, a, b):
+            return f"{op}({_text(a, names)}, {_text(b, names)})"
+        case Binary(op, a, b):
+            return f"({_text(a, names)} {op} {_text(b, names)})"
+        case _:
+            raise ValueError(f"no extent: {extent}")
+
+
+_APPLIED: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
+
+
+@lru_cache(maxsize=1 << 14)
+def _text_of(expr: Expr) -> str:
+    return format_expr(expr)
+
+
+@lru_cache(maxsize=1 << 14)
+def _terms(expr: Expr) -> Terms:
+    """Nobody writes to what it gives."""
+    match expr:
+        case Const(value, _):
+            return {(): int(value)} if value else {}
+        case Binary("+" | "-" as op, a, b):
+            found = dict(_terms(a))
+            _join(found, _terms(b), 1 if op == "+" else -1)
+            return found
+        case Binary("*", a, b):
+            found = {}
+            for left, x in _terms(a).items():
+                for right, y in _terms(b).items():
+                    key = tuple(sorted((*left, *right), key=_text_of))
+                    found[key] = found.get(key, 0) + x * y
+            return {factors: count for factors, count in found.items() if count}
+        case Var():
+            return {(expr,): 1}
+        case _:
+            atom = _once(ix.simplify(rebuild(expr, tuple(normal(part) for part in children(expr)))))
+            again = isinstance(atom, Const | Var) or (
+                isinstance(atom, Binary) and atom.op in ("+", "-", "*")
+            )
+            return _terms(atom) if again else {(atom,): 1}
+
+
+def _once(atom: Expr) -> Expr:
+    """``(a + 2)//4`` for ``(a//2 + 1)//2``, ``a % 2`` for ``a % 4 % 2``, 0 for ``a % 4 // 4``, ``-((a + 3)//4)`` for ``(-a)//4``."""
+    match atom:
+        case Binary("//", Binary("//", a, Const(inner, _)), Const(outer, _)):
+            return _once(Binary("//", a, ix.const(int(inner) * int(outer))))
+        case Binary(
+            "//", Binary("+", Binary("//", a, Const(inner, _)), Const(more, _)), Const(outer, _)
+        ):
+            whole = Binary("+", a, ix.const(int(more) * int(inner)))
+            return _once(Binary("//", normal(whole), ix.const(int(inner) * int(outer))))
+        case Binary("//", Binary("%", _, Const(inner, _)), Const(outer, _)) if inner <= outer:
+            return ix.const(0)
+        case Binary("//", a, Const(by, _)) if int(by) > 0 and _is_negated(a):
+            up = Binary("+", Binary("*", ix.const(-1), a), ix.const(int(by) - 1))
+            return Binary("*", ix.const(-1), normal(Binary("//", up, ix.const(int(by)))))
+        case Binary("%", a, Const(by, _)) if int(by) > 0:
+            return _remainder(a, int(by))
+        case _:
+            return atom
+
+
+def _is_negated(expr: Expr) -> bool:
+    """Whether the first term is below 0."""
+    terms = _terms(expr)
+    return bool(terms) and terms[_ordered(terms)[0]] < 0
+
+
+def _remainder(expr: Expr, by: int) -> Expr:
+    """``expr % by`` without remainders inside that change nothing, its factors as near to 0 as can be."""
+    inner: dict[tuple[Expr, ...], int] = {}
+    for factors, count in _terms(expr).items():
+        match factors:
+            case (Binary("%", a, Const(own, _)),) if int(own) % by == 0:
+                _join(inner, _terms(a), count)
+            case _:
+                _join(inner, {factors: count})
+    near = {
+        factors: count % by - (by if 2 * (count % by) > by else 0)
+        for factors, count in inner.items()
+    }
+    return ix.simplify(Binary("%", _written(near), ix.const(by)))
+
+
+def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> None:
+    """``total += times * terms``."""
+    for factors, count in terms.items():
+        total[factors] = total.get(factors, 0) + times * count
+        if not total[factors]:
+            del total[factors]
+
+
+def _fewest(terms: Terms) -> Terms:
+    """The same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms."""
+    for found in _rewritten(terms):
+        if len(found) < len(terms):
+            return _fewest(found)
+    return terms
+
+
+def _rewritten(terms: Terms) -> Iterator[Terms]:
+    for factors, count in terms.items():
+        for place, atom in enumerate(factors):
+            for found in _instead(atom, count):
+                rest = (*factors[:place], *factors[place + 1 :])
+                yield _with(terms, {factors: -count}, _beside(found, rest))
+
+
+def _instead(atom: Expr, count: int) -> Iterator[Terms]:
+    """``count * atom`` written otherwise."""
+    match atom:
+        case Binary("%", a, Const(by, _)):
+            # -a leaves the same rest of 2 as a
+            for own in (a, normal(Binary("*", ix.const(-1), a))) if by == 2 else (a,):
+                floor = Binary("*", ix.const(-int(by)), Binary("//", own, ix.const(int(by))))
+                yield _times(_terms(Binary("+", own, floor)), count)
+        case Binary("//", a, Const(by, _)):
+            for part in range(1, int(by)):
+                inner, left = divmod(int(by), part)
+                if not left and count % inner == 0:  # a//by is (a//part)//inner
+                    own = normal(Binary("//", a, ix.const(part)))
+                    rest = Binary("%", own, ix.const(inner))
+                    yield _times(_terms(Binary("-", own, rest)), count // inner)
+                    # rounded up: of what is inner - 1 less
+                    up = normal(Binary("-", own, ix.const(inner - 1)))
+                    lack = Binary("%", Binary("*", ix.const(-1), up), ix.const(inner))
+                    yield _times(_terms(Binary("+", up, lack)), count // inner)
+
+
+def _times(terms: Terms, number: int) -> Terms:
+    return {factors: number * count for factors, count in terms.items()}
+
+
+def _beside(terms: Terms, rest: tuple[Expr, ...]) -> Terms:
+    """Terms with more factors."""
+    found: dict[tuple[Expr, ...], int] = {}
+    for factors, count in terms.items():
+        _join(found, {tuple(sorted((*factors, *rest), key=format_expr)): count})
+    return found
+
+
+def _with(terms: Terms, *more: Terms) -> Terms:
+    found = dict(terms)
+    for one in more:
+        _join(found, one)
+    return found
+
+
+def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:
+    """The factors of terms, as they are written: those of more factors first."""
+    return sorted(terms, key=lambda own: (-len(own), [format_expr(one) for one in own]))
+
+
+def _written(terms: Terms) -> Expr:
+    parts: list[Expr] = []
+    for factors in sorted(terms, key=lambda own: (-len(own), [_text_of(one) for one in own])):
+        term: Expr | None = None
+        for factor in factors:
+            term = factor if term is None else Binary("*", term, factor)
+        count = ix.const(terms[factors])
+        if term is None:
+            parts.append(count)
+        else:
+            parts.append(term if terms[factors] == 1 else Binary("*", count, term))
+    total: Expr = ix.const(0)
+    for place, part in enumerate(parts):
+        total = part if place == 0 else Binary("+", total, part)
+    return total
+
+
+def _interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
+    match expr:
+        case Const(value, _):
+            return int(value), int(value)
+        case Var(name):
+            return known[name]
+        case Binary(op, a, b):
+            return combined(op, _interval(a, known), _interval(b, known))
+        case _:
+            raise ValueError(f"no extent: {expr}")

@@ -1,0 +1,1 @@
+"""Rules between graphs that compute the same, and the search for the cheapest graph that they lead to."""

@@ -1,0 +1,1 @@
+"""Candidates compiled, checked and timed, or simulated."""

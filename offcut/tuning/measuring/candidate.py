@@ -1,0 +1,176 @@
+"""Candidates measured: compiled, checked and timed in processes that may end, each accounted for.
+
+One child compiles and checks the candidates one by one; only those whose results are right are timed,
+all in one process and in turns, beside the kernel of the default policy, whose spread tells how
+noisy the machine is. Whoever ends its process is what ended it; the others are measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+from offcut.errors import BusyError, OffcutError, TargetError
+from offcut.schedule import Schedule
+from offcut.search import Outcome
+from offcut.search.children import Children, How
+from offcut.tuning.measuring.interleaved import noise
+from offcut.tuning.measuring.operands import Draw
+from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, Time
+
+_POLICY = "policy"
+"""The name of the kernel that noise is estimated by; candidates are named by their numbers."""
+
+_OUTCOMES = {
+    How.RAISED: Outcome.CRASHED,
+    How.CRASHED: Outcome.CRASHED,
+    How.HUNG: Outcome.HUNG,
+    How.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+}
+
+Progress = Callable[[Measured], None]
+
+
+def measured(
+    problem: Problem,
+    schedules: Sequence[Schedule],
+    limits: Limits = DEFAULT,
+    progress: Progress | None = None,
+) -> tuple[Measured, ...]:
+    """What becomes of each schedule, in their order.
+
+    progress  told of each as soon as it is known: of those that fail first
+
+    Raises BusyError where the machine is too loaded to rank, TargetError where the program cannot be checked.
+    """
+    with Bench(problem, limits) as bench:
+        return bench.measured(schedules, progress)
+
+
+class Bench:
+    """Measures batches of candidates of one problem; a context manager that leaves no process behind.
+
+    What results must be is computed with the first batch, and kept.
+    """
+
+    def __init__(self, problem: Problem, limits: Limits = DEFAULT) -> None:
+        self.problem, self.limits = problem, limits
+        self._children = Children(limits.memory)
+        self._folder = TemporaryDirectory(prefix="offcut-bench-")
+        self._draw: Draw | None = None
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child and remove what was kept."""
+        self._children.close()
+        self._folder.cleanup()
+
+    def measured(
+        self, schedules: Sequence[Schedule], progress: Progress | None = None
+    ) -> tuple[Measured, ...]:
+        """What becomes of each schedule, as `measured` says."""
+        tell = progress or (lambda measured: None)
+        found: dict[Schedule, Measured] = {}
+        right: dict[str, Schedule] = {}
+        for schedule in dict.fromkeys(schedules):
+            outcome, because, at = self._checked(schedule)
+            if outcome is Outcome.OK:
+                right[str(len(right))] = schedule
+                continue
+            found[schedule] = Measured(schedule, outcome, (), because, at)
+            tell(found[schedule])
+        for name, one in self._timed(right).items():
+            found[right[name]] = one
+            tell(one)
+        return tuple(found[schedule] for schedule in schedules)
+
+    def _checked(self, schedule: Schedule) -> tuple[Outcome, str, Mapping[str, int]]:
+        draw = self._draw = self._draw or self._prepared()
+        argument = (self.problem, schedule, Path(self._folder.name), draw)
+        ended = self._children.run(
+            "offcut.tuning.measuring.checking:checked", argument, self.limits.patience
+        )
+        if ended.how is How.RETURNED:
+            outcome, because, at = ended.value
+            return outcome, because, at
+        return _OUTCOMES[ended.how], ended.because, ended.said or {}
+
+    def _prepared(self) -> Draw:
+        """What results must be, in the folder; from which values operands are drawn."""
+        ended = self._children.run(
+            "offcut.tuning.measuring.reference:prepared",
+            (self.problem, Path(self._folder.name)),
+            self.limits.reference,
+        )
+        if isinstance(ended.value, OffcutError):
+            raise ended.value
+        if ended.how is not How.RETURNED:
+            raise TargetError(
+                "tune",
+                f"cannot check what {self.problem.request.program.name} computes",
+                at=_sizes_text(ended.said) and f"after {_sizes_text(ended.said)}",
+                because=f"its reference: {ended.because}",
+                help=("smaller sizes", "Limits(reference=…, memory=…)"),
+            )
+        draw: Draw = ended.value
+        return draw
+
+    def _timed(self, right: Mapping[str, Schedule]) -> dict[str, Measured]:
+        """Times of candidates whose results are right, or how they ended after all."""
+        made: dict[str, Measured] = {}
+        left: dict[str, Schedule | None] = {_POLICY: None, **right}
+        while any(name in right for name in left):
+            ended = self._children.run(
+                "offcut.tuning.measuring.interleaved:timed",
+                (self.problem, left, self.limits, self._draw),
+                self.limits.patience,
+            )
+            if ended.how is How.RETURNED:
+                times: dict[str, tuple[Time, ...]] = ended.value
+                policy = times.pop(_POLICY, ())
+                self._check_noise(policy)
+                beside = tuple(time.seconds for time in policy)
+                return made | {
+                    name: Measured(right[name], Outcome.OK, found, reference=beside)
+                    for name, found in times.items()
+                }
+            blamed, at = ended.said or (next(reversed(left)), {})
+            del left[blamed]
+            if blamed in right:
+                outcome = _OUTCOMES[ended.how]
+                made[blamed] = Measured(right[blamed], outcome, (), ended.because, at)
+        return made
+
+    def _check_noise(self, times: tuple[Time, ...]) -> None:
+        found = noise(times)
+        if found <= self.limits.noise:
+            return
+        worst = max(times, key=lambda time: time.spread)
+        raise BusyError(
+            "tune",
+            "cannot rank candidates while this machine does other work",
+            at=_sizes_text(worst.sizes),
+            because=f"the quartiles of one and the same kernel are {found:.0%} of its time apart, "
+            f"and {self.limits.noise:.0%} is the most",
+            help=("run it when nothing else runs", "Limits(noise=…) takes less exact times"),
+        )
+
+
+def _sizes_text(sizes: Any) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in (sizes or {}).items())
+
+
+__all__ = ["DEFAULT", "Bench", "Limits", "Measured", "Problem", "Time", "measured"]

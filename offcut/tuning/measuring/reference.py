@@ -1,0 +1,319 @@
+"""What the results of a program must be, and by how much a right one may be off.
+
+The reference is the program in float64, in the loops that it was described in: no schedule, no
+microkernel, no vector. Where the interpreter is fast enough it gives the value; at larger sizes these
+loops are compiled as they stand, once what they give is what the interpreter gives at small ones.
+
+How far rounding may go is found by a second run on operands each of which is off by one part in 2^20,
+up or down:
+
+    allowed = change * 2^20 * ((terms + 16) * u + 4 * v) + (16 * u + 2 * w) * |value|
+
+    change  the largest difference of an element of the result between the two runs
+    terms   instances that one element may pass through, at these sizes
+    u       rounding of the type that the longest sums are added in
+    v       of the coarsest type that lies between, w of the result's own
+
+An integer is exact where no float is rounded to one, else it may be off by 1.
+Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 1.6 (backward error) and 3.1.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import (
+    Cast,
+    Const,
+    Expr,
+    Load,
+    dtype_of,
+    reads_memory,
+    rewrite,
+    variables,
+    walk,
+)
+from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import (
+    Buffer,
+    For,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    all_mapped,
+    blocks,
+    expressions,
+)
+from offcut.core.program import walk as statements
+from offcut.describe.request import Array
+from offcut.errors import CallError, InternalError, OffcutError, TargetError
+from offcut.experiment.reference import HALF_ULP, Reference
+from offcut.kernel import Kernel
+from offcut.pipeline import compile
+from offcut.reduce import nearest_allowed
+from offcut.schedule import Schedule
+from offcut.tuning.measuring.operands import Draw, drawn, inner_sizes, with_constants
+from offcut.tuning.problem import Problem
+
+_QUICK = 2_000
+"""Statements that the interpreter may run at one vector of sizes: parts of a second."""
+
+_PATIENT = 100 * _QUICK
+"""Likewise, where compiled loops are to be compared with it."""
+
+_SMALL = (5, 1, 13)
+"""Sizes at which they are: nearest allowed ones."""
+
+_OFF = 2.0**-20
+
+
+def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> Draw | OffcutError:
+    """The job of a child: `expected` of a problem, into a folder; which values operands are drawn from."""
+    problem, folder = argument
+    try:
+        draw, found = expected(problem, say)
+    except OffcutError as refused:
+        return refused
+    for number, results in enumerate(found):
+        with _file(folder, number).open("wb") as out:
+            pickle.dump(results, out)
+    return draw
+
+
+def kept(folder: Path, number: int) -> tuple[Reference, ...]:
+    """What the results must be at the sizes of that number, from the folder that `prepared` filled."""
+    with _file(folder, number).open("rb") as file:
+        found: tuple[Reference, ...] = pickle.load(file)
+    return found
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"expected-{number}.pickle"
+
+
+def expected(
+    problem: Problem, say: Callable[[object], None] = lambda done: None
+) -> tuple[Draw, tuple[tuple[Reference, ...], ...]]:
+    """From which values operands are drawn, and what each result must be at each of the problem's sizes.
+
+    say  told the sizes that are done
+
+    Raises TargetError where the program has no meaning on any operands that are drawn.
+    """
+    refused = "a result is not finite"
+    for draw in Draw:
+        found = []
+        try:
+            for sizes, _ in problem.sizes:
+                found.append(_at(problem, sizes, draw))
+                say(dict(sizes))
+        except (CallError, InternalError) as error:
+            refused = str(error).splitlines()[0]
+            continue
+        finite = all(np.isfinite(one.value).all() for results in found for one in results)
+        if finite or draw is Draw.FIRST:
+            return draw, tuple(found)
+    raise TargetError(
+        "tune",
+        f"cannot check what {problem.request.program.name} computes",
+        because=f"it has no meaning on the arrays that are drawn: {refused}",
+        help=("constants={…}: arrays that fit each other",),
+    )
+
+
+def _at(problem: Problem, sizes: Mapping[str, int], draw: Draw) -> tuple[Reference, ...]:
+    request = with_constants(problem.request, problem.seed, draw)
+    program, known = request.program, inner_sizes(request, sizes)
+    given = {**drawn(program, known, problem.seed, draw), **request.arrays}
+    wide = promoted(program)
+    arrays = {name: _widened(array) for name, array in given.items()}
+    shaken = {name: _shaken(name, array) for name, array in arrays.items()}
+    value, change = results(wide, (arrays, shaken), known)
+    factor = (terms(program, known) + 16) * _summing(program) + 4 * _between(program)
+    return tuple(
+        Reference(
+            value[buffer.name].astype(np.float64),
+            _allowed(program, buffer, value[buffer.name], change[buffer.name], factor),
+        )
+        for buffer in program.results
+    )
+
+
+def _allowed(
+    program: Program, buffer: Buffer, value: Array, changed: Array, factor: float
+) -> NDArray[np.float64]:
+    if buffer.dtype not in FLOATS:
+        return np.full(value.shape, float(_rounds_to_integers(program)))
+    size, moved = np.abs(np.nan_to_num(value)), np.abs(np.nan_to_num(changed - value))
+    most = float(moved.max(initial=0.0)) / _OFF
+    last = 16 * _summing(program) + 2 * HALF_ULP[buffer.dtype]
+    allowed: NDArray[np.float64] = most * factor + last * size
+    return allowed
+
+
+def results(
+    program: Program, several: Sequence[Mapping[str, Array]], sizes: Mapping[str, int]
+) -> list[dict[str, Array]]:
+    """The results of a program on each of several sets of arrays: interpreted, or where that takes too
+    long by its compiled loops.
+    """
+    try:
+        return [run(program, arrays, sizes, most=_QUICK) for arrays in several]
+    except TooLong:
+        loops = _compiled(program)
+        return [loops(arrays, sizes) for arrays in several]
+
+
+@lru_cache(maxsize=1)
+def _compiled(program: Program) -> _Loops:
+    """The loops of a program as they stand, compiled, and compared with the interpreter.
+
+    Raises InternalError where they differ.
+    """
+    loops = _Loops(program, compile(program, schedule=Schedule(program.name, ()), threads=1))
+    for value in _SMALL:
+        sizes = {s.name: nearest_allowed(s, value + k) for k, s in enumerate(program.sizes)}
+        arrays = drawn(program, sizes, 0, Draw.FIRST)
+        try:
+            wanted = run(program, arrays, sizes, most=_PATIENT)
+        except (CallError, InternalError):  # these sizes are not allowed together
+            continue
+        except TooLong:
+            break
+        found = loops(arrays, sizes)
+        for name, array in wanted.items():
+            if not np.allclose(found[name], array, rtol=1e-9, atol=1e-12, equal_nan=True):
+                raise InternalError(f"{program.name} compiled as it stands is not what it means")
+        return loops
+    raise TargetError(
+        "tune",
+        f"cannot check what {program.name} computes",
+        because="the interpreter takes too long at the smallest sizes",
+        help=("smaller extents",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """A kernel from arrays and sizes by name to results by name."""
+
+    program: Program
+    kernel: Kernel
+
+    def __call__(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+        made = self.kernel(*(arrays[one.name] for one in self.kernel.signature.inputs), **sizes)
+        several = made if isinstance(made, tuple) else (made,)
+        return {b.name: a for b, a in zip(self.program.results, several, strict=True)}
+
+
+def promoted(program: Program) -> Program:
+    """`program` with every float as float64, and its constants as inputs."""
+
+    def widen(node: Expr) -> Expr | None:
+        match node:
+            case Const(value, dtype) if dtype in FLOATS:
+                return Const(float(np.asarray(value, numpy_dtype(dtype))), "float64")
+            case Load(_, _, dtype) | Cast(_, dtype) if dtype in FLOATS:
+                return replace(node, dtype="float64")
+            case _:
+                return None
+
+    return replace(
+        program,
+        buffers=tuple(
+            replace(
+                buffer,
+                dtype="float64" if buffer.dtype in FLOATS else buffer.dtype,
+                kind=Kind.INPUT if buffer.kind is Kind.CONSTANT else buffer.kind,
+                layout=None,
+            )
+            for buffer in program.buffers
+        ),
+        body=all_mapped(program.body, lambda expr: rewrite(expr, widen)),
+    )
+
+
+def _widened(array: Array) -> Array:
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)
+
+
+def _shaken(name: str, array: Array) -> Array:
+    """Each element off by `_OFF` of it, up or down."""
+    if array.dtype.kind in "biu":
+        return array
+    signs = np.random.default_rng([*name.encode()]).choice([-_OFF, _OFF], array.shape)
+    shaken: Array = array * (1 + signs)
+    return shaken
+
+
+def terms(program: Program, sizes: Mapping[str, int]) -> int:
+    """Instances of a statement, at most, that store one element, at these sizes."""
+    return max(_repeats(program.body, dict(sizes), dict(sizes), {}), default=1)
+
+
+def _repeats(
+    body: Sequence[Stmt], low: dict[str, int], high: dict[str, int], trips: dict[str, int]
+) -> Iterator[int]:
+    """For each store, the trips of the loops around that its index does not mention.
+
+    low, high  of every coordinate around: bounds are taken at both
+    """
+    for stmt in body:
+        if isinstance(stmt, Store):
+            named = set().union(*map(variables, stmt.index))
+            yield prod(count for name, count in trips.items() if name not in named)
+        inside = low, high, trips
+        if isinstance(stmt, For) and not any(map(reads_memory, (stmt.lo, stmt.hi))):
+            first = min(int(evaluate(stmt.lo, at)) for at in (low, high))
+            last = max(int(evaluate(stmt.hi, at)) for at in (low, high))
+            count = max(0, last - first)
+            ends = {**low, stmt.iter: first}, {**high, stmt.iter: max(first, last - 1)}
+            inside = *ends, {**trips, stmt.iter: count}
+        elif isinstance(stmt, For | Let):
+            name = stmt.iter if isinstance(stmt, For) else stmt.name
+            inside = {**low, name: 0}, {**high, name: 0}, trips
+        for block in blocks(stmt):
+            yield from _repeats(block, *inside)
+
+
+def _summing(program: Program) -> float:
+    """Rounding of the coarsest type that terms are added in; of what is stored where nothing is."""
+    types = {b.name: b.dtype for b in program.buffers}
+    stores = [stmt for stmt in statements(program.body) if isinstance(stmt, Store)]
+    sums = [stmt for stmt in stores if stmt.reduce is not None] or stores
+    return max((HALF_ULP.get(types[stmt.buffer], 0.0) for stmt in sums), default=0.0)
+
+
+def _between(program: Program) -> float:
+    """Rounding of the coarsest type between the operands and what is stored as a result."""
+    known = {b.name for b in program.results}
+    held = [b.dtype for b in program.buffers if b.kind in (Kind.LOCAL, Kind.PRIVATE)]
+    for stmt in statements(program.body):
+        for expr in expressions(stmt):
+            nodes = list(walk(expr))
+            if isinstance(stmt, Store) and stmt.buffer in known and expr is stmt.value:
+                nodes = nodes[1:]
+            held += [node.dtype for node in nodes if isinstance(node, Cast)]
+    return max((HALF_ULP.get(dtype, 0.0) for dtype in held), default=0.0)
+
+
+def _rounds_to_integers(program: Program) -> bool:
+    """Whether a float becomes an integer somewhere."""
+    return any(
+        isinstance(node, Cast) and node.dtype not in FLOATS and dtype_of(node.a) in FLOATS
+        for stmt in statements(program.body)
+        for expr in expressions(stmt)
+        for node in walk(expr)
+    )

@@ -1,0 +1,1 @@
+"""Candidates measured by the workers of a pool."""

@@ -1,0 +1,1 @@
+"""What search goes by: predicted seconds of schedules."""

@@ -1,0 +1,154 @@
+"""What search goes by, as a user names it: the closed form, what corrects it, or a price of the user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import isclass
+from pathlib import Path
+from typing import Any
+
+from offcut.costmodel.learned import Feature, Pair, features_found, library
+from offcut.describe.computation import Computation
+from offcut.errors import DescribeError, OffcutError
+from offcut.schedule import Schedule
+from offcut.search import Price, Refitted, Sizes, Times
+from offcut.search.default_file import default_file
+from offcut.tuning.learning.cases import Cases, has_nests
+from offcut.tuning.learning.corrected import Corrected
+from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.problem import Problem
+
+GROUP = "offcut.prices"
+CLOSED, LEARNED = "closed", "learned"
+
+
+def model_path() -> Path | None:
+    """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records; None
+    where ``OFFCUT_RECORDS`` is ``off``.
+    """
+    named = os.environ.get("OFFCUT_MODEL")
+    if named:
+        return Path(named).expanduser()
+    records = default_file()
+    return None if records is None else records.with_name("model.json")
+
+
+def price_named(
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    given: object,
+    features: Sequence[Feature] = (),
+) -> Price:
+    """The price that ``price=`` says.
+
+    given     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
+              the group ``offcut.prices``, a class of which an instance is made; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
+    first     the target's own schedule, by which is decided whether a model knows this program and machine
+    features  that a correction is learned from beside those that are found
+
+    Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
+    """
+    if given == CLOSED:
+        return _Said(price_of(problem, computation, None), "the closed form")
+    if given is None or given == LEARNED:
+        path, model, notes = model_path(), None, list[str]()
+        named = "" if path is None else path.name
+        try:
+            model = None if path is None or not path.exists() else Pair.load(path)
+        except OffcutError as refused:
+            notes.append(f"not by {named}: {refused.because}")
+        return _learned(problem, computation, first, model, named, features, notes)
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
+        path = Path(given)
+        return _learned(problem, computation, first, Pair.load(path), path.name, features)
+    own: Any = _loaded(given) if isinstance(given, str) else given
+    price = price_of(problem, computation, own)
+    return _Own(price, own.refit) if isinstance(own, Refitted) else price
+
+
+def _learned(
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    model: Pair | None,
+    named: str,
+    features: Sequence[Feature],
+    notes: Sequence[str] = (),
+) -> Price:
+    """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
+    closed = price_of(problem, computation, None)
+    if computation is None or not has_nests(first):
+        return _Said(
+            closed, "the closed form: no nest describes the loops, and nothing is learned of them"
+        )
+    missing = library.missing()
+    if missing:
+        return _Said(closed, "; ".join(("the closed form", *notes, f"not learned: {missing}")))
+    every = (*features_found(), *features)
+    made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
+    made.begin(first)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A price, and what it is in words."""
+
+    price: Price
+    said: str
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A price of the user's that learns; schedules are asked by what it was told last."""
+
+    price: Price
+    learn: Callable[[Times], None]
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
+
+    def refit(self, times: Times) -> None:
+        """Hand over what was measured.
+
+        Raises DescribeError where it raises.
+        """
+        try:
+            self.learn(times)
+        except OffcutError:
+            raise
+        except Exception as error:
+            because = f"its refit raised {type(error).__name__}: {error}"
+            raise DescribeError("tune", "cannot teach price=", because=because) from error
+
+
+def _loaded(name: str) -> object:
+    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
+
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            try:
+                found: object = point.load()
+                return found() if isclass(found) else found
+            except Exception as error:
+                raise DescribeError(
+                    "tune",
+                    f"cannot load price={name!r}",
+                    at=f"{point.value}, an entry point of {GROUP}",
+                    because=f"{type(error).__name__}: {error}",
+                ) from error
+    raise DescribeError(
+        "tune",
+        f"cannot take price={name!r}",
+        because="there is no such price",
+        help=(
+            f'"{CLOSED}", "{LEARNED}", the path of a model (.json)',
+            "lambda schedule, n: 2e-9 * n",
+        ),
+    )
