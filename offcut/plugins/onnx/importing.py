@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from offcut.describe.request import Array
-from offcut.errors import CallError, DescribeError
+from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Ref
 from offcut.graph.passes import drop_dead
 from offcut.plugins.onnx.context import Context, Scaled, arithmetic
@@ -81,7 +81,9 @@ def imported(
             for name, factor in scaled.factors.items():
                 text, _ = run.context.origins[name]
                 factors[text] = factors.get(text, 1) * factor
-        except (IndexError, KeyError, TypeError, ValueError):
+        except OffcutError:
+            raise
+        except Exception:
             _check_consistent(proto)
             raise
 
@@ -139,9 +141,7 @@ class _Import:
 
     def run(self) -> Imported:
         """The graph."""
-        values: dict[str, Operand | None] = {
-            tensor.name: of_tensor(tensor) for tensor in self.graph.initializer
-        }
+        values = {tensor.name: self.initializer(tensor) for tensor in self.graph.initializer}
         given = {one.name for one in self.graph.input}
         for name in self.constants:
             if name not in given:
@@ -183,6 +183,16 @@ class _Import:
         except Refused as refused:
             self.complaints.append(Complaint(name, "output", refused.because, refused.help))
             return name
+
+    def initializer(self, tensor: Any) -> Operand | None:
+        """A tensor of the file; None where it is none."""
+        try:
+            return of_tensor(tensor)
+        except Refused as refused:
+            self.complaints.append(
+                Complaint(tensor.name, "initializer", refused.because, refused.help)
+            )
+            return None
 
     def input(self, value: Any) -> Ref | None:
         """An input that calls give; None where it is none that we take."""

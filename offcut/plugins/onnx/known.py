@@ -48,7 +48,9 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
     if len(inputs) < len(given) or call.op in DRAWN or not (inputs or call.op == "Constant"):
         return None
     if not any(one.symbolic for one in inputs):
-        return _by_reference(call)
+        made = _by_reference(call)
+        if made is not None:
+            return made
     found = _by_rule(context, call)
     if found is None:
         call.read.clear()
@@ -65,14 +67,22 @@ def _by_rule(context: Context, call: Call) -> tuple[Known, ...] | None:
         return None
     try:
         found = rule(context, call)
-    except (IndexError, ValueError) as error:  # numpy's, of axes and shapes that do not fit
+    except (
+        ArithmeticError,
+        IndexError,
+        ValueError,
+    ) as error:  # numpy's, of axes and shapes that do not fit
         raise Refused(f"its inputs are known, and numpy says: {error}") from None
     if found is None or call.overlooked:
         return None
     return found if isinstance(found, tuple) else (found,)
 
 
-def _by_reference(call: Call) -> tuple[Known, ...]:
+def _by_reference(call: Call) -> tuple[Known, ...] | None:
+    """What the reference evaluator gives; None where it has not this version of an operator.
+
+    Raises Refused where it does not take the values.
+    """
     operands = [one for one in call.inputs if isinstance(one, Known)]
     given = [
         name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None
@@ -86,7 +96,11 @@ def _by_reference(call: Call) -> tuple[Known, ...]:
         [helper.make_opsetid(node.domain, call.version)],
     )  # fmt: skip
     try:
-        made = ReferenceEvaluator(function).run(None, feeds, attributes={})
+        evaluator = ReferenceEvaluator(function)
+    except (RuntimeError, ValueError):
+        return None
+    try:
+        made = evaluator.run(None, feeds, attributes={})
     except Exception as error:  # it raises what numpy raises
         raise Refused(f"its inputs are known, and the reference evaluator says: {error}") from None
     if not all(isinstance(one, np.ndarray | np.generic) for one in made):

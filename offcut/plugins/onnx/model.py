@@ -95,11 +95,17 @@ def _proto(onnx: Any, source: Any) -> Any:
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            return onnx.load(path)
+            made = onnx.load(path, load_external_data=False)
         except OSError as error:
             raise DescribeError(OP, f"cannot read {path}", because=str(error.strerror)) from None
         except Exception as error:  # protobuf has errors of its own
             raise DescribeError(OP, f"cannot read {path}", because=_short(error)) from None
+        try:
+            onnx.load_external_data_for_model(made, str(path.parent))
+        except Exception as error:  # of the checker, of the system
+            because = f"its tensors lie in another file: {' '.join(str(error).split())}"
+            raise DescribeError(OP, f"cannot read {path}", because=because) from None
+        return made
     if isinstance(source, bytes | bytearray | memoryview):
         try:
             return onnx.load_model_from_string(bytes(source))

@@ -119,10 +119,10 @@ def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -
     if zero is None or (isinstance(zero, Known) and not zero.array.any()):
         return wide
     points = g.cast(zero, "int32")
-    if g.rank(points) == 1 and g.shape(points)[0] != 1:
+    if g.rank(points) == 1 and g.shape(points) not in ((1,), g.shape(x)):
         rank, place = g.rank(x), g.axis(x, axis)
         points = g.reshape(points, [g.shape(points)[0] if n == place else 1 for n in range(rank)])
-    elif g.rank(points) == 1:
+    elif g.shape(points) == (1,):
         points = g.reshape(points, [])
     return g.binary("subtract", wide, points)
 

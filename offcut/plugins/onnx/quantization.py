@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.context import Context, arithmetic
 from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.elementwise import Operator, number
-from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.products import multiplied, without_zero
 from offcut.plugins.onnx.windows import convolved, window_sizes, windows_of
 
@@ -19,14 +19,35 @@ RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 
 def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
     """A parameter for all of `x`, or for each place of an axis, so that it is broadcast."""
-    if g.rank(parameter) == 0:
+    if g.rank(parameter) == 0 or g.shape(parameter) == g.shape(x):
         return parameter
     if g.rank(parameter) > 1:
-        raise Refused("a scale for each block", "one for all, or one for each place of an axis")
+        raise Refused("scales of several axes", "one for all, or one for each place of an axis")
     count = g.shape(parameter)[0]
     if count == 1:
         return g.reshape(parameter, [])
-    return g.reshape(parameter, [count if n == axis else 1 for n in range(g.rank(x))])
+    place = g.axis(x, axis)
+    return g.reshape(parameter, [count if n == place else 1 for n in range(g.rank(x))])
+
+
+def _parameters(g: Context, call: Call) -> tuple[Operand, Operand | None]:
+    """The scale and the zero point."""
+    zero = call.input(2)
+    return _per_block(g, call, call[1]), None if zero is None else _per_block(g, call, zero)
+
+
+def _per_block(g: Context, call: Call, parameter: Operand) -> Operand:
+    """A parameter for each element: where it is one for each block of an axis, each of them that often."""
+    block = call.get("block_size", 0)
+    if not block:
+        return parameter
+    axis = g.axis(parameter, call.get("axis", 1))
+    blocks, whole = g.shape(parameter), g.shape(call[0])[axis]
+    if not g.same(arithmetic("*", blocks[axis], block), whole):
+        raise Refused(f"{said(whole)} elements in blocks of {block}", "whole blocks")
+    before, after = blocks[: axis + 1], blocks[axis + 1 :]
+    apart = g.broadcast(g.reshape(parameter, (*before, 1, *after)), (*before, block, *after))
+    return g.reshape(apart, g.shape(call[0]))
 
 
 def quantized(
@@ -44,16 +65,13 @@ def quantized(
 
 
 def _quantize(g: Context, call: Call) -> Results:
-    x, scale, zero = call[0], call[1], call.input(2)
+    x, (scale, zero) = call[0], _parameters(g, call)
     call.overlook("saturate")
-    if call.get("block_size", 0):
-        raise Refused("a scale for each block", "block_size=0")
     code = call.get("output_dtype", 0)
     dtype = g.dtype(zero) if zero is not None else dtype_of(code) if code else "uint8"
     if not g.is_float(x):
         x = g.cast(x, "float32")
-    axis = g.axis(x, call.get("axis", 1)) if g.rank(scale) else 0
-    return quantized(g, x, scale, zero, dtype, axis)
+    return quantized(g, x, scale, zero, dtype, call.get("axis", 1))
 
 
 def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int) -> Operand:
@@ -63,16 +81,13 @@ def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, ax
 
 
 def _dequantize(g: Context, call: Call) -> Results:
-    x, scale = call[0], call[1]
-    if call.get("block_size", 0):
-        raise Refused("a scale for each block", "block_size=0")
-    axis = g.axis(x, call.get("axis", 1)) if g.rank(scale) else 0
-    made = dequantized(g, x, scale, call.input(2), axis)
+    scale, zero = _parameters(g, call)
+    made = dequantized(g, call[0], scale, zero, call.get("axis", 1))
     code = call.get("output_dtype", 0)
     return g.cast(made, dtype_of(code)) if code else made
 
 
-def _dynamic(g: Context, call: Call) -> Results:
+def dynamically(g: Context, call: Call) -> Results:
     """To uint8 by the least and the greatest element, and what they were."""
     x = call[0]
     low = g.binary("minimum", g.op("min", x), number(g, x, 0.0))
@@ -88,7 +103,7 @@ def _matmul(g: Context, call: Call) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
     left, right = without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1)
     total = g.cast(multiplied(g, left, right), "float32")
-    ratio = _ratio(g, a_scale, b_scale, y_scale)
+    ratio = ratio_of(g, a_scale, b_scale, y_scale)
     return quantized(g, total, ratio, y_zero, g.dtype(y_zero), g.rank(total) - 1)
 
 
@@ -97,11 +112,11 @@ def _conv(g: Context, call: Call) -> Results:
     left, right = without_zero(g, x, x_zero), without_zero(g, w, w_zero, 0)
     placed = windows_of(g, call, x, window_sizes(g, w))
     total = convolved(g, left, right, call.input(8), placed, call.get("group", 1))
-    ratio = _ratio(g, x_scale, w_scale, y_scale)
+    ratio = ratio_of(g, x_scale, w_scale, y_scale)
     return quantized(g, g.cast(total, "float32"), ratio, y_zero, g.dtype(y_zero), 1)
 
 
-def _ratio(g: Context, one: Operand, other: Operand, result: Operand) -> Operand:
+def ratio_of(g: Context, one: Operand, other: Operand, result: Operand) -> Operand:
     """What a sum of products is divided by, in units of the result."""
     if any(g.rank(each) and g.shape(each) != (1,) for each in (one, result)):
         raise Refused("a scale for each row", "one for all, or one for each column or channel")
@@ -116,7 +131,7 @@ def _ratio(g: Context, one: Operand, other: Operand, result: Operand) -> Operand
 
 QUANTIZATION: Mapping[str, Operator] = {
     "DequantizeLinear": _dequantize,
-    "DynamicQuantizeLinear": _dynamic,
+    "DynamicQuantizeLinear": dynamically,
     "QLinearConv": _conv,
     "QLinearMatMul": _matmul,
     "QuantizeLinear": _quantize,

@@ -96,7 +96,9 @@ def _squeeze(g: Context, call: Call) -> Results:
 def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
     """An operand with axes of extent 1, counted in the result."""
     rank = g.rank(x) + len(axes)
-    new, own = {axis % rank for axis in axes}, iter(g.shape(x))
+    new, own = {axis % rank for axis in axes if -rank <= axis < rank}, iter(g.shape(x))
+    if len(new) < len(axes):
+        raise Refused(f"axes {said(*axes)} of {rank}", "each axis once")
     return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
 
 

@@ -15,7 +15,9 @@ from onnx import helper, numpy_helper
 
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.context import Context
-from offcut.plugins.onnx.dtypes import code_of
+from offcut.plugins.onnx.contributed import CONTRIBUTED
+from offcut.plugins.onnx.dtypes import code_of, name_of
+from offcut.plugins.onnx.elementwise import Operator
 from offcut.plugins.onnx.fitting import fit_sizes
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
@@ -24,6 +26,7 @@ from offcut.plugins.onnx.table import TABLE
 
 LOOPS = {"Loop": looped, "Scan": scanned}
 STANDARD = ("", "ai.onnx")
+RUNTIME = "com.microsoft"
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,18 @@ class Walk:
         own = self.functions.get((node.domain, node.op_type))
         if own is not None:
             return self.function(own, bound, given, scope)
+        version = scope.versions.get("", 1)
+        call = Call(node.op_type, tuple(given), attributes, len(node.output), version, bound)
+        if node.domain == RUNTIME and node.op_type in CONTRIBUTED:
+            return self.ruled(CONTRIBUTED[node.op_type], call)
         if node.domain not in STANDARD:
+            if node.domain == RUNTIME:
+                raise Refused(
+                    "the operator of onnxruntime is not supported", "a model-local function"
+                )
             raise Refused(f"operators of {node.domain} are not ours", "a model-local function")
         if node.op_type == "If":
             return self.branch(attributes, given, scope)
-        version = scope.versions.get(node.domain, 1)
-        call = Call(node.op_type, tuple(given), attributes, len(node.output), version, bound)
         if node.op_type in LOOPS:
             return self.loop(call, scope)
         mark = self.mark()
@@ -110,10 +119,7 @@ class Walk:
         refused = Refused("the operator is not supported")
         if rule is not None:
             try:
-                made = rule(self.context, call)
-                if call.overlooked:
-                    raise Refused(f"{call.overlooked} of it is not supported")
-                return made if isinstance(made, tuple) else (made,)
+                return self.ruled(rule, call)
             except Refused as why:
                 refused = why
                 self.undo(mark)
@@ -134,6 +140,16 @@ class Walk:
             first = inner[0]
             raise Refused(f"its body needs {first.op}: {first.because}", first.help)
         return results
+
+    def ruled(self, rule: Operator, call: Call) -> Sequence[Operand | None]:
+        """What a rule gives.
+
+        Raises Refused where it overlooks what is given.
+        """
+        made = rule(self.context, call)
+        if call.overlooked:
+            raise Refused(f"{call.overlooked} of it is not supported")
+        return made if isinstance(made, tuple) else (made,)
 
     def mark(self) -> tuple[int, frozenset[str]]:
         """How far the graph is."""
@@ -308,7 +324,7 @@ def attribute(proto: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
+        return _array(value)
     if isinstance(value, onnx.GraphProto):
         return value
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -317,6 +333,19 @@ def attribute(proto: Any) -> Any:
 
 
 def of_tensor(tensor: Any) -> Known:
-    """A tensor of a file as a known array."""
-    array = numpy_helper.to_array(tensor)
+    """A tensor of a file as a known array.
+
+    Raises Refused where its bytes are not what its type and its shape say.
+    """
+    array = _array(tensor)
     return Known(array, str(array.dtype))
+
+
+def _array(tensor: Any) -> Any:
+    try:
+        return numpy_helper.to_array(tensor)
+    except KeyError:  # the number of its type
+        raise Refused(f"there is no element type {tensor.data_type}") from None
+    except (TypeError, ValueError) as error:  # numpy's
+        shape = f"{name_of(tensor.data_type)}[{', '.join(map(str, tensor.dims))}]"
+        raise Refused(f"it is no {shape}: {error}") from None

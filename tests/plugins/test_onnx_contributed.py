@@ -1,0 +1,160 @@
+"""Operators that onnxruntime's quantizer and optimizer write into files, against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+import offcut as oc
+from offcut.graph import interpreted
+from offcut.plugins.onnx.importing import imported
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
+SCALES: dict[str, Any] = {
+    "s": np.float32(0.04),
+    "z": np.uint8(120),
+    "t": np.float32(0.07),
+    "u": np.uint8(131),
+    "r": np.float32(0.09),
+    "v": np.uint8(117),
+}
+
+
+def model(inputs: str, outputs: str, node: str, **weights: Any) -> Any:
+    """A model of one operator of onnxruntime."""
+    results, _, call = node.partition(" = ")
+    text = f"{HEAD} g ({inputs}) => ({outputs}) {{ {results} = com.microsoft.{call} }}"
+    made = onnx.parser.parse_model(text)
+    wanted = set(made.graph.node[0].input) - {one.name for one in made.graph.input}
+    for name, array in {**SCALES, **weights}.items():
+        if name in wanted:
+            made.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return made
+
+
+def bytes_of(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
+
+
+def floats(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def exact(proto: Any, feed: dict[str, Any]) -> list[Any]:
+    """What onnxruntime gives."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, ["CPUExecutionProvider"]
+    )
+    return list(session.run(None, feed))
+
+
+IMAGES = "uint8[n, 3, h, w] x", "uint8[n, c, a, b] y"
+PAIR = "uint8[n, 3, h, w] x, uint8[n, 3, h, w] k", "uint8[n, 3, h, w] y"
+
+
+@pytest.mark.parametrize(
+    ("ends", "node"),
+    [
+        (PAIR, "y = QLinearAdd (x, s, z, k, t, u, r, v)"),
+        (PAIR, "y = QLinearMul (x, s, z, k, t, u, r, v)"),
+        (IMAGES, "y = QLinearSigmoid (x, s, z, t, u)"),
+        (IMAGES, "y = QLinearLeakyRelu <alpha = 0.25> (x, s, z, t, u)"),
+        (IMAGES, "y = QLinearGlobalAveragePool (x, s, z, t, u)"),
+        (IMAGES, "y = QLinearAveragePool <kernel_shape = [2, 2]> (x, s, z, t, u)"),
+        (IMAGES, "y = QLinearSoftmax <axis = 1, opset = 13> (x, s, z, t, u)"),
+        (PAIR, "y = QLinearConcat <axis = 1> (r, v, x, s, z, k, t, u)"),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(1, 2, 2), (3, 5, 4)])
+def test_an_operator_between_small_integers_is_that_of_floats_rounded(
+    ends: tuple[str, str], node: str, sizes: tuple[int, int, int]
+) -> None:
+    outputs = ends[1].replace("[n, 3, h, w]", "[n, c, h, w]")
+    proto = model(ends[0], outputs, node)
+    n, h, w = sizes
+    feed = {one.name: bytes_of(seed, n, 3, h, w) for seed, one in enumerate(proto.graph.input)}
+    found = imported(proto, {}, {})
+    made = found.named(interpreted(found.bound, found.given(feed)))["y"]
+    (wanted,) = exact(proto, feed)
+    assert made.dtype == wanted.dtype
+    off = np.abs(made.astype(int) - wanted)
+    assert off.max() <= 1  # onnxruntime's tables and sums round once more
+    assert np.mean(off > 0) <= 0.1
+
+
+BYTES = "uint8[n, 24] x"
+ROWS = "float[n, 24] x"
+OF_BITS = "MatMulNBits <K = 24, N = 5, bits = 4, block_size = 16> (x, w, scales"
+WEIGHTS = {
+    "w": bytes_of(1, 5, 2, 8),
+    "scales": np.abs(floats(2, 10)) + np.float32(0.1),
+    "zeros": bytes_of(3, 5, 1),
+    "i": bytes_of(4, 24, 5),
+    "bias": floats(5, 5),
+    "units": bytes_of(6, 5).astype(np.int32),
+    "m": floats(7, 5, 24),
+    "row": floats(8, 24),
+}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "node"),
+    [
+        (BYTES, "uint8[n, 5] y", "y = QGemm (x, s, z, i, t, u, units, r, v)"),
+        (BYTES, "float[n, 5] y", "y = QGemm <alpha = 0.5> (x, s, z, i, t, u)"),
+        (BYTES, "float[n, 5] y", "y = MatMulIntegerToFloat (x, i, s, t, z, u, bias)"),
+        (ROWS, "float[n, 5] y", "y = DynamicQuantizeMatMul (x, i, t, u, bias)"),
+        (ROWS, "float[n, 5] y", f"y = {OF_BITS})"),
+        (ROWS, "float[n, 5] y", f"y = {OF_BITS}, zeros)"),
+        (ROWS, "float[n, 5] y", "y = FusedMatMul <transB = 1, alpha = 0.5> (x, m)"),
+        (ROWS, "float[n, 24] y", "y = BiasGelu (x, row)"),
+        (ROWS, "float[n, 24] y", "y = FastGelu (x, row)"),
+        (ROWS, "float[n, 24] y", "y = QuickGelu (x)"),
+        (ROWS, "float[n, 24] y", "y = Gelu (x)"),
+    ],
+)
+def test_an_operator_of_the_optimizer_gives_what_onnxruntime_gives(
+    inputs: str, outputs: str, node: str
+) -> None:
+    proto = model(inputs, outputs, node, **WEIGHTS)
+    found = imported(proto, {}, {})
+    for n in (1, 7):
+        feed = {"x": bytes_of(n, n, 24) if inputs == BYTES else floats(n, n, 24)}
+        made = found.named(interpreted(found.bound, found.given(feed)))["y"]
+        (wanted,) = exact(proto, feed)
+        assert made.dtype == wanted.dtype
+        np.testing.assert_allclose(made.astype(float), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_the_norm_of_a_sum_gives_the_sum_too(op: str) -> None:
+    ends = "float[b, n, 24] x, float[b, n, 24] k", "float[b, n, 24] y, float[b, n, 24] total"
+    proto = model(*ends, f"y, , , total = {op} (x, k, row)", **WEIGHTS)
+    feed = {"x": floats(1, 2, 3, 24), "k": floats(2, 2, 3, 24)}
+    made = oc.from_onnx(proto, threads=1)(feed)
+    for name, wanted in zip(made, exact(proto, feed), strict=True):
+        np.testing.assert_allclose(made[name], wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_what_of_it_is_not_ours_is_refused_by_its_name() -> None:
+    proto = model(ROWS, "float[n, 24] y", "y = Inverse (x)")
+    with pytest.raises(oc.DescribeError, match="of onnxruntime is not supported"):
+        oc.from_onnx(proto)
+    images = "uint8[n, h, w, 3] x", "uint8[n, a, b, 3] y"
+    proto = model(*images, "y = QLinearGlobalAveragePool <channels_last = 1> (x, s, z, t, u)")
+    with pytest.raises(oc.DescribeError, match="channels_last=1"):
+        oc.from_onnx(proto)
+    given = "float[n, 24] x, uint8[5, 2, 8] w, float[10] scales"
+    with pytest.raises(oc.DescribeError, match="weights of 4 bits, or that calls give"):
+        oc.from_onnx(model(given, "float[n, 5] y", f"y = {OF_BITS})"))
