@@ -624,8 +624,14 @@ FAULTS = (
     Fault(
         "parts of the workspace overlap",
         "backends.cpu.lowering.layout",
-        'up = ir.add(self.f, self.scalar(size), "63")',
+        'up = ir.add(self.f, ir.maximum(self.f, self.scalar(size), "0"), "63")',
         "up = self.scalar(size)",
+    ),
+    Fault(
+        "less scratch is asked for than panels need",
+        "backends.cpu.lowering.layout",
+        "total = ix.mul(total, extent)\n    return ix.add(total, PANEL_SLACK)",
+        "total = ix.mul(total, extent)\n    return ix.add(total, -PANEL_SLACK)",
     ),
     Fault(
         "iterations that share an end are independent",

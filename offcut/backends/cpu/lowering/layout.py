@@ -17,7 +17,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, touched
+from offcut.core.accesses import accessed, owned, touched
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import (
     Alloc,
@@ -30,6 +30,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.polyhedral.units.private import written_first
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
@@ -230,7 +231,8 @@ def windows_of(program: Program) -> set[str]:
 def beyond_registers(program: Program) -> set[str]:
     """The private buffers that need memory.
 
-    Some statement outside of the innermost tiles accesses them, or such a tile at elements that differ.
+    Some statement outside of the innermost tiles accesses them, or such a tile at elements that differ, or
+    before it stores them: what others have stored there.
     """
     private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
     return _beyond(program.body, private) if private else set()
@@ -241,12 +243,21 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
     for stmt in body:
         if isinstance(stmt, Tile) and not runs_as_loops(stmt):
             here = private & touched(stmt.body)
-            found |= {name for name in here if not is_one_element(name, stmt.body)}
+            found |= {
+                name
+                for name in here
+                if not (is_one_element(name, stmt.body) and _begins(name, stmt.body))
+            }
             continue
         found |= accessed(stmt) & private
         for block in blocks(stmt):
             found |= _beyond(block, private)
     return found
+
+
+def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
+    """Whether `body` reads nothing of a buffer but what it has stored itself."""
+    return written_first(name, body) or name in owned(body)
 
 
 def bytes_of(buffer: Buffer) -> Expr:
