@@ -4,17 +4,20 @@
 
     T = a // 64     T lies over a:  shr 6
     T = a - b       T lies over b:  mul -1, add a
-    T = a % 8       T is a copy:    shr 3, shr -3, mul -1, add a
+    T = a // 3      T lies over a:  add 129, mul 171, shr 9, add -43    where a is of int8
+    T = a % 8       T is a copy:    shr 3, mul -8, add a
 
-What is of int8 is kept as the int32 of its value; an operation that may leave int8 is followed by two shifts,
-which cut it as int8 does.
+What is of int8 or uint8 is kept as the int32 of its value; an operation that may leave its type is followed by
+two shifts, which cut it as int8 does, of uint8 between two additions of half its range.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.isa import AluOp
+from offcut.backends.accelerator.lowering.division import divided
 from offcut.core.expr import Binary, Cast, Const, Expr, Load, Unary, dtype_of
 from offcut.core.program import Store
 
@@ -43,31 +46,61 @@ class Recipe:
         return (*own, *(other for _, other in self.steps if isinstance(other, Load)))
 
 
-_CUT = ((AluOp.SHR, -24), (AluOp.SHR, 24))
+Values = Callable[[Load], tuple[int, int]]
+"""The least and the greatest value of an element."""
+
+_SHIFTS = ((AluOp.SHR, -24), (AluOp.SHR, 24))
+_CUTS: dict[str, tuple[tuple[AluOp, Other], ...]] = {
+    "int8": _SHIFTS,
+    "uint8": ((AluOp.ADD, 128), *_SHIFTS, (AluOp.ADD, 128)),
+    "int32": (),
+}
+"""What an element type does to words that may have left it."""
 _SAME = {"+": AluOp.ADD, "*": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
 _REDUCES = {"sum": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}
+_WITHIN = ("min", "max", "//", "%")
+"""Operations that leave no element type."""
 
 
-def recipe(store: Store, dtype: str) -> Recipe | None:
-    """The operations of a statement whose result is of `dtype`; None where there are none for it."""
+def of_any(load: Load) -> tuple[int, int]:
+    """Values of which everything is exact: where it is asked what an operation lies over, not how it is computed."""
+    return 0, 0
+
+
+def recipe(store: Store, dtype: str, values: Values) -> Recipe | None:
+    """The operations of a statement whose result is of `dtype`; None where there are none for it.
+
+    values  of what it reads: a division is exact on a range
+    """
+    if dtype not in _CUTS:
+        return None
     if store.reduce is not None:
         other = _leaf(store.value)
-        if not isinstance(other, Load) or (dtype == "uint8" and store.reduce == "sum"):
+        if not isinstance(other, Load):
             return None
-        cut = _CUT if dtype == "int8" and store.reduce == "sum" else ()
+        cut = _CUTS[dtype] if store.reduce == "sum" else ()
         return Recipe(None, False, ((_REDUCES[store.reduce], other), *cut), update=True)
-    found = _of(store.value)
+    found = _of(store.value, values)
     if found is None:
         return None
-    leaves = isinstance(store.value, Cast) and dtype_of(store.value.a) != dtype
-    exact = isinstance(store.value, Binary) and store.value.op in ("min", "max", "//", "%")
-    if not (leaves or (not exact and found.steps)) or dtype == "int32":
-        return found
-    if dtype == "uint8":
-        return None
-    if not isinstance(store.value, Cast) and _leaf(store.value) is not None:
-        return found
-    return Recipe(found.base, found.copied, (*found.steps, *_CUT))
+    match store.value:
+        case Cast(a, _):
+            leaves = dtype_of(a) != dtype
+        case Binary(op):
+            leaves = op not in _WITHIN
+        case _:
+            leaves = _leaf(store.value) is None
+    return replace(found, steps=(*found.steps, *_CUTS[dtype])) if leaves else found
+
+
+def undivided(store: Store, values: Values) -> tuple[Load, int] | None:
+    """What a statement divides, and by what, where this is not exact; None where that is not why it does not run."""
+    match store.value:
+        case Binary("//" | "%", a, b):
+            x, y = _leaf(a), _leaf(b)
+            if isinstance(x, Load) and isinstance(y, int) and divided(y, *values(x)) is None:
+                return x, y
+    return None
 
 
 def _leaf(expr: Expr) -> Other | None:
@@ -82,7 +115,7 @@ def _leaf(expr: Expr) -> Other | None:
     return None
 
 
-def _of(value: Expr) -> Recipe | None:
+def _of(value: Expr, values: Values) -> Recipe | None:
     alone = _leaf(value)
     if isinstance(alone, Load):
         return Recipe(alone, False, ())
@@ -97,11 +130,11 @@ def _of(value: Expr) -> Recipe | None:
         case Unary("abs", a) if isinstance(x := _leaf(a), Load):
             return Recipe(x, True, ((AluOp.MUL, -1), (AluOp.MAX, x)))
         case Binary(op, a, b):
-            return _binary(op, _leaf(a), _leaf(b))
+            return _binary(op, _leaf(a), _leaf(b), values)
     return None
 
 
-def _binary(op: str, x: Other | None, y: Other | None) -> Recipe | None:
+def _binary(op: str, x: Other | None, y: Other | None, values: Values) -> Recipe | None:
     if x is None or y is None:
         return None
     if op in _SAME:
@@ -113,14 +146,11 @@ def _binary(op: str, x: Other | None, y: Other | None) -> Recipe | None:
             return Recipe(x, False, ((AluOp.ADD, -y),))
         if isinstance(y, Load):
             return Recipe(y, x == y, ((AluOp.MUL, -1), (AluOp.ADD, x)))
-    if op in ("//", "%") and isinstance(x, Load) and isinstance(y, int) and _is_power(y):
-        bits = y.bit_length() - 1
+    if op in ("//", "%") and isinstance(x, Load) and isinstance(y, int):
+        steps = divided(y, *values(x))
+        if steps is None:
+            return None
         if op == "//":
-            return Recipe(x, False, ((AluOp.SHR, bits),))
-        steps = ((AluOp.SHR, bits), (AluOp.SHR, -bits), (AluOp.MUL, -1), (AluOp.ADD, x))
-        return Recipe(x, True, steps)
+            return Recipe(x, False, steps)
+        return Recipe(x, True, (*steps, (AluOp.MUL, -y), (AluOp.ADD, x)))
     return None
-
-
-def _is_power(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Place, Unit
-from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe
+from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe, undivided
+from offcut.backends.accelerator.lowering.division import reach
+from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
@@ -130,8 +132,12 @@ class Covers:
                 return load if found else None
         return None
 
-    def of(self, leaves: Sequence[Leaf]) -> None:
-        """Find what each leaf does, and the lanes of all buffers."""
+    def of(self, leaves: Sequence[Leaf], ranges: Ranges) -> None:
+        """Find what each leaf does, and the lanes of all buffers.
+
+        ranges  of the values of the buffers on the chip
+        """
+        self.ranges = ranges
         for leaf in leaves:
             if self.is_product(leaf):
                 self.does[leaf.number] = self.product(leaf)
@@ -222,7 +228,10 @@ class Covers:
         """Operations by the vector unit."""
         store = leaf.store
         buffer = self.scoped[store.buffer]
-        found = recipe(store, buffer.dtype) if self.holds_accumulators(buffer.name) else None
+        values, held = self.ranges.of, self.holds_accumulators(buffer.name)
+        found = recipe(store, buffer.dtype, values) if held else None
+        if held and (division := undivided(store, values)) is not None:
+            raise self.inexact(leaf, *division)
         reads = () if found is None else found.reads
         for load in reads:
             if load.buffer not in self.scoped or not self.holds_accumulators(load.buffer):
@@ -238,6 +247,18 @@ class Covers:
         for load in reads:
             self.put(leaf, load.buffer, load.index, Place.ACCUMULATORS, (rows, columns))
         return Operation(found)
+
+    def inexact(self, leaf: Leaf, load: Load, divisor: int) -> TargetError:
+        """The refusal of a quotient."""
+        low, high = self.ranges.of(load)
+        most = reach(divisor)
+        return self.refuse(
+            leaf,
+            f"{load.buffer} is from {low} to {high}, and a product in int32 and a shift divide by {divisor} "
+            f"from {-most} to {most}",
+            f"minimum and maximum of {load.buffer} before",
+            "a power of two",
+        )
 
     def lanes_of(
         self, buffer: str, index: Sequence[Expr], names: Sequence[str], reads: Sequence[Load]

@@ -20,6 +20,7 @@ from offcut.backends.accelerator.lowering.covers import (
 )
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
+from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
@@ -129,7 +130,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     covers = Covers(program, spec)
     nodes = issued(body, covers.unit)
     found = leaves(nodes)
-    covers.of(found)
+    covers.of(found, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}
     work = [
         _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)

@@ -287,7 +287,7 @@ class _Operations:
             self.spec,
             self.at,
             f"no instruction computes {format_expr(expr)}",
-            "+, -, *, min, max, abs, // and % by powers of two",
+            "+, -, *, min, max, abs, // and % by constants",
         )
 
     def step(self, dtype: str, value: Expr, wish: str) -> Load:

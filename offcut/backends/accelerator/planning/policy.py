@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import inf
 
 from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.lowering.arithmetic import recipe
+from offcut.backends.accelerator.lowering.arithmetic import of_any, recipe
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.price import cycles
@@ -151,7 +151,7 @@ def _windows_of_results(made: Operations) -> int:
     ]
     count = 0 if made.lead is None else 1
     for at, step in enumerate(made.steps):
-        found = recipe(step, own[step.buffer]) if step.buffer in own else None
+        found = recipe(step, own[step.buffer], of_any) if step.buffer in own else None
         if found is None:
             continue
         base = found.base

@@ -1,0 +1,138 @@
+"""Which values the elements on the chip have, at most: intervals, from what is stored in each buffer.
+
+::
+
+    S[i] = 0;  9 times S[i] += int32(a[i, r])   ->   S  from -1152 to 1143
+
+What may leave its element type wraps, so that nothing is known of it then. So it is of a buffer that is
+computed from itself, other than by a sum, a minimum or a maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offcut.backends.accelerator.lowering.capacity import Loops
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Binary, Cast, Const, Expr, Load, Select, Unary, dtype_of, variables
+from offcut.core.program import Program, Store
+from offcut.polyhedral import greatest
+
+Range = tuple[int, int]
+"""The least and the greatest value."""
+
+
+@dataclass
+class Ranges:
+    """The values of the buffers that the leaves of a nest store in."""
+
+    program: Program
+    nodes: Sequence[Node]
+    known: dict[str, Range] = field(default_factory=dict)
+    stores: dict[str, list[tuple[Leaf, Loops]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.note(self.nodes, ())
+
+    def note(self, nodes: Sequence[Node], loops: Loops) -> None:
+        """Note the stores of these nodes."""
+        for node in nodes:
+            match node:
+                case Loop(name, lo, hi, body):
+                    self.note(body, (*loops, (name, lo, hi)))
+                case Guard(_, body):
+                    self.note(body, loops)
+                case Leaf():
+                    self.stores.setdefault(node.store.buffer, []).append((node, loops))
+
+    def of(self, load: Load) -> Range:
+        """The values of an element."""
+        if load.buffer not in self.known:
+            self.known[load.buffer] = _whole(load.dtype)  # of what is computed from itself
+            self.known[load.buffer] = self.stored(load)
+        return self.known[load.buffer]
+
+    def stored(self, load: Load) -> Range:
+        """What all stores in a buffer make of its elements."""
+        stores = self.stores.get(load.buffer, [])
+        starts = [self.value(leaf.store.value) for leaf, _ in stores if leaf.store.reduce is None]
+        if not starts:
+            return _whole(load.dtype)
+        low, high = min(low for low, _ in starts), max(high for _, high in starts)
+        for leaf, loops in stores:
+            match leaf.store:
+                case Store(value=value, reduce="sum"):
+                    least, most = self.value(value)
+                    count = self.times(leaf, loops)
+                    low, high = low + count * min(least, 0), high + count * max(most, 0)
+                case Store(value=value, reduce="min" | "max"):
+                    least, most = self.value(value)
+                    low, high = min(low, least), max(high, most)
+        return _within((low, high), load.dtype)
+
+    def times(self, leaf: Leaf, loops: Loops) -> int:
+        """How often, at most, a leaf adds to an element while its window lasts."""
+        moved = frozenset().union(*map(variables, leaf.store.index))
+        own = loops[leaf.depths.get(leaf.store.buffer, 0) :]
+        extents = [(name, ix.sub(hi, lo)) for name, lo, hi in own]
+        extents += [(name, count) for name, _, count in leaf.axes]
+        count = 1
+        for name, extent in extents:
+            if name not in moved:
+                found = greatest(extent, self.program.sizes, self.program.assumptions, loops)
+                count *= 2**32 if found is None else max(found, 0)
+        return count
+
+    def value(self, expr: Expr) -> Range:
+        """The values of an expression."""
+        match expr:
+            case Const(value, _):
+                found = int(value), int(value)
+            case Load():
+                found = self.of(expr)
+            case Cast(a, _):
+                found = self.value(a)
+            case Select(_, a, b):
+                one, other = self.value(a), self.value(b)
+                found = min(one[0], other[0]), max(one[1], other[1])
+            case Unary("neg", a):
+                low, high = self.value(a)
+                found = -high, -low
+            case Binary("//", a, Const(divisor, _)):
+                low, high = self.value(a)
+                found = low // int(divisor), high // int(divisor)
+            case Binary("%", _, Const(divisor, _)):
+                found = 0, int(divisor) - 1
+            case Binary(op, a, b) if op in _CORNERS:
+                of = _CORNERS[op]
+                corners = [of(x, y) for x in self.value(a) for y in self.value(b)]
+                found = min(corners), max(corners)
+            case _:
+                found = _whole(dtype_of(expr))
+        return _within(found, dtype_of(expr))
+
+
+_CORNERS: dict[str, Callable[[int, int], int]] = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "min": lambda x, y: min(x, y),
+    "max": lambda x, y: max(x, y),
+}
+"""Operations whose extremes are at extremes of their operands."""
+
+
+def _whole(dtype: str) -> Range:
+    of = np.iinfo(numpy_dtype(dtype))
+    return int(of.min), int(of.max)
+
+
+def _within(found: Range, dtype: str) -> Range:
+    """A range of an element type; all of it where it may be left."""
+    low, high = _whole(dtype)
+    return found if low <= found[0] and found[1] <= high else (low, high)

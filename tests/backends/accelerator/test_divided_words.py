@@ -1,0 +1,109 @@
+"""Quotients and remainders on machines of queues: exact on the range of what is divided, or refused with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from accelerators import bytes_of
+
+import offcut as oc
+from offcut.backends.accelerator.isa import AluOp
+from offcut.backends.accelerator.lowering.division import divided, reach
+from offcut.describe.tensor import Tensor
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 7, 9, 49, 64, 100, 255, 1000])
+def test_a_product_and_a_shift_divide_as_integers_do(divisor: int) -> None:
+    most = min(reach(divisor), 2**31 - 1)
+    for low, high in ((-128, 127), (0, 255), (-1152, 1143), (-most, most), (5, 6)):
+        steps = divided(divisor, low, high)
+        assert steps is not None
+        x = np.unique(np.linspace(low, high, 5001, dtype=np.int64))
+        word = x.copy()
+        for op, other in steps:
+            match op:
+                case AluOp.ADD:
+                    word = word + other
+                case AluOp.MUL:
+                    word = word * other
+                case _:
+                    word = word >> other
+            assert np.abs(word).max() < 2**31
+        np.testing.assert_array_equal(word, x // divisor)
+    if divisor & divisor - 1:
+        assert divided(divisor, -most - 1, most + 1) is None
+
+
+@pytest.mark.parametrize("machine", ["vta", "gemmini"])
+def test_windows_are_averaged(machine: str) -> None:
+    h = oc.dim("h", min=3, max=64)
+    x = oc.placeholder((18, h, 9), "int8", name="X")
+    r, s = oc.reduce_axis(3, name="r"), oc.reduce_axis(3, name="s")
+    total = oc.compute(
+        (18, h - 2, 7),
+        lambda c, i, j: oc.sum(x[c, i + r, j + s].astype("int32"), axis=[r, s]),
+        name="S",
+    )
+    mean = oc.compute(
+        (18, h - 2, 7), lambda c, i, j: (total[c, i, j] // 9).astype("int8"), name="Y"
+    )
+    kernel = oc.compile(mean, inputs=[x], target=machine)
+    for size in (3, 4, 17):
+        given = bytes_of(np.random.default_rng(size), (18, size, 9))
+        wide = np.lib.stride_tricks.sliding_window_view(given.astype(np.int64), (3, 3), (1, 2))
+        np.testing.assert_array_equal(kernel(given), (wide.sum((3, 4)) // 9).astype(np.int8))
+
+
+n = oc.dim("n", min=0, max=64)
+
+
+def elements(dtype: str) -> Tensor:
+    return oc.placeholder((n, 5), dtype, name="A")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
+    a = elements(dtype)
+    forms = {
+        "quotient": lambda i, j: a[i, j] // 3,
+        "remainder": lambda i, j: a[i, j] % 7,
+        "sum": lambda i, j: a[i, j] + a[i, j],
+        "product": lambda i, j: a[i, j] * 5 - 3,
+    }
+    every = np.resize(np.arange(-128, 128).astype(dtype), (52, 5))
+    known = {
+        "quotient": every // 3,
+        "remainder": every % 7,
+        "sum": every + every,
+        "product": every * np.array(5, dtype) - np.array(3, dtype),
+    }
+    for name, form in forms.items():
+        kernel = oc.compile(oc.compute((n, 5), form, name="Y"), inputs=[a], target="vta")
+        np.testing.assert_array_equal(kernel(every), known[name])
+
+
+def test_a_range_that_is_too_wide_is_refused_with_what_would_do() -> None:
+    a = elements("int32")
+    wide = oc.compute((n, 5), lambda i, j: (a[i, j] // 3).astype("int8"), name="Y")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(wide, inputs=[a], target="vta")
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot run a statement on vta
+  at       Y_1[i, j] = A_acc[i, j]//3
+  because  A_acc is from -2147483648 to 2147483647, and a product in int32 and a shift divide by 3 from -24575 to 24575
+  help     minimum and maximum of A_acc before
+  help     a power of two"""
+    )
+    narrow = oc.compute(
+        (n, 5),
+        lambda i, j: (oc.maximum(oc.minimum(a[i, j], 9000), -9000) // 300).astype("int8"),
+        name="Y",
+    )
+    kernel = oc.compile(narrow, inputs=[a], target="vta")
+    given = np.random.default_rng(0).integers(-(2**31), 2**31, (17, 5)).astype(np.int32)
+    given[:9] //= 2**18
+    np.testing.assert_array_equal(
+        kernel(given), (np.clip(given, -9000, 9000) // 300).astype("int8")
+    )
