@@ -19,8 +19,8 @@ from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
-from offcut.backends.accelerator.planning.roles import TYPICAL
 from offcut.backends.accelerator.planning.single import single
+from offcut.backends.accelerator.planning.typical import typical_of
 from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
@@ -234,11 +234,6 @@ class _Run:
         values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
         found = self.chip.run(arrays, values)
         return [found[buffer.name] for buffer in given]
-
-
-def typical_of(program: Program) -> dict[str, int]:
-    """Sizes of a middle layer, as far as they are allowed."""
-    return {size.name: max(min(size.max, TYPICAL), size.min) for size in program.sizes}
 
 
 def target(name: str) -> Callable[[Device | None], Accelerator]:

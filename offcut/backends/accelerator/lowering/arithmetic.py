@@ -56,8 +56,14 @@ _CUTS: dict[str, tuple[tuple[AluOp, Other], ...]] = {
     "int32": (),
 }
 """What an element type does to words that may have left it."""
-_SAME = {"+": AluOp.ADD, "*": AluOp.MUL, "min": AluOp.MIN, "max": AluOp.MAX}
-_REDUCES = {"sum": AluOp.ADD, "max": AluOp.MAX, "min": AluOp.MIN}
+_SAME = {
+    "+": AluOp.ADD,
+    "sum": AluOp.ADD,
+    "*": AluOp.MUL,
+    "min": AluOp.MIN,
+    "max": AluOp.MAX,
+}
+"""What an operation, or a reduction, is alone."""
 _WITHIN = ("min", "max", "//", "%")
 """Operations that leave no element type."""
 
@@ -79,7 +85,7 @@ def recipe(store: Store, dtype: str, values: Values) -> Recipe | None:
         if not isinstance(other, Load):
             return None
         cut = _CUTS[dtype] if store.reduce == "sum" else ()
-        return Recipe(None, False, ((_REDUCES[store.reduce], other), *cut), update=True)
+        return Recipe(None, False, ((_SAME[store.reduce], other), *cut), update=True)
     found = _of(store.value, values)
     if found is None:
         return None

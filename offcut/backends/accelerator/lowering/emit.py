@@ -30,8 +30,7 @@ from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.python import evaluated
 from offcut.backends.accelerator.lowering.regions import Region, laid, spare
 from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
-from offcut.backends.accelerator.lowering.transfers import Axis as Reach
-from offcut.backends.accelerator.lowering.transfers import Rows, moved
+from offcut.backends.accelerator.lowering.transfers import Reach, Rows, moved
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel.fields import instructions
 

@@ -12,7 +12,7 @@ from itertools import product
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class Reach:
     """An axis of a box.
 
     extent    words
@@ -48,16 +48,16 @@ class Rows:
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-def moved(chip: int, dram: int, axes: Sequence[Axis]) -> Iterator[Rows]:
+def moved(chip: int, dram: int, axes: Sequence[Reach]) -> Iterator[Rows]:
     """The instructions that move a box, slowest axis first."""
     if any(axis.extent == 0 for axis in axes):
         return
     rest = [axis for axis in axes if axis.extent != 1 or not axis.is_whole]
     rest.sort(key=lambda axis: -axis.chip)
-    row = Axis(1, 1, 1, 0, 1)
+    row = Reach(1, 1, 1, 0, 1)
     while rest and _goes_on(row, rest[-1]):
         row = _joined(row, rest.pop())
-    column = Axis(1, row.extent, 0, 0, 1)
+    column = Reach(1, row.extent, 0, 0, 1)
     if rest and rest[-1].chip == row.extent:
         column = rest.pop()
     for point in product(*(range(axis.extent) for axis in rest)):
@@ -75,11 +75,11 @@ def moved(chip: int, dram: int, axes: Sequence[Axis]) -> Iterator[Rows]:
         yield Rows(at, first, y, x, column.dram, pad)
 
 
-def _goes_on(row: Axis, axis: Axis) -> bool:
+def _goes_on(row: Reach, axis: Reach) -> bool:
     """Whether words of an axis follow those of a row in both memories, none of the row's filled."""
     return row.is_whole and axis.chip == row.extent and axis.dram == row.extent
 
 
-def _joined(row: Axis, axis: Axis) -> Axis:
+def _joined(row: Reach, axis: Reach) -> Reach:
     count = row.extent
-    return Axis(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)
+    return Reach(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)

@@ -14,11 +14,11 @@ from offcut.backends.accelerator.lowering.arithmetic import of_any, recipe
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.price import cycles
-from offcut.backends.accelerator.planning.roles import TYPICAL
+from offcut.backends.accelerator.planning.typical import typical_extents, typical_of
 from offcut.backends.accelerator.planning.windows import Windows, lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, substitute, walk
+from offcut.core.expr import Load, walk
 from offcut.core.program import Program
 
 THREADS = 2
@@ -45,15 +45,8 @@ def chosen(program: Program, made: Operations, spec: Spec, price: Price | None =
 
 
 def typical(program: Program, made: Operations) -> dict[str, int]:
-    """Extents of the axes of a nest, sizes as large as they may be up to that of a middle layer."""
-    sizes: dict[str, Expr] = {
-        size.name: ix.const(max(min(size.max, TYPICAL), size.min)) for size in program.sizes
-    }
-    found = {}
-    for axis in (*made.axes, *made.terms):
-        extent = ix.literal(ix.simplify(substitute(axis.extent, sizes)))
-        found[axis.name] = max(TYPICAL if extent is None else extent, 1)
-    return found
+    """Extents of the axes of a nest, at the sizes of a middle layer."""
+    return typical_extents(typical_of(program), (*made.axes, *made.terms))
 
 
 def _smallest(made: Operations, spec: Spec) -> Tiling:

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from offcut.backends.accelerator.planning.staging import Element, variables_of
+from offcut.backends.accelerator.planning.typical import typical_extent
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Var, variables
 from offcut.describe.computation import StageAxis
-
-TYPICAL = 64
-"""Extent that a symbolic axis is taken to have where ways are compared: that of a middle layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def product_roles(
     constants   arrays that are known before any call: their words cost nothing to lay
     others      what operations behind the sum read
     """
-    extents = {axis.name: _typical(axis) for axis in (*axes, *terms)}
+    extents = {axis.name: typical_extent(axis) for axis in (*axes, *terms)}
 
     def waste(roles: Roles) -> float:
         sides = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
@@ -97,7 +95,7 @@ def word_roles(
 ) -> Roles:
     """The roles of a nest without a product: the axes that fill words best, and are alone in what is read."""
     names = [axis.name for axis in axes]
-    extents = {axis.name: _typical(axis) for axis in axes}
+    extents = {axis.name: typical_extent(axis) for axis in axes}
 
     def price(roles: Roles) -> tuple[float, int, int]:
         factor = 1.0
@@ -112,11 +110,6 @@ def word_roles(
     pairs = product(rows, (*names, None))
     ways = [Roles(row, column) for row, column in pairs if row is None or row != column]
     return min(ways, key=price)
-
-
-def _typical(axis: StageAxis) -> int:
-    known = ix.literal(axis.extent)
-    return max(TYPICAL if known is None else known, 1)
 
 
 def _is_lone(element: Element, axis: str) -> bool:

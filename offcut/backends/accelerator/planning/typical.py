@@ -1,0 +1,30 @@
+"""Sizes and extents of a middle layer, where ways to run a nest are compared before any size is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, substitute
+from offcut.core.program import Program
+from offcut.describe.computation import StageAxis
+
+TYPICAL = 64
+"""What is not known is taken to be: about the rows, and the channels, of the first residual layers of ResNet-18."""
+
+
+def typical_of(program: Program) -> dict[str, int]:
+    """Sizes of a middle layer, as far as they are allowed."""
+    return {size.name: max(min(size.max, TYPICAL), size.min) for size in program.sizes}
+
+
+def typical_extents(sizes: Mapping[str, int], axes: Sequence[StageAxis]) -> dict[str, int]:
+    """Extents of axes at these sizes, at least 1."""
+    known: dict[str, Expr] = {name: ix.const(size) for name, size in sizes.items()}
+    extents = {axis.name: ix.literal(ix.simplify(substitute(axis.extent, known))) for axis in axes}
+    return {name: max(TYPICAL if n is None else n, 1) for name, n in extents.items()}
+
+
+def typical_extent(axis: StageAxis) -> int:
+    """The extent of an axis, where its sizes are not known either."""
+    return typical_extents({}, (axis,))[axis.name]
