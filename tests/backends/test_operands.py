@@ -176,3 +176,28 @@ def test_a_constant_on_the_left_is_the_columns_and_all_that_follows_runs_in_thei
         exact = left.astype("float64") @ right
         wanted = exact if stages == 1 else np.maximum(exact, 0.5)
         np.testing.assert_allclose(kernel(right), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_rows_lie_along_a_known_extent_where_a_call_has_fewer_of_another(given: bool) -> None:
+    """Images of 7 columns, any number of them: one image has one row along the latter."""
+    n = oc.dim("n", max=512)
+    x = oc.placeholder((n, 24, 7, 7), "float32", name="X")
+    w = oc.placeholder((40, 24, 3, 3), "float32", name="W")
+    y = oc.ops.conv2d(x, w, padding=1)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-3, 4, (40, 24, 3, 3)).astype("float32")
+    constants = {} if given else {"W": weights}
+    kernel = oc.compile(y, inputs=[x, w], constants=constants)
+    here = oc.target("cpu", machine="cascade-lake")
+    planned = oc.compile(y, inputs=[x, w], constants=constants, target=here).plan(n=1)
+
+    assert [piece.tile["x"] for piece in planned.pieces if "o" in piece.tile] == [7, 7], planned
+    for count in (0, 1, 6, 7, 13, 14, 15, 29):
+        images = rng.integers(-3, 4, (count, 24, 7, 7)).astype("float32")
+        padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+        arrays = (images, weights) if given else (images,)
+        out = np.full((count, 40, 7, 7), np.nan, "float32")
+        kernel(*arrays, out=out)
+        np.testing.assert_array_equal(out, np.einsum("ncyxrs,ocrs->noyx", windows, weights))

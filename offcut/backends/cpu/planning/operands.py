@@ -60,16 +60,44 @@ class Operands:
         return tuple(family.microkernel for family in self.families.values())
 
     def best(self, lead: Stage) -> list[Operand]:
-        """The best way to lay a microkernel over `lead`; two where packing competes at run time."""
+        """The best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time."""
         first = self.cheapest(lead)
         if first is None:
             return []
-        best = first[1]
+        price, best = first
+        others = list[Operand]()
+        if (known := self.known_rows(lead, best)) is not None:
+            if known[0] <= price * (1 + self.machine.policy.gain):
+                best = known[1]
+            else:
+                others.append(known[1])
         may_pack = best.found.columns is not None and self.packs(lead, best.found)
         may_pack = may_pack and not is_narrow(self.computation, best.found, self.machine)
         if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
-            return [best, replace(best, how="packed")]
-        return [best]
+            others.insert(0, replace(best, how="packed"))
+        return [best, *others]
+
+    def known_rows(self, lead: Stage, best: Operand) -> tuple[float, Operand] | None:
+        """`best` with its rows along an axis whose extent is known, the longest, where that of its own is not;
+        with its price.
+
+        A call may have fewer rows along the latter than there are along the former: one image, of 7 columns.
+        """
+        axes = {axis.name: ix.literal(axis.extent) for axis in lead.axes}
+        taken = best.found
+        if not self.auto or taken.rows is None or axes[taken.rows] is not None:
+            return None
+        alike = (
+            (axes[found.rows], -key[1], operand)
+            for key, operand in self.candidates(lead)
+            if (found := operand.found).rows is not None
+            and axes[found.rows] is not None
+            and operand.how == best.how
+            and found.microkernel is taken.microkernel
+            and (found.columns, found.depth) == (taken.columns, taken.depth)
+        )
+        longest = max(alike, default=None, key=lambda one: one[:2])
+        return None if longest is None else (-longest[1], longest[2])
 
     def better_order(self, group: tuple[Stage, ...]) -> tuple[str, ...] | None:
         """The axes of a group in an order that is worth a copy of its result: the columns of a

@@ -161,6 +161,7 @@ class _Planner:
         )
         self.tiles = Tiles(computation, self.families, self.machine, self.threads)
         self.names = computation.names()
+        self.copies = dict[int, str]()  # the ways of a nest read one
         self.by_axis = {axis_named(computation, n): s for n, s in self.by_label.items()}
 
     def decide(self, step: Step) -> None:
@@ -248,7 +249,8 @@ class _Planner:
         operands = self.operands.best(lead)
         if operands:
             found = operands[0].found
-            mapped = [k for k, a in enumerate(lead.axes) if a.name in (found.rows, found.columns)]
+            kept = {found.columns, *(operand.found.rows for operand in operands)}
+            mapped = [k for k, a in enumerate(lead.axes) if a.name in kept]
             limit = min([limit, *mapped])
             packs = any(operand.how == "packed" for operand in operands)
             used = set().union(*(variables(part) for part in found.by_columns.index))
@@ -276,14 +278,16 @@ class _Planner:
         operands = self.operands.best(lead)
         if not operands:
             return [self.plain(position, group, reduced, shared)]
+        packs = any(operand.how == "packed" for operand in operands)
         ways: list[Way] = []
         costs: list[Expr] = []
         for operand in operands:
             candidates: tuple[Strategy, ...] = CANDIDATES
-            if len(operands) > 1 and operand.how == "direct":
+            if packs and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
+            also = operand.found.rows if operand.found.rows != operands[0].found.rows else None
             for way in self.matched(position, lead, operand, reduced, candidates, shared):
-                ways.append(way)
+                ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
                 costs.append(self.tiles.seconds(lead, operand, _along_rows(operand.found, way)))
         if self.every:
             return ways
@@ -351,9 +355,14 @@ class _Planner:
         if operand.how == "panels":
             panels = self.operands.layout(lead, found)
             assert panels is not None
-            self.laid.append(Lay(found.by_columns.buffer, panels))
+            lay = Lay(found.by_columns.buffer, panels)
+            if lay not in self.laid:
+                self.laid.append(lay)
         elif operand.how == "packed":
-            name = self.names.fresh(f"{found.by_columns.buffer}_panels")
+            name = self.copies.get(position)
+            if name is None:
+                name = self.names.fresh(f"{found.by_columns.buffer}_panels")
+                self.copies[position] = name
             pack = pack_of(lead, found, name, shared)
         cut = {found.rows, found.columns}
         asked = {
