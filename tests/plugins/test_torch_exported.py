@@ -34,13 +34,21 @@ def test_a_module_is_taken_with_every_size_free() -> None:
 
 def test_an_exported_program_is_taken_within_its_bounds() -> None:
     module = mlp()
-    batch = torch.export.Dim("batch", min=2, max=64)
+    batch = torch.export.Dim("batch", min=3, max=64)
     program = torch.export.export(module, (torch.randn(3, 40),), dynamic_shapes=({0: batch},))
     model = oc.from_torch(program)
-    held(model, module, [(torch.randn(b, 40),) for b in (2, 64)])
+    held(model, module, [(torch.randn(b, 40),) for b in (3, 64)])
     (region,) = model.program.regions
     ((size,),) = (region.bound.graph.sizes,)
-    assert (size.min, size.max) == (2, 64)
+    assert (size.min, size.max) == (3, 64)
+
+
+def test_sizes_that_torch_was_asked_to_find_start_at_0() -> None:
+    module, auto = mlp(), torch.export.Dim.AUTO
+    program = torch.export.export(module, (torch.randn(3, 40),), dynamic_shapes=({0: auto},))
+    model = oc.from_torch(program)
+    held(model, module, [(torch.randn(b, 40),) for b in (1, 0, 512)])
+    assert model.report.endswith("0 operators by torch")
 
 
 def test_images_and_sentences_are_taken() -> None:
@@ -58,6 +66,21 @@ def test_a_length_that_the_module_has_no_places_for_is_refused_as_torch_does() -
     for run in (module, model):
         with pytest.raises(RuntimeError, match="must match the size"):
             run(tokens(2, 70))
+
+
+def test_a_module_that_branches_on_a_size_is_traced_once_for_each_branch() -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            if x.shape[0] == 1:
+                return x * 2 + y.sum()
+            return x + y.sum() if x.shape[0] < y.shape[0] else x - y.sum()
+
+    module = Branching()
+    model = oc.from_torch(module, (torch.randn(3, 8), torch.randn(5, 8)))
+    calls = [(1, 5), (2, 7), (5, 2), (1, 1), (9, 4), (4, 9)]
+    held(model, module, [(torch.randn(b, 8), torch.randn(c, 8)) for b, c in calls])
+    ran = [line.endswith("by offcut, 0 operators by torch") for line in model.report.split("\n")]
+    assert ran == [True] * 3
 
 
 def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:

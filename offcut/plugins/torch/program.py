@@ -18,6 +18,7 @@ from torch.utils._sympy.functions import Max
 from offcut.describe.request import own
 from offcut.errors import CallError
 from offcut.graph import Model, compiled
+from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of, values_of
@@ -40,6 +41,7 @@ class Program:
     facts   of its symbols
     threads the most that a kernel may use; None: as `offcut.compile` says
     owned   whether nobody writes to the memory of `known`: it is not copied then
+    conditions  on the sizes of a call; None: whoever calls has checked them
     left    the operators that torch runs, each with the reason
     """
 
@@ -50,8 +52,9 @@ class Program:
         facts: Facts,
         threads: int | None = None,
         owned: bool = False,
+        conditions: Conditions | None = None,
     ) -> None:
-        graph, self.threads = module.graph, threads
+        graph, self.threads, self.conditions = module.graph, threads, conditions
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
@@ -74,6 +77,7 @@ class Program:
         self.steps = [self._step(module, step) for step in self.split.steps]
         self.order = tuple(zip(self.steps, _frees(self.split, output), strict=True))
         read = {node for node, _ in solutions.values()} | _needed_by(self.split, output)
+        read |= set() if conditions is None else conditions.nodes
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
 
     @property
@@ -83,9 +87,14 @@ class Program:
         return tuple(step.region for step in ran if not step.failed)
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
-        """The results, for tensors and ints in the order of the placeholders."""
+        """The results, for tensors and ints in the order of the placeholders.
+
+        Raises Unlike where the sizes do not hold its conditions.
+        """
         values: Values = {node: arguments[place] for place, node in self.read}
         sizes = {name: solve(values) for name, solve in self.sizes}
+        if self.conditions is not None:
+            self.conditions.check(values, sizes)
         for part, size, factor in self.parts:
             sizes[part] = sizes[size] // factor
         for step, frees in self.order:

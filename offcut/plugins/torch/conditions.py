@@ -1,0 +1,99 @@
+"""What a program was traced under, beside what its shapes say: on which sizes the branches that its module took depend.
+
+Torch's own guards say more than that: most are of how tensors lie in memory, which results do not depend on. So the branches are
+noted where Python takes them: in files of the module's, and in torch's own layers.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+
+from offcut.plugins.torch.sizes import is_size_symbol, sympy_of, values_of
+
+_HOLDS: Mapping[Any, Callable[[int, int], bool]] = {
+    sympy.Eq: operator.eq,
+    sympy.Ne: operator.ne,
+    sympy.Lt: operator.lt,
+    sympy.Le: operator.le,
+    sympy.Gt: operator.gt,
+    sympy.Ge: operator.ge,
+}
+
+
+_TORCH = str(Path(torch.__file__).parent)
+_LAYERS = str(Path(torch.nn.__file__).parent)
+
+
+class Unlike(Exception):
+    """A call for which a program was not traced."""
+
+
+class Conditions:
+    """Of one traced program: its guards, and that each extent of an argument is the expression that the program has for it.
+
+    inputs     the placeholders that are not known
+    branches   conditions that held
+    shape_env  that they were traced in; None where all sizes are numbers
+    """
+
+    def __init__(self, inputs: Iterable[Any], branches: Iterable[Any], shape_env: Any) -> None:
+        extents = [
+            (node, axis, sympy_of(extent))
+            for node in inputs
+            if isinstance(node.meta["val"], torch.Tensor)
+            for axis, extent in enumerate(node.meta["val"].shape)
+        ]
+        self._places = tuple((node, axis) for node, axis, _ in extents)
+        self._extents = values_of([extent for *_, extent in extents])
+        self.nodes = frozenset(node for node, _ in self._places)
+        guards = () if shape_env is None else _relations(branches, shape_env)
+        self._guards = tuple(_HOLDS[type(one)] for one in guards)
+        self._sides = values_of([side for one in guards for side in one.args])
+
+    def check(self, values: Mapping[Any, Any], sizes: Mapping[str, int]) -> None:
+        """Raises Unlike where the sizes of a call are not such."""
+        if tuple([values[node].shape[axis] for node, axis in self._places]) != self._extents(sizes):
+            raise Unlike
+        sides = iter(self._sides(sizes))
+        for holds in self._guards:
+            if not holds(next(sides), next(sides)):
+                raise Unlike
+
+
+def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
+    """The conditions that are not true in any case; what depends on data is checked elsewhere."""
+    found: dict[Any, None] = {}
+    for branch in branches:
+        relation = shape_env.replace(branch)
+        if type(relation) in _HOLDS and all(map(is_size_symbol, relation.free_symbols)):
+            found[relation] = None
+    return tuple(found)
+
+
+@contextmanager
+def branches() -> Iterator[list[Any]]:
+    """The conditions on sizes by which a module branches, inside, each as it held."""
+    found: list[Any] = []
+    taken = torch.SymBool.__bool__
+
+    def noted(condition: Any) -> bool:
+        file = sys._getframe(1).f_code.co_filename
+        value: bool = taken(condition)
+        if file.startswith(_LAYERS) or not file.startswith(_TORCH):
+            expr = condition.node.expr
+            found.append(expr if value else sympy.Not(expr))
+        return value
+
+    torch.SymBool.__bool__ = noted
+    try:
+        yield found
+    finally:
+        torch.SymBool.__bool__ = taken

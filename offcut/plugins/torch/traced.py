@@ -1,0 +1,159 @@
+"""One program that torch exported, with what it knows of its arguments and sizes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._sympy import functions as sf
+
+from offcut.errors import CallError, DescribeError
+from offcut.plugins.torch.conditions import Conditions
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.program import Program
+from offcut.plugins.torch.sizes import Facts, equalities, multiples, sympy_of
+
+
+class Traced:
+    """A program of ``torch.export``, compiled.
+
+    branches  the conditions on sizes that held when a module of ours was traced; None for a program of others, whose weights are
+              copied
+
+    Raises DescribeError for a program that writes to its arguments, or to what it holds.
+    """
+
+    def __init__(self, exported: Any, branches: Sequence[Any] | None = None) -> None:
+        signature = exported.graph_signature
+        if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
+            raise DescribeError(
+                "from_torch",
+                "cannot take a module that writes to its buffers or arguments",
+                because=f"it writes to {', '.join([*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()])}",
+                help=("model.eval()",),
+            )
+        state = {**exported.state_dict, **exported.constants}
+        names = {
+            **signature.inputs_to_parameters,
+            **signature.inputs_to_buffers,
+            **signature.inputs_to_lifted_tensor_constants,
+        }
+        nodes = [node for node in exported.graph.nodes if node.op == "placeholder"]
+        weights = [node for node in nodes if node.name in names]
+        rest = [node for node in nodes if node.name not in names]
+        tensors = [state[names[node.name]].detach() for node in weights]
+        if branches is None:  # all at once: what shares memory does so in the copies
+            tensors = copy.deepcopy(tensors)
+        known = dict(zip(weights, tensors, strict=True))
+        self.known = [known.get(node) for node in nodes]
+        shape_env = _shape_env(exported)
+        facts = _facts(exported, shape_env)
+        conditions = None if branches is None else Conditions(rest, branches, shape_env)
+        try:
+            self.program = Program(
+                exported.graph_module, known, facts, owned=True, conditions=conditions
+            )
+        except Left as refused:
+            raise DescribeError(
+                "from_torch", "cannot take the program", because=str(refused)
+            ) from None
+        self.spec, self._out = exported.call_spec  # a property that is slow
+        self._single = self._out == pytree.tree_structure(0)
+        self.given = [Given.of(node, facts) for node in rest]
+
+    def takes(self, flat: Sequence[Any]) -> bool:
+        """Whether arguments are like those that it was exported with."""
+        try:
+            for wanted, one in zip(self.given, flat, strict=True):
+                wanted.check(one)
+        except CallError:
+            return False
+        return True
+
+    def __call__(self, flat: Sequence[Any]) -> Any:
+        """What the module gives.
+
+        Raises Unlike for sizes that it was not traced for.
+        """
+        rest: Iterator[Any] = iter(flat)
+        results = self.program([next(rest) if one is None else one for one in self.known])
+        return results[0] if self._single else pytree.tree_unflatten(results, self._out)
+
+
+def _shape_env(exported: Any) -> Any:
+    """Where its sizes were traced; None where all are numbers."""
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        for size in value.shape if isinstance(value, torch.Tensor) else ():
+            if isinstance(size, torch.SymInt):
+                return size.node.shape_env
+    return None
+
+
+def _facts(exported: Any, shape_env: Any) -> Facts:
+    """What is known of its sizes: the bounds that it states, and what it was traced under; the latter is checked by shapes.
+
+    A lower bound of 2 is how torch writes that it does not know of 0 and 1, and its own programs take both.
+    """
+
+    def known(symbol: Any) -> tuple[Any, Any]:
+        found = exported.range_constraints.get(symbol)
+        if found is None:
+            return 0, None
+        return 0 if found.lower == 2 else found.lower, found.upper
+
+    if shape_env is None:
+        return Facts(known)
+    return Facts(known, tuple(filter(_shown, equalities(shape_env))), multiples(shape_env))
+
+
+def _shown(equality: tuple[Any, Any]) -> bool:
+    """Whether bounds or shapes show that an equality does not hold."""
+    one, other = equality
+    return bool((one.is_Symbol and other.is_Integer) or isinstance(one, sf.Min))
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an argument is like in every call: a tensor, or a number that does not change.
+
+    fixed  extents that do not change, by axis
+    """
+
+    name: str
+    value: Any
+    fixed: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, node: Any, facts: Facts) -> Given:
+        """As a program was exported with."""
+        value = node.meta["val"]
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        sizes = ((axis, facts.simplified(sympy_of(one))) for axis, one in enumerate(shape))
+        fixed = tuple((axis, int(one)) for axis, one in sizes if one.is_Integer)
+        return cls(node.name, value, fixed)
+
+    def check(self, given: Any) -> None:
+        """Raises CallError where an argument is not such a one."""
+        if isinstance(self.value, torch.Tensor):
+            if not isinstance(given, torch.Tensor):
+                raise self._refused(f"= {given!r}", "the program was exported with a tensor there")
+            if given.dtype != self.value.dtype or given.dim() != self.value.dim():
+                raise self._refused(
+                    f"of {given.dtype} and shape {tuple(given.shape)}",
+                    f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
+                )
+            for axis, extent in self.fixed:
+                if given.shape[axis] != extent:
+                    raise self._refused(
+                        f"of shape {tuple(given.shape)}", f"axis {axis} is {extent} in every call"
+                    )
+        elif not isinstance(self.value, torch.SymInt) and given != self.value:
+            raise self._refused(f"= {given!r}", f"the program was exported with {self.value!r}")
+
+    def _refused(self, what: str, because: str) -> CallError:
+        return CallError("call", f"cannot take {self.name} {what}", because=because)
