@@ -12,7 +12,7 @@ from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import source
 from offcut.errors import PartitionError
-from offcut.partition.cutting import LoopCut, Price, tiles_alike
+from offcut.partition.cutting import LoopCut, PiecesCost, tiles_alike
 from offcut.partition.pieces import Partition, Users
 from offcut.partition.programs import cut_program
 from offcut.partition.separate import COPIES
@@ -31,7 +31,7 @@ def cut(
     tile: Mapping[str, Tiles],
     tail: Mapping[str, StrategyLike] | StrategyLike,
     microkernels: Sequence[Microkernel],
-    price: Price = tiles_alike,
+    price: PiecesCost = tiles_alike,
     copies: int = COPIES,
 ) -> Partition:
     """`computation` with the axes in `tile` cut, and no other.

@@ -15,7 +15,7 @@ from offcut.partition.strategies.placing import Segment
 from offcut.proof import Theorem
 
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
-Price = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
+PiecesCost = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
 
 # (statements of a tile, least and most instances along each of its axes, axes with lanes that are off)
 # -> the name of the microkernel that covers it, or None
@@ -109,7 +109,7 @@ class Cutting:
     choice: Callable[[For], LoopCut | None]
     carried: Carried
     cover: Cover
-    price: Price
+    price: PiecesCost
     names: Names
     folds: bool = True
     blame: Blame = lambda iterator: nullcontext()

@@ -18,7 +18,7 @@ from offcut.core.walking import around, taken
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, Price, tiles_alike
+from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, PiecesCost, tiles_alike
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import LoopCutter
 from offcut.partition.match import covering
@@ -41,7 +41,7 @@ def cut_program(
     source: Program,
     wanted: Mapping[str, LoopCut],
     microkernels: Sequence[Microkernel],
-    price: Price = tiles_alike,
+    price: PiecesCost = tiles_alike,
     users: Users | None = None,
     copies: int = COPIES,
 ) -> Partition:

@@ -1,6 +1,6 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.apply import Applied, Choice, Price, Resolved, ResolvedWay, apply, resolved
+from offcut.schedule.apply import Applied, Choice, Resolved, ResolvedWay, WayPrice, apply, resolved
 from offcut.schedule.by_hand.axes import Axis
 from offcut.schedule.by_hand.tensorize import intrinsic_named
 from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
@@ -60,7 +60,6 @@ __all__ = [
     "Nest",
     "OwnPrice",
     "Pack",
-    "Price",
     "Primitive",
     "RFactor",
     "Reorder",
@@ -77,6 +76,7 @@ __all__ = [
     "Together",
     "Turn",
     "Way",
+    "WayPrice",
     "apply",
     "at_line",
     "beside",

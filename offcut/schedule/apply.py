@@ -61,7 +61,7 @@ from offcut.schedule.text import Decision
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
-Price = Callable[[Computation, Sequence[Stage], Match | None, Way, frozenset[str]], Expr]
+WayPrice = Callable[[Computation, Sequence[Stage], Match | None, Way, frozenset[str]], Expr]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def apply(
     computation: Computation,
     schedule: Schedule,
     microkernels: Sequence[Microkernel],
-    price: Price,
+    price: WayPrice,
     quote: bool = True,
 ) -> Applied:
     """`computation` as `schedule` says, proved.
@@ -141,7 +141,7 @@ def resolved(
     computation: Computation,
     schedule: Schedule,
     microkernels: Sequence[Microkernel],
-    price: Price,
+    price: WayPrice,
 ) -> Resolved:
     """The loops of each way of a schedule; arguments are those of `apply`, but of a way that competes with none
     nobody asks what it costs.
@@ -192,7 +192,7 @@ class _Applying:
         computation: Computation,
         schedule: Schedule,
         microkernels: Sequence[Microkernel],
-        price: Price,
+        price: WayPrice,
         quote: bool,
         alone: bool = True,
     ) -> None:

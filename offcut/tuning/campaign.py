@@ -31,7 +31,7 @@ from offcut.tuning.problem import Measured, Problem
 from offcut.tuning.settling import settle
 
 BATCH = 8
-"""Candidates that are timed in turns."""
+"""Candidates that are timed in turns: the default's kernel beside them, which drift is told by, takes a ninth of the time."""
 
 FINALISTS = 3
 """The best trials that run against the default at last."""

@@ -67,7 +67,8 @@ class Limits:
     memory      bytes that one may take beside what an interpreter has
     budget      seconds that each is timed at one vector of sizes, at most
     resolution  the half width of the 95 % interval of a median over that median, which is enough to rank
-    hopeless    times the least median: a candidate beyond is not timed again
+    hopeless    times the least median: a candidate beyond is not timed again, and one that is predicted beyond the least
+                prediction is not tried
     noise       the distance of the quartiles over the median of one and the same kernel: beyond, nothing is ranked
     reference   seconds that what results must be may take to compute, for all sizes
     """

@@ -25,16 +25,17 @@ from offcut.tuning.learning.cases import has_nests
 from offcut.tuning.measuring.simulated import measuring
 from offcut.tuning.pooling.pooled import ROUND, pooled
 from offcut.tuning.posed import posed
-from offcut.tuning.pricing.predicting import OwnPrice, key_of
+from offcut.tuning.pricing.predicting import OwnSchedulePrice, key_of
 from offcut.tuning.pricing.prices import price_named
 from offcut.tuning.problem import DEFAULT, Limits
 from offcut.tuning.progress import shown
 
 TRIALS = 64
+"""Where neither trials nor seconds are asked for: eight rounds."""
 LOOKS = 32
-"""Schedules that are priced in a round where loops have to be cut, or streams to be counted, for it."""
-BEYOND = 4.0
-"""Times the least predicted seconds, past which a schedule is not worth a trial."""
+"""Schedules that are priced in a round where loops have to be cut, or streams to be counted, for it: at a tenth of a second
+each, pricing a round takes about as long as timing it.
+"""
 
 
 def tune(
@@ -48,7 +49,7 @@ def tune(
     seed: int = 0,
     records: str | os.PathLike[str] | Records | None = None,
     target: str | Target = "cpu",
-    price: str | os.PathLike[str] | OwnPrice | None = None,
+    price: str | os.PathLike[str] | OwnSchedulePrice | None = None,
     features: Sequence[Feature] = (),
     threads: int | None = None,
     reassociate: bool = True,
@@ -101,7 +102,7 @@ def tune(
     expected = Expected(
         foreseen,
         {key_of(at): weight for at, weight in problem.sizes},
-        BEYOND,
+        limits.hopeless,
         None if quick else LOOKS,
     )
     space = space.going_by(expected)

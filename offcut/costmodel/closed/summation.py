@@ -35,13 +35,18 @@ from offcut.core.expr import (
 from offcut.core.interpret.values import evaluate
 from offcut.core.ranges import Known
 
-WRITTEN_OUT = 64  # iterations, at most, that a sum without a closed form has a term for each of
+WRITTEN_OUT = 64
+"""Iterations, at most, that a sum without a closed form has a term for each of: as many as the widest register has bytes, so
+that loops inside of a tile are exact.
+"""
 
 SPLITS = 8
-"""How often a sum is split in two: of more it would have hundreds of cases."""
+"""How often a sum is split in two. Each split may double the cases, so there are at most 2**8."""
 
 LONGEST = 600
-"""Parts of a term that is summed; a longer one is taken half way."""
+"""Parts of a term that is summed; a longer one is taken half way. Those of a softmax have 24: what is as long as 25 of them
+would be a formula that nobody reads, and that takes longer than the plan.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from offcut.costmodel.learned.values import Values
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How trees are grown.
+    """How trees are grown: numbers of a model, not of a machine. What they are worth is seen on rows that are held out.
 
     members  as many as parts that are left out
     rounds   trees of a member

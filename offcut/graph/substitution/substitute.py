@@ -25,7 +25,7 @@ from offcut.graph.sizes.typical import typical_sizes
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.rules import Rule
 
-Price: TypeAlias = tuple[float, int]
+CallPrice: TypeAlias = tuple[float, int]
 """Predicted seconds of a call, and its kernels: of two graphs of one time, fewer are cheaper."""
 FEW = 3
 """Places of a rule that are tried one by one."""
@@ -76,7 +76,7 @@ def substituted(
     prices = Prices(improved(start), at, target)
     first = prices.known_of(improved(start))
     best, count, seen = (first, start, tuple[str, ...]()), 1, {str(start)}
-    queue: list[tuple[Price, int, Bound, tuple[str, ...]]] = []
+    queue: list[tuple[CallPrice, int, Bound, tuple[str, ...]]] = []
     heappush(queue, (first, 0, start, tuple[str, ...]()))
     while queue and count < most:
         cost, _, graph, path = heappop(queue)
@@ -114,14 +114,14 @@ class Prices:
         graph = bound.graph
         return Kernels(graph.sizes, graph.values, bound.arrays, self.target, 1, like)
 
-    def of(self, bound: Bound) -> Price:
+    def of(self, bound: Bound) -> CallPrice:
         """What a call costs; infinite where a node has no kernel."""
         try:
             return self.known_of(bound)
         except OffcutError:
             return float("inf"), 0
 
-    def known_of(self, bound: Bound) -> Price:
+    def known_of(self, bound: Bound) -> CallPrice:
         """What a call costs.
 
         Raises what `offcut.graph.compiled` does where a node has no kernel.

@@ -33,7 +33,6 @@ from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.pricing.prices import LEARNED, price_named
 from offcut.tuning.problem import DEFAULT, Limits, Problem
-from offcut.tuning.tune import BEYOND
 
 TRIALS = (16, 32, 64, 128)
 SEEDS = 5
@@ -131,7 +130,7 @@ def oracle(
         *(whole.first.name, part, table, whole.first),
         picks_of(table, problem, whole.first, prices),
         explored_by(
-            *(table, problem, space, prices, explorers, trials, drawn, BEYOND),
+            *(table, problem, space, prices, explorers, trials, drawn, limits.hopeless),
             lambda said: tell(f"replayed {said}", next(done), replays),
         ),
         chosen_by(table, whole.first),

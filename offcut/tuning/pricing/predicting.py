@@ -19,11 +19,13 @@ from offcut.tuning.problem import Problem
 LONGEST = 1e30
 """Seconds, past which nothing is a price."""
 
-OwnPrice = Callable[..., Any]
+OwnSchedulePrice = Callable[..., Any]
 """A schedule, and sizes by name -> seconds of a call; it may raise PartitionError for what is not legal."""
 
 
-def price_of(problem: Problem, computation: Computation | None, own: OwnPrice | None) -> Price:
+def price_of(
+    problem: Problem, computation: Computation | None, own: OwnSchedulePrice | None
+) -> Price:
     """Predicted seconds of schedules at the sizes of a problem.
 
     computation   what nests are of; None where there are none

@@ -47,13 +47,13 @@ from offcut.schedule import (
     Cover,
     Lay,
     Nest,
-    Price,
     Schedule,
     Scratch,
     Step,
     Together,
     Turn,
     Way,
+    WayPrice,
     beside,
     pack_of,
     position_of,
@@ -97,7 +97,7 @@ def without_blocks(schedule: Schedule) -> Schedule:
     return replace(schedule, steps=tuple(map(single, schedule.steps)))
 
 
-def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> Price:
+def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> WayPrice:
     """The price of a way, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
