@@ -16,7 +16,7 @@ from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe, undi
 from offcut.backends.accelerator.lowering.division import reach
 from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tree import Leaf
-from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.lowering.words import Lanes, sides
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -271,16 +271,13 @@ class Covers:
                 found = [None if a is None else at[a] for a in self.lanes[name].axes]
                 row, column = (part.name if isinstance(part, Var) else None for part in found)
                 return row, column
-        results = [name for name in names if _is_lone(index, name)]
-        results = [
+        own = [
             name
-            for name in results
-            if all(_is_lone(o.index, name) or not _moves(o.index, name) for o in reads)
+            for name in names
+            if _is_lone(index, name)
+            and all(_is_lone(o.index, name) or not _moves(o.index, name) for o in reads)
         ]
-        column = results[-1] if results and results[-1] == _last_of(names, index) else None
-        rest = [name for name in results if name != column]
-        row = rest[-1] if self.spec.rows > 1 and rest else None
-        return row, column
+        return sides(own, self.spec.rows, self.spec.columns)
 
     def put(
         self,
@@ -375,11 +372,6 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
         return ix.literal(start) == 0 and count == buffer.shape[axis]
 
     return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))
-
-
-def _last_of(names: Sequence[str], index: Sequence[Expr]) -> str | None:
-    moving = [name for name in names if _moves(index, name)]
-    return moving[-1] if moving else None
 
 
 def _moves(index: Sequence[Expr], name: str) -> bool:

@@ -38,3 +38,16 @@ class Lanes:
             found[axis] = step
             step *= extents[axis]
         return found
+
+
+def sides(names: Sequence[str], rows: int, columns: int) -> tuple[str | None, str | None]:
+    """The axes along the rows and the columns of words of accumulators, of those that may run there, in their order.
+
+    rows, columns  of a word
+
+    The last one runs along columns, the one before it along rows; one that is alone along the longer side.
+    """
+    if len(names) > 1 and rows > 1:
+        return names[-2], names[-1]
+    last = names[-1] if names else None
+    return (last, None) if rows > columns else (None, last)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 
+from offcut.backends.accelerator.lowering.words import sides
 from offcut.backends.accelerator.planning.staging import Element, variables_of
 from offcut.backends.accelerator.planning.typical import typical_extent
 from offcut.backends.accelerator.spec import Spec
@@ -106,10 +107,10 @@ def word_roles(
         late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
         return factor * (1 + spread), spread, late
 
-    rows = (*names, None) if spec.rows > 1 else (None,)
-    pairs = product(rows, (*names, None))
-    ways = [Roles(row, column) for row, column in pairs if row is None or row != column]
-    return min(ways, key=price)
+    free = {name for name in names if not any(_is_gathered(one, name) for one in elements)}
+    alone = [(name,) for name in names if spec.rows == 1 or not free - {name}]
+    orders = (*alone, *permutations(names, 2), ())
+    return min((Roles(*sides(order, spec.rows, spec.columns)) for order in orders), key=price)
 
 
 def _is_lone(element: Element, axis: str) -> bool:
@@ -122,5 +123,9 @@ def _is_lone(element: Element, axis: str) -> bool:
 def _is_spread(element: Element, roles: Roles) -> bool:
     """Whether words of the copy are not words of the array, so that the host lays them."""
     lanes = [axis for axis in (roles.rows, roles.columns, roles.depth) if axis is not None]
-    moving = variables_of(element)
-    return any(axis in moving and not _is_lone(element, axis) for axis in lanes)
+    return any(_is_gathered(element, axis) for axis in lanes)
+
+
+def _is_gathered(element: Element, axis: str) -> bool:
+    """Whether an axis moves an element, and not by itself."""
+    return axis in variables_of(element) and not _is_lone(element, axis)
