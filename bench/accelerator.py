@@ -22,13 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pictures import Point, heat, roofline
 from rich.table import Table
 
 import offcut as oc
 from offcut import ops
+from offcut.backends.accelerator.isa import Stream
+from offcut.backends.accelerator.lowering.running import Chip
+from offcut.backends.accelerator.simulator import timed
+from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.requested import Request, requested
-from offcut.backends.target import DEFAULT, Target
-from offcut.costmodel import load
+from offcut.backends.target import DEFAULT, Options, Planned
+from offcut.costmodel import Device, load
 from offcut.experiment.table import wide_console
 from offcut.schedule import Nest, Schedule
 
@@ -110,16 +115,28 @@ class Ran:
         """Multiply-adds that are asked for over what the matrix unit could do meanwhile."""
         return self.layer.multiply_adds / (self.cycles * self.rate)
 
+    @property
+    def point(self) -> Point:
+        """On a roofline."""
+        return Point(self.layer.name, 2 * self.layer.multiply_adds / self.moved, self.used)
 
-def ran(target: Target, layer: Layer, schedule: Schedule | None = None) -> Ran:
+
+def ran(target: Accelerator, layer: Layer, schedule: Schedule | None = None) -> Ran:
     """Cycles of a layer by a schedule, or by the policy."""
     request, options = layer.request, replace(DEFAULT, schedule=schedule)
     planned = next(iter(target.space(request.program, request.users, options)))
     cycles = target.simulated(planned, request, options, {}) * target.machine.hertz
-    cost: Any = target.cost_of(planned, request, options, {})
+    return told(target, layer, planned, options, cycles)
+
+
+def told(
+    target: Accelerator, layer: Layer, planned: Planned, options: Options, cycles: float
+) -> Ran:
+    """What ran in so many cycles, with what the closed form says of it."""
+    cost: Any = target.cost_of(planned, layer.request, options, {})
     assert planned.schedule is not None
-    moved = sum(cost.bytes.values())
     (unit,) = (one for one in target.machine.unit if "int8" in one.of)
+    moved = sum(cost.bytes.values())
     return Ran(layer, planned.schedule, cycles, cost.cycles, moved, unit.multiply_adds)
 
 
@@ -137,13 +154,20 @@ def total(runs: Sequence[Ran]) -> float:
     return sum(one.layer.multiply_adds for one in runs) / sum(o.cycles * o.rate for o in runs)
 
 
-def machine(name: str, bus: float | None = None, row: float | None = None) -> Target:
-    """A machine with another bus: bytes per cycle, cycles of a row."""
+def machine(name: str, bus: float | None = None, row: float | None = None) -> Accelerator:
+    """A machine, with another bus: bytes per cycle, cycles of a row."""
     base = load(name)
     dram = base.dram
     dram = dram if bus is None else replace(dram, bytes_per_cycle=bus)
     dram = dram if row is None else replace(dram, latency_cycles=max(row, 1e-6))
-    return oc.target("accelerator", machine=replace(base, dram=dram))
+    return designed(replace(base, dram=dram))
+
+
+def designed(machine: Device) -> Accelerator:
+    """The target of a description."""
+    target = oc.target("accelerator", machine=machine)
+    assert isinstance(target, Accelerator)
+    return target
 
 
 # ---------------------------------------------------------------- hiding
@@ -166,68 +190,100 @@ PUBLISHED = (
 )
 
 
-def both(target: Target, layers: Sequence[Layer]) -> list[tuple[Ran, Ran]]:
-    """Each layer without and with hiding, by the same tiles."""
-    found = []
-    for layer in layers:
-        hidden = ran(target, layer)
-        found.append((ran(target, layer, alone(hidden.schedule)), hidden))
-    return found
+@dataclass(frozen=True)
+class Programs:
+    """A layer by the same tiles without and with virtual threads, ready to be timed on any bus."""
+
+    layer: Layer
+    planned: tuple[Planned, Planned]
+    streams: tuple[list[Stream], list[Stream]]
+
+    def timed(self, target: Accelerator, side: int) -> Ran:
+        """One of them on a machine with the memories of the one that it was made for."""
+        cycles = sum(timed(stream, target.spec).cycles for stream in self.streams[side])
+        return told(target, self.layer, self.planned[side], DEFAULT, cycles)
 
 
-def calibrated(published: Published, layers: Sequence[Layer]) -> Iterator[tuple[str, Target]]:
+def programs(target: Accelerator, layer: Layer) -> Programs:
+    """Those that the policy makes for a machine, its virtual threads left out or not."""
+    request = layer.request
+    hidden = next(iter(target.space(request.program, request.users, DEFAULT)))
+    assert hidden.schedule is not None
+    options = replace(DEFAULT, schedule=alone(hidden.schedule))
+    plain = next(iter(target.space(request.program, request.users, options)))
+    made = [Chip(one.program, target.spec).streams({}) for one in (plain, hidden)]
+    return Programs(layer, (plain, hidden), (made[0], made[1]))
+
+
+def calibrated(
+    published: Published, layers: Sequence[Programs]
+) -> Iterator[tuple[str, Accelerator]]:
     """Machines on which the best layer without hiding is used as published: by the bus's rate, by its rows."""
-    ways: Mapping[str, tuple[Callable[[float], Target], float, float]] = {
-        "bytes a cycle": (lambda x: machine(published.design, bus=x, row=0.0), 1.0, 32.0),
-        "cycles a row": (lambda x: machine(published.design, row=x), 0.0, 512.0),
+    ways: Mapping[str, tuple[Callable[[float], Accelerator], float, float]] = {
+        "bytes a cycle, rows free": (
+            lambda x: machine(published.design, bus=x, row=0.0),
+            0.5,
+            32.0,
+        ),
+        "cycles a row, 8 bytes a cycle": (lambda x: machine(published.design, row=x), 512.0, 0.0),
     }
-    for what, (made, low, high) in ways.items():
-        rising = what == "bytes a cycle"
+    for what, (made, slow, fast) in ways.items():
 
-        def use(x: float, made: Callable[[float], Target] = made) -> float:
-            return max(one.used for one, _ in both(made(x), layers))
+        def used(x: float, made: Callable[[float], Accelerator] = made) -> float:
+            return max(one.timed(made(x), 0).used for one in layers)
 
-        if not min(use(low), use(high)) <= published.without <= max(use(low), use(high)):
-            print(
-                f"  {published.source}: no {what} in {low:g}…{high:g} gives {published.without:.0%}"
-            )
+        if not used(slow) <= published.without <= used(fast):
+            most = f"{used(slow):.0%} … {used(fast):.0%} is used"
+            print(f"  {published.source}: no {what} give {published.without:.0%}: {most}")
             continue
-        for _ in range(7):
-            middle = (low + high) / 2
-            if (use(middle) < published.without) == rising:
-                low = middle
+        for _ in range(9):
+            middle = (slow + fast) / 2
+            if used(middle) < published.without:
+                slow = middle
             else:
-                high = middle
-        x = (low + high) / 2
-        yield f"{x:.3g} {what}" + (", rows free" if rising else ", 8 bytes a cycle"), made(x)
+                fast = middle
+        yield f"{fast:.3g} {what}", made(fast)
 
 
 def hiding(layers: Sequence[Layer], out: Path) -> list[str]:
     """Table and roofline of the published experiment; what was found, in words."""
     words = []
     for published in PUBLISHED:
-        for label, target in calibrated(published, layers):
-            runs = both(target, layers)
+        described = machine(published.design)
+        made = [programs(described, layer) for layer in layers]
+        for label, target in [("as described", described), *calibrated(published, made)]:
+            runs = [(one.timed(target, 0), one.timed(target, 1)) for one in made]
             show_hiding(f"{published.design}: {label}", runs)
-            saved = [1 - hidden.cycles / plain.cycles for plain, hidden in runs]
-            best = [max(one.used for one in side) for side in zip(*runs, strict=True)]
-            text = (
-                f"{published.source}, {label}: best layer {best[0]:.0%} → {best[1]:.0%} "
-                f"(published {published.without:.0%} → {published.with_:.0%})"
+            words.append(compared(published, label, runs))
+            way = {"as": "described", "cycles": "rows"}.get(
+                label.split()[label[0].isdigit()], "bus"
             )
-            if published.saved is not None:
-                least, most = published.saved
-                text += (
-                    f"; latency {min(saved):.0%} … {max(saved):.0%} less ({least:.0%} … {most:.0%})"
-                )
-            worst = max(abs(o.said / o.cycles - 1) for pair in runs for o in pair)
-            slower = sum(hidden.cycles > plain.cycles for plain, hidden in runs)
-            text += f"; total {total([p for p, _ in runs]):.0%} → {total([h for _, h in runs]):.0%}"
-            text += f"; closed form off by {worst:.1%} at most; slower by hiding: {slower} layers"
-            words.append(text)
-            name = f"accelerator-{published.design}-{'bus' if 'free' in label else 'rows'}.png"
-            roofline(target, runs, f"{published.design}, {label}", out / name)
+            name = f"accelerator-{published.design}-{way}.png"
+            sides = {
+                title: [pair[at].point for pair in runs]
+                for at, title in enumerate(("without hiding", "with hiding"))
+            }
+            title = f"{published.design}, {label}"
+            roofline(target.machine, runs[0][0].rate, sides, title, out / name)
     return words
+
+
+def compared(published: Published, label: str, runs: Sequence[tuple[Ran, Ran]]) -> str:
+    """What was found, beside what a paper says."""
+    saved = [1 - hidden.cycles / plain.cycles for plain, hidden in runs]
+    best = [max(one.used for one in side) for side in zip(*runs, strict=True)]
+    text = (
+        f"{published.source}, {label}: best layer {best[0]:.0%} → {best[1]:.0%} "
+        f"(published {published.without:.0%} → {published.with_:.0%})"
+        f"; latency {min(saved):.0%} … {max(saved):.0%} less"
+    )
+    if published.saved is not None:
+        least, most = published.saved
+        text += f" (published {least:.0%} … {most:.0%})"
+    worst = max(abs(o.said / o.cycles - 1) for pair in runs for o in pair)
+    slower = sum(hidden.cycles > plain.cycles for plain, hidden in runs)
+    text += f"; total {total([p for p, _ in runs]):.0%} → {total([h for _, h in runs]):.0%}"
+    return f"{text}; closed form off by {worst:.1%} at most; slower by hiding: {slower} layers"
 
 
 def show_hiding(title: str, runs: Sequence[tuple[Ran, Ran]]) -> None:
@@ -249,118 +305,112 @@ def show_hiding(title: str, runs: Sequence[tuple[Ran, Ran]]) -> None:
     show(title, heads, rows)
 
 
-def roofline(target: Target, runs: Sequence[tuple[Ran, Ran]], title: str, path: Path) -> None:
-    """Operations per second over operations per byte of the bus, without and with hiding."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    hertz, bus = target.machine.hertz, target.machine.dram.bytes_per_cycle
-    peak = 2 * runs[0][0].rate * hertz / 1e9
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
-    x = np.geomspace(4, 4096, 64)
-    axes.loglog(x, np.minimum(peak, x * bus * hertz / 1e9), color="black")
-    for side, (label, marker) in enumerate((("without hiding", "o"), ("with hiding", "^"))):
-        ones = [pair[side] for pair in runs]
-        at = [2 * one.layer.multiply_adds / one.moved for one in ones]
-        reached = [one.used * peak for one in ones]
-        axes.loglog(at, reached, marker, label=label, alpha=0.8)
-        for place, one in zip(zip(at, reached, strict=True), ones, strict=True):
-            axes.annotate(
-                one.layer.name, place, fontsize=6, xytext=(3, 3), textcoords="offset points"
-            )
-    axes.set_xlabel("operations per byte of the bus")
-    axes.set_ylabel("GOPS")
-    axes.set_title(title)
-    axes.legend()
-    figure.savefig(path, dpi=150, bbox_inches="tight")
-    pyplot.close(figure)
-
-
 # ---------------------------------------------------------------- beyond
+
+
+def searched(target: Accelerator, layer: Layer, trials: int) -> Ran:
+    """The best of the schedules that a search tries, the policy's among them."""
+    with tempfile.TemporaryDirectory() as folder:
+        best = oc.tune(
+            layer.request.program,
+            constants=["W"],
+            trials=trials,
+            target=target,
+            records=Path(folder) / "records.sqlite",
+            progress=False,
+        )
+    return ran(target, layer, best)
 
 
 def search(layers: Sequence[Layer], trials: int) -> list[str]:
     """Each layer tuned on the described machines."""
     words = []
     for name in ("vta", "vta-osdi18"):
-        target, rows, tuned = oc.target(name), [], []
+        target, rows, tuned = machine(name), [], []
         for layer in layers:
-            first = ran(target, layer)
-            with tempfile.TemporaryDirectory() as folder:
-                best = oc.tune(
-                    layer.request.program,
-                    constants=["W"],
-                    trials=trials,
-                    target=target,
-                    records=Path(folder) / "records.sqlite",
-                    progress=False,
-                )
-            found = ran(target, layer, best)
+            first, found = ran(target, layer), searched(target, layer, trials)
             tuned.append(found)
-            rows.append(
-                (
-                    layer.name,
-                    f"{first.used:.1%}",
-                    f"{found.used:.1%}",
-                    f"{found.said / found.cycles - 1:+.1%}",
-                    " ".join(str(best).split("loops", 1)[1].split()),
-                )
-            )
+            loops = " ".join(str(found.schedule).split("loops", 1)[1].split())
+            off = f"{found.said / found.cycles - 1:+.1%}"
+            rows.append((layer.name, f"{first.used:.1%}", f"{found.used:.1%}", off, loops))
         heads = ("layer", "used, policy", "tuned", "closed form", "loops, threads, tiles")
         show(f"{name}: {trials} trials a layer", heads, rows)
-        best_one = max(tuned, key=lambda one: one.used)
+        best = max(tuned, key=lambda one: one.used)
         words.append(
-            f"{name}, tuned: best layer {best_one.layer.name} {best_one.used:.1%}, total {total(tuned):.1%}"
+            f"{name}, tuned: best layer {best.layer.name} {best.used:.1%} (asked 90%), "
+            f"total {total(tuned):.1%} (asked 80%)"
         )
     return words
 
 
-def sizes(layers: Sequence[Layer]) -> list[str]:
-    """Batches and images that fit no tile, beside the layer as it is."""
-    target, rows, lost = oc.target("vta"), [], []
+def sizes(layers: Sequence[Layer], trials: int) -> list[str]:
+    """Batches and images that fit no tile, beside the layer as it is.
+
+    Their channels are whole words, and a word of inputs is of one pixel: the matrix unit forces no padding, and what
+    is lost is that of the tiles.
+    """
+    target, rows, lost = machine("vta"), [], []
     for layer in layers:
         # 33×47 stands for 56×56; deeper layers have as many halvings less
         scale = 56 // layer.h
         odd = replace(layer, batch=3, h=-(-33 // scale), w=-(-47 // scale))
         runs = [ran(target, one) for one in (layer, replace(layer, batch=3), odd)]
-        lost.append(1 - runs[2].used / runs[0].used)
+        runs.append(searched(target, odd, trials))
+        lost.append([runs[0].used - one.used for one in runs[2:]])
         shape = f"3×{odd.h}×{odd.w}"
-        rows.append((layer.name, *(f"{one.used:.1%}" for one in runs), shape, f"{lost[-1]:+.1%}"))
-    show("odd sizes on vta", ("layer", "used", "batch 3", "odd image", "its shape", "lost"), rows)
+        rows.append(
+            (
+                layer.name,
+                *(f"{one.used:.1%}" for one in runs[:2]),
+                shape,
+                *(f"{one.used:.1%}" for one in runs[2:]),
+            )
+        )
+    show(
+        "odd sizes on vta: used",
+        ("layer", "batch 1", "batch 3", "odd images", "policy", "tuned"),
+        rows,
+    )
+    policy, tuned = (max(one) for one in zip(*lost, strict=True))
     return [
-        f"3 images of 33×47 (and their halvings): {min(lost):+.1%} … {max(lost):+.1%} of the use lost"
+        f"3 images of 33×47 and their halvings: at most {policy:.1%} of the matrix unit less than the layer as it "
+        f"is by the policy, {tuned:.1%} by {trials} trials; the unit forces 0.0%"
     ]
 
 
-def tails(out: Path) -> list[str]:
+TAIL = (
+    "schedule Y\nnest S\n  way chip\n    cover gemm_1x16x16 columns j depth k\n    loops i j k\n"
+    "    virtual j 2\n    split i ladder {cut}\n    split j pad 64\n    split k pad 128\n"
+)
+
+
+def tails() -> list[str]:
     """A dense layer of n rows: the rest of an axis in a tile of its own size, in even tiles, in a full tile."""
-    target, tile, rows = oc.target("vta"), 32, []
-    w = oc.placeholder((256, 256), "int8", name="W")
-    worst: dict[str, float] = {}
+    target, tile, rows, gained = machine("vta"), 32, [], []
     for n in (31, 32, 33, 47, 64, 65, 96, 101, 197):
         padded = -(-n // tile) * tile
         even = -(-n // -(-n // tile))
-        ways = {"ladder": (n, tile), "even": (n, even), "pad": (padded, tile)}
-        cells = {}
-        for label, (extent, cut) in ways.items():
-            x = oc.placeholder((extent, 256), "int8", name="X")
-            output = ops.requantize(ops.dense(x, w, name="S"), SHIFT, name="Y")
-            text = (
-                "schedule Y\nnest S\n  way chip\n    cover gemm_1x16x16 columns j depth k\n"
-                f"    loops i j k\n    virtual j 2\n    split i ladder {cut}\n"
-                "    split j pad 64\n    split k pad 128\n"
-            )
-            request = requested(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
-            options = replace(DEFAULT, schedule=Schedule.parse(text))
-            planned = next(iter(target.space(request.program, request.users, options)))
-            seconds = target.simulated(planned, request, options, {})
-            cells[label] = n * 256 / (seconds * target.machine.hertz)
-            worst[label] = min(worst.get(label, 1.0), cells[label] / (n * 256 / (n * 256)))
-        rows.append((str(n), *(f"{cells[label]:.1%}" for label in ways)))
-    show(f"n×256 by 256×256, tiles of {tile} rows: used", ("n", "ladder", "even", "pad"), rows)
-    return ["a rest in a tile of its own size is never slower than in a full tile"]
+        ways = [(n, tile), (n, even), (padded, tile)]
+        cycles = [dense_cycles(target, extent, TAIL.format(cut=cut)) for extent, cut in ways]
+        gained.append(min(cycles[2] / one for one in cycles[:2]))
+        used = (f"{n * 256 / one:.1%}" for one in cycles)
+        rows.append((str(n), *used, f"{padded / n - 1:.0%}", f"{cycles[2] / cycles[0] - 1:+.0%}"))
+    heads = ("n", "ladder", "even", "pad", "rows that pad adds", "its cycles")
+    show(f"n×256 by 256×256, tiles of {tile} rows: used", heads, rows)
+    return [
+        f"a rest of its own size, or even tiles: {min(gained):.2f} × … {max(gained):.2f} × as fast as padding"
+    ]
+
+
+def dense_cycles(target: Accelerator, extent: int, schedule: str) -> float:
+    """Cycles of so many rows by 256×256."""
+    x = oc.placeholder((extent, 256), "int8", name="X")
+    w = oc.placeholder((256, 256), "int8", name="W")
+    output = ops.requantize(ops.dense(x, w, name="S"), SHIFT, name="Y")
+    request = requested(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
+    options = replace(DEFAULT, schedule=Schedule.parse(schedule))
+    planned = next(iter(target.space(request.program, request.users, options)))
+    return target.simulated(planned, request, options, {}) * target.machine.hertz
 
 
 def designs(layers: Sequence[Layer], quick: bool, out: Path) -> list[str]:
@@ -383,7 +433,7 @@ def designs(layers: Sequence[Layer], quick: bool, out: Path) -> list[str]:
         memory = tuple(replace(m, bytes=capacity.get(m.name, m.bytes)) for m in base.memory)
         for column, (rows, columns, terms) in enumerate(shapes):
             made = replace(unit, rows=rows, columns=columns, terms=terms)
-            target = oc.target("accelerator", machine=replace(base, memory=memory, unit=(made,)))
+            target = designed(replace(base, memory=memory, unit=(made,)))
             try:
                 grid[row, column] = total([ran(target, layer) for layer in layers])
             except oc.OffcutError as refused:
@@ -395,30 +445,11 @@ def designs(layers: Sequence[Layer], quick: bool, out: Path) -> list[str]:
     ]
     show("designs of one area: used over all layers", ("buffers", *labels), cells)
     heat(grid, list(splits), labels, out / "accelerator-designs.png")
-    row, column = np.unravel_index(np.nanargmax(grid), grid.shape)
+    row, column = divmod(int(np.nanargmax(grid)), len(shapes))
     return [
         f"best design of this area: {labels[column]}, {list(splits)[row]}: {grid[row, column]:.1%}, "
         f"as published {grid[0, 0]:.1%}"
     ]
-
-
-def heat(grid: Any, rows: Sequence[str], columns: Sequence[str], path: Path) -> None:
-    """The designs as a picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 3.5))
-    axes.imshow(grid, aspect="auto", cmap="viridis")
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set_xlabel("rows × columns × terms of the matrix unit")
-    for (row, column), used in np.ndenumerate(grid):
-        axes.text(column, row, f"{used:.0%}", ha="center", va="center", color="white")
-    axes.set_title("share of the matrix unit that ResNet-18's layers use")
-    figure.savefig(path, dpi=150, bbox_inches="tight")
-    pyplot.close(figure)
 
 
 def show(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -440,12 +471,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of pictures (out)")
     options = parser.parse_args()
     layers = [one for one in LAYERS if not options.quick or one.name in QUICK]
+    trials = 4 if options.quick else options.trials
     options.out.mkdir(parents=True, exist_ok=True)
     parts: Mapping[str, Callable[[], list[str]]] = {
         "hiding": lambda: hiding(layers, options.out),
-        "search": lambda: search(layers, 4 if options.quick else options.trials),
-        "sizes": lambda: sizes(layers),
-        "tails": lambda: tails(options.out),
+        "search": lambda: search(layers, trials),
+        "sizes": lambda: sizes(layers, trials),
+        "tails": tails,
         "designs": lambda: designs(layers, options.quick, options.out),
     }
     words = [text for part in options.only or PARTS for text in parts[part]()]

@@ -16,8 +16,9 @@ import offcut
 from offcut.cli import app
 
 ROOT = Path(__file__).parents[2]
-NETWORKS = ROOT / "bench" / "networks.py"  # what models.py measures
-BENCHES = sorted(set((ROOT / "bench").glob("*.py")) - {NETWORKS})
+BENCH = ROOT / "bench"
+PARTS = {BENCH / "networks.py", BENCH / "pictures.py"}  # of models.py and accelerator.py
+BENCHES = sorted(set(BENCH.glob("*.py")) - PARTS)
 
 
 def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> object:
