@@ -74,11 +74,21 @@ class Kernel:
         given = {names[user]: size for user, size in sizes.items()}
         return self._target.timeline(self._planned, self.signature, self._options, given)
 
-    def source(self, form: str = "loops") -> str:
+    def source(self, form: str = "loops", /, **sizes: int) -> str:
         """What runs: the loop program (``loops``), or a form of the target; the CPU has LLVM IR
-        (``llvm``) and assembly (``asm``).
+        (``llvm``) and assembly (``asm``), an accelerator the instructions of a call (``listing``), at these sizes
+        or at typical ones.
+
+        Raises DescribeError for a form that there is not, or that is the same at every size, CallError for a size
+        that is missing or not allowed.
         """
-        return self._target.shown(self._planned, self.signature, self._options, form)
+        target, planned, options = self._target, self._planned, self._options
+        if not sizes:
+            return target.shown(planned, self.signature, options, form)
+        check_sizes(self.signature, sizes, "source")
+        names = dict(self._request.users.sizes)
+        given = {names[user]: size for user, size in sizes.items()}
+        return target.shown(planned, self.signature, options, form, given)
 
     @cached_property
     def entry(self) -> Entry:

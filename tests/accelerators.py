@@ -60,9 +60,13 @@ def residual(depth: int, columns: int, most: int = 64) -> tuple[list[Tensor], Te
 
 def requantised(total: Tensor, shift: int) -> Tensor:
     """``clip(total >> shift)`` as int8."""
+
+    def shifted(*ix: Any) -> Any:
+        return total[ix] // 2**shift if shift else total[ix]
+
     return oc.compute(
         total.shape,
-        lambda *ix: oc.maximum(oc.minimum(total[ix] // 2**shift, 127), -128).astype("int8"),
+        lambda *ix: oc.maximum(oc.minimum(shifted(*ix), 127), -128).astype("int8"),
         axes=[axis.name for axis in total.definition.axes] if total.definition else None,
         name="Y",
     )

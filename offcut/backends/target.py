@@ -356,18 +356,46 @@ class Target(ABC):
         notes = self.notes(planned, {names[user]: n for user, n in sizes.items()}, options)
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
-    def shown(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """A plan as its loop program (``loops``), or in one of `forms`."""
-        if form == "loops":
+    def shown(
+        self,
+        planned: Planned,
+        signature: Signature,
+        options: Options,
+        form: str,
+        sizes: Mapping[str, int] | None = None,
+    ) -> str:
+        """A plan as its loop program (``loops``), or in one of `forms`, of a call where sizes are given."""
+        if form == "loops" and sizes is None:
             return str(planned.program)
-        if form not in self.forms:
+        if form not in ("loops", *self.forms):
             raise DescribeError(
                 "source",
                 f"cannot show {form!r}",
                 because="there is no such form",
                 help=tuple(f'"{one}"' for one in ("loops", *self.forms)),
             )
+        if sizes is not None:
+            return self.show_at(planned, signature, options, form, sizes)
         return self.show(planned, signature, options, form)
+
+    def show_at(
+        self,
+        planned: Planned,
+        signature: Signature,
+        options: Options,
+        form: str,
+        sizes: Mapping[str, int],
+    ) -> str:
+        """One of `forms` as a call of these sizes has it, by the program's names of them.
+
+        Raises DescribeError where it is the same at every size.
+        """
+        raise DescribeError(
+            "source",
+            f"cannot show {form!r} at sizes",
+            because=f"{self.name} has one for every size",
+            help=(f'source("{form}")',),
+        )
 
     def refused(self, program: Program, options: Options) -> Mapping[int, str]:
         """Why tiles run without the microkernel that they name, by position, parents first."""

@@ -58,10 +58,16 @@ def _queues(machine: Accelerator) -> Iterator[Fault]:
                 yield at, "what stores loads nothing"
             elif operand in loaded:
                 yield at, f"{operand} are loaded by {loaded[operand]}"
+            elif operand == "micro-ops" and queue.name != "compute" and _has_tokens(machine):
+                yield at, f"with tokens compute loads micro-ops, and not {queue.name}"
             loaded.setdefault(operand, queue.name)
     for operand in OPERANDS[:-1]:
         if operand not in loaded:
             yield ("queue",), f"no queue loads {operand}"
+
+
+def _has_tokens(machine: Accelerator) -> bool:
+    return machine.control is not None and machine.control.tokens
 
 
 def _memories(machine: Accelerator) -> Iterator[Fault]:

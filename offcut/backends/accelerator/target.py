@@ -148,9 +148,21 @@ class Accelerator(Target):
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """The instructions at sizes of a middle layer, as a listing."""
-        sizes = typical_of(planned.program)
-        streams = Chip(planned.program, self.spec).streams(sizes)
-        return "\n".join(listing(stream, self.spec) for stream in streams)
+        return self.show_at(planned, signature, options, form, typical_of(planned.program))
+
+    def show_at(
+        self,
+        planned: Planned,
+        signature: Signature,
+        options: Options,
+        form: str,
+        sizes: Mapping[str, int],
+    ) -> str:
+        """The instructions of a call; loops are the same at every size."""
+        if form not in self.forms:
+            return super().show_at(planned, signature, options, form, sizes)
+        streams = Chip(planned.program, self.spec).named(sizes)
+        return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
     def cost_of(
         self,

@@ -205,12 +205,12 @@ def test_a_listing_says_what_each_instruction_touches_and_for_whom_it_waits() ->
         ),
         (MicroOp(0, 0, 0), MicroOp(0, 1, 9)),
     )
-    names = {Place.INPUTS: "X", Place.OUTPUTS: "Y"}
+    names = {Place.INPUTS: {0: "W", 60: "X"}, Place.OUTPUTS: {0: "Y"}}
     assert (
         listing(stream, VTA, names)
         == """\
    0  compute                        micro-ops[0:2] = dram[0:2]
-   1  load     tell compute          inputs[0:32] = X[64:78], 2 rows of 6 every 8, zeros 1 1 1 1
+   1  load     tell compute          inputs[0:32] = X[4:18], 2 rows of 6 every 8, zeros 1 1 1 1
    2  compute                        accumulators[0:16] = 0  of micro-ops[0:2], 4 times by 4 8 0, 4 times by 1 1 0
    3  compute  wait load; tell load  accumulators[0:16] += inputs[0:29] · weights[0:10]  of micro-ops[0:2], 4 times by 4 8 0, 4 times by 1 1 0
    4  compute                        accumulators[0:16] >>= 8  of micro-ops[0:1], 16 times by 1 0 0

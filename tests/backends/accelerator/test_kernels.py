@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from accelerators import bytes_of, clipped, convolved, dense, requantised
+from accelerators import bytes_of, clipped, convolved, dense, requantised, residual
 
 import offcut as oc
 
@@ -63,3 +63,44 @@ def test_nothing_races_and_no_token_is_left(machine: str) -> None:
         assert not run.races
         assert not run.unwritten
         assert not any(run.left.values())
+
+
+def test_a_listing_at_a_size_names_its_arrays() -> None:
+    inputs, result = residual(20, 20)
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    assert (
+        kernel.source("listing", n=3)
+        == """\
+   0  load                                 weights[0:4] = W[0:4]
+   1  load     tell compute                inputs[0:6] = A[0:6]
+   2  compute                              accumulators[6:12] = R[0:6]
+   3  compute                              micro-ops[0:1] = dram[0:1]
+   4  compute                              accumulators[0:6] = 0  of micro-ops[0:1], 6 times by 1 0 0
+   5  compute                              micro-ops[1:3] = dram[1:3]
+   6  compute  wait load                   accumulators[0:6] += inputs[0:6] · weights[0:4]  of micro-ops[1:3], 3 times by 2 2 0, 2 times by 1 0 1
+   7  compute                              accumulators[0:6] >>= 6  of micro-ops[0:1], 6 times by 1 0 0
+   8  compute                              micro-ops[3:4] = dram[3:4]
+   9  compute                              accumulators[0:6] += accumulators[6:12]  of micro-ops[3:4], 6 times by 1 1 0
+  10  compute                              accumulators[0:6] min= 127  of micro-ops[0:1], 6 times by 1 0 0
+  11  compute  tell store                  accumulators[0:6] max= -128  of micro-ops[0:1], 6 times by 1 0 0
+  12  store    wait compute; tell compute  Y[0:6] = int8(accumulators[0:6])
+  13  compute  wait store                  finish"""
+    )
+    with pytest.raises(oc.CallError) as missing:
+        kernel.source("listing", m=3)
+    assert (
+        str(missing.value)
+        == """\
+source: cannot source without n
+  because  the sizes of Y are n
+  help     source(n=…)"""
+    )
+    with pytest.raises(oc.DescribeError) as same:
+        kernel.source("loops", n=3)
+    assert (
+        str(same.value)
+        == """\
+source: cannot show 'loops' at sizes
+  because  vta has one for every size
+  help     source("loops")"""
+    )

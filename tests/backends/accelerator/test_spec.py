@@ -167,6 +167,12 @@ REFUSED = {
         ":9  queue.2.loads.0",
         "what stores loads nothing",
     ),
+    "micro-ops that another unit loads": (
+        MINE
+        + '[[queue]]\nname = "load"\nloads = ["micro-ops"]\n[[queue]]\nname = "compute"\n[[queue]]\nname = "store"\n',
+        ":5  queue.0.loads.0",
+        "with tokens compute loads micro-ops, and not load",
+    ),
     "an operation that there is not": (
         MINE + '[alu]\noperations = ["min", "xor"]\n',
         ":4  alu.operations.1",

@@ -35,10 +35,14 @@ _NEIGHBOURS = {
 }
 
 
-def listing(stream: Stream, spec: Spec, names: Mapping[Place, str] | None = None) -> str:
+Names = Mapping[Place, Mapping[int, str]]
+"""Of arrays in main memory: by place, and by the first word of each there."""
+
+
+def listing(stream: Stream, spec: Spec, names: Names | None = None) -> str:
     """The lines of a stream: position, unit, tokens, what it does.
 
-    names  of the arrays in main memory, by place; else they are called ``dram``
+    names  their words are counted from the first of each; those of other places are those of ``dram``
     """
     rows = list(_rows(stream, spec, names or {}))
     width = max((len(said) for _, _, said, _ in rows), default=0)
@@ -67,9 +71,7 @@ def summary(instruction: Instruction) -> str:
             assert_never(instruction)
 
 
-def _rows(
-    stream: Stream, spec: Spec, names: Mapping[Place, str]
-) -> Iterator[tuple[int, Unit, str, str]]:
+def _rows(stream: Stream, spec: Spec, names: Names) -> Iterator[tuple[int, Unit, str, str]]:
     buffer: dict[int, MicroOp] = {}
     for position, instruction in enumerate(stream.instructions):
         unit = spec.unit(instruction)
@@ -91,20 +93,19 @@ def _brought(load: Load, micro_ops: tuple[MicroOp, ...]) -> Iterator[tuple[int, 
         yield load.sram + word, micro_ops[source] if there else MicroOp(0)
 
 
-def _does(
-    instruction: Instruction, buffer: Mapping[int, MicroOp], names: Mapping[Place, str]
-) -> str:
+def _does(instruction: Instruction, buffer: Mapping[int, MicroOp], names: Names) -> str:
     match instruction:
         case Load(place, sram, dram, y, x, stride, pad):
-            named = names.get(place, "dram")
+            into = f"{place.value}[{sram}:{sram + instruction.words}]"
+            if not (y and x):
+                return f"{into} = 0"
             padded = f", zeros {' '.join(map(str, pad))}" if any(pad) else ""
-            there = f"{named}[{dram}:{_end(dram, y, x, stride)}]"
             rows = f", {_block(y, x, stride)}" if y != 1 else ""
-            return f"{place.value}[{sram}:{sram + instruction.words}] = {there}{rows}{padded}"
+            there = _there(names.get(place, {}), dram, _end(dram, y, x, stride))
+            return f"{into} = {there}{rows}{padded}"
         case Store(sram, dram, y, x, stride):
-            named = names.get(Place.OUTPUTS, "dram")
             rows = f", {_block(y, x, stride)}" if y != 1 else ""
-            there = f"{named}[{dram}:{_end(dram, y, x, stride)}]"
+            there = _there(names.get(Place.OUTPUTS, {}), dram, _end(dram, y, x, stride))
             return f"{there} = int8(accumulators[{sram}:{sram + y * x}]){rows}"
         case Gemm(begin, end, outer, inner, reset):
             ops = [buffer.get(word, MicroOp(0)) for word in range(begin, end)]
@@ -136,6 +137,12 @@ def _does(
             return "finish"
         case _:
             assert_never(instruction)
+
+
+def _there(names: Mapping[int, str], begin: int, end: int) -> str:
+    """Words of the array in main memory that has the first of them."""
+    base = max((one for one in names if one <= begin), default=0)
+    return f"{names.get(base, 'dram')}[{begin - base}:{end - base}]"
 
 
 _SIGNS = {

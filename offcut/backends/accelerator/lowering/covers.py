@@ -320,7 +320,15 @@ class Covers:
                 if bound is None:
                     raise self.refuse(leaf, "a load has zeros around a rectangle alone")
                 bounds.append(bound)
-        return Copy(self.places[store.buffer], load, tuple(bounds), fill)
+        place = self.places[store.buffer]
+        unit = self.spec.loads[place]
+        if fill and self.spec.tokens and unit is not Unit.COMPUTE:
+            raise self.refuse(
+                leaf,
+                f"compute fills what lies around it with {fill}, and {unit.value}, which brings {place.value}, "
+                "has no token of that",
+            )
+        return Copy(place, load, tuple(bounds), fill)
 
     def result(self, leaf: Leaf) -> Result:
         """A copy of results to main memory."""

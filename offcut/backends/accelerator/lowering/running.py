@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from offcut.backends.accelerator.isa import Place, Stream
+from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emitted
 from offcut.backends.accelerator.lowering.host import Array, check_copy, filled, is_host
 from offcut.backends.accelerator.lowering.images import packed, unpacked
@@ -55,8 +56,20 @@ class Chip:
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
-        nests = [(at, one) for at, one in enumerate(self.phases) if isinstance(one, Lowered)]
-        return [self.stream(at, nest, sizes)[0] for at, nest in nests]
+        return [stream for stream, _ in self.named(sizes)]
+
+    def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
+        """The streams of a call, in order, with the names of their arrays in main memory."""
+        found: list[tuple[Stream, Names]] = []
+        for at, nest in enumerate(self.phases):
+            if not isinstance(nest, Lowered):
+                continue
+            stream, images = self.stream(at, nest, sizes)
+            names: dict[Place, dict[int, str]] = {}
+            for name, image in images.items():
+                names.setdefault(image.place, {})[image.base] = nest.images[name].buffer
+            found.append((stream, names))
+        return found
 
     def stream(self, at: int, nest: Lowered, sizes: Values) -> tuple[Stream, dict[str, Image]]:
         """The stream of one nest, which is kept."""

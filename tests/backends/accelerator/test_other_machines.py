@@ -1,0 +1,127 @@
+"""Machines of other numbers: the same values, tokens that suffice, and what such a machine cannot do, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+import numpy as np
+import pytest
+from accelerators import bytes_of, convolution, dense, pooling, residual
+from conftest import slow
+
+import offcut as oc
+from offcut.backends.target import Target
+from offcut.costmodel import Accelerator
+from offcut.describe.tensor import Tensor
+from offcut.kernel import Kernel
+from tests.backends.accelerator.machines import shipped
+
+PROGRAMS = {
+    "dense": lambda: dense(70, 45),
+    "convolution": convolution,
+    "pooling": pooling,
+    "residual": lambda: residual(40, 45),
+}
+UNITS = [
+    (1, 16, 16),
+    (1, 32, 8),
+    (1, 8, 8),
+    (2, 16, 8),
+    (4, 8, 8),
+    (1, 4, 4),
+    (1, 64, 4),
+    (3, 5, 7),
+]
+APART = {"load": ("inputs", "weights", "accumulators"), "compute": ("micro-ops",), "store": ()}
+
+
+def machine(seed: int) -> Accelerator:
+    """A shipped machine with a matrix unit, memories, queues and a bus of other numbers."""
+    rng = Random(seed)
+    base = shipped(rng.choice(["vta", "vta-osdi18", "gemmini"]))
+    rows, columns, terms = rng.choice(UNITS)
+    rate = float(rng.choice([64, 256, rows * columns * terms]))
+    unit = replace(base.unit[0], rows=rows, columns=columns, terms=terms, multiply_adds=rate)
+    scale = rng.choice([0.25, 0.5, 1, 2])
+    memory = tuple(
+        one if one.name == "micro-ops" else replace(one, bytes=int(one.bytes * scale))
+        for one in base.memory
+    )
+    dram = replace(
+        base.dram,
+        bytes_per_cycle=float(rng.choice([2, 4, 8, 16, 32])),
+        latency_cycles=float(rng.choice([0, 1, 16, 64, 200])),
+        line=rng.choice([8, 16, 64]),
+    )
+    assert base.control is not None
+    fetch = float(rng.choice([0, 1, 2, 8]))
+    control = replace(base.control, tokens=rng.random() < 0.7, token_depth=8, fetch_cycles=fetch)
+    apart = rng.random() < 0.3
+    queue = tuple(
+        replace(one, depth=rng.choice([64, 512]), loads=APART[one.name] if apart else one.loads)
+        for one in base.queue
+    )
+    parts = {"unit": (unit,), "memory": memory, "dram": dram, "control": control, "queue": queue}
+    return replace(base, name=f"machine{seed}", **parts)
+
+
+@cache
+def reference(name: str) -> Kernel:
+    inputs, result = PROGRAMS[name]()
+    return oc.compile(result, inputs=inputs)
+
+
+def compiled(name: str, target: Target) -> tuple[list[Tensor], Kernel | None]:
+    """The kernel of a program, or None where the machine cannot fill what lies around its windows."""
+    inputs, result = PROGRAMS[name]()
+    try:
+        return inputs, oc.compile(result, inputs=inputs, target=target)
+    except oc.TargetError as refused:
+        assert "has no token of that" in refused.because, refused
+        return inputs, None
+
+
+@pytest.mark.parametrize("seed", [2, *map(slow, (0, 1, *range(3, 40)))])
+def test_values_on_any_machine_are_those_of_another_target(seed: int) -> None:
+    target = oc.target("accelerator", machine=machine(seed))
+    rng = np.random.default_rng(seed)
+    for name in list(PROGRAMS)[seed % 2 :: 2]:
+        inputs, kernel = compiled(name, target)
+        if kernel is None:
+            continue
+        for n in (0, 1, 5):
+            shapes = [[n if str(one) == "n" else int(str(one)) for one in t.shape] for t in inputs]
+            arrays = [bytes_of(rng, tuple(shape)) for shape in shapes]
+            np.testing.assert_array_equal(kernel(*arrays), reference(name)(*arrays))
+            run = kernel.timeline(n=n)
+            assert not run.races
+            assert not run.unwritten
+            assert not run.left
+
+
+def test_padding_of_another_value_than_0_is_refused_where_compute_cannot_say_it_is_there() -> None:
+    base = shipped("vta")
+    queue = tuple(replace(one, loads=APART[one.name]) for one in base.queue)
+    target = oc.target("accelerator", machine=replace(base, name="mine", queue=queue))
+    inputs, result = pooling()
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(result, inputs=inputs, target=target)
+    assert refused.value.because == (
+        "compute fills what lies around it with -128, and load, which brings accumulators, has no token of that"
+    )
+
+
+def test_a_queue_that_two_tiles_do_not_fit_comes_to_a_standstill_in_words() -> None:
+    base = shipped("vta")
+    assert base.control is not None
+    small = replace(
+        base,
+        control=replace(base.control, token_depth=1),
+        queue=tuple(replace(one, depth=1) for one in base.queue),
+    )
+    inputs, result = convolution()
+    kernel = oc.compile(result, inputs=inputs, target=oc.target("accelerator", machine=small))
+    with pytest.raises(oc.StreamError, match="waits for room in the queue of"):
+        kernel.timeline(n=5)
