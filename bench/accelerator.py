@@ -1,14 +1,15 @@
 """The published figures of VTA on the layers of ResNet-18, on the simulator, and what lies beyond them.
 
-    python bench/accelerator.py                    # all parts: some ten minutes
+    python bench/accelerator.py                    # all parts: a quarter of an hour
     python bench/accelerator.py --quick            # three layers, few designs: a minute
     python bench/accelerator.py --only hiding      # one part: hiding, search, sizes, tails, designs
 
-*hiding* calibrates one number of the bus, its bytes a cycle or the cycles of a row, so that the best
-layer without virtual threads is used as published, and predicts the runs with them. *search* tunes
-the tiles of each layer. *sizes* runs batches and images that fit no tile, *tails* what is left of
-an axis by each way to cut it, *designs* other splits of the same bytes of memory and other
-matrices of the same area. Cycles are the simulator's; nothing is timed. Writes out/accelerator*.png.
+*hiding* runs each layer by the policy's tiles without and with virtual threads: on the machine as it
+is described, and calibrated. Then one number of the bus, its bytes a cycle or the cycles of a row,
+is such that the best layer without is used as published, by the same programs, and the runs with
+them are predicted. *search* tunes the tiles of each layer. *sizes* runs batches and images that fit
+no tile, *tails* what is left of an axis by each way to cut it, *designs*
+other splits of the same bytes of memory and other matrices of the same area. Cycles are the simulator's; nothing is timed. Writes out/accelerator*.png.
 """
 
 from __future__ import annotations

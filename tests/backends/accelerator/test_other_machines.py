@@ -79,7 +79,8 @@ def compiled(name: str, target: Target) -> tuple[list[Tensor], Kernel | None]:
     try:
         return inputs, oc.compile(result, inputs=inputs, target=target)
     except oc.TargetError as refused:
-        assert "has no token of that" in refused.because, refused
+        if "has no token of that" not in refused.because:
+            raise
         return inputs, None
 
 
