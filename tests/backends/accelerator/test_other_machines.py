@@ -102,6 +102,16 @@ def test_values_on_any_machine_are_those_of_another_target(seed: int) -> None:
             assert not run.left
 
 
+@pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])
+def test_a_machine_without_tokens_runs_more_than_products(name: str) -> None:
+    inputs, result = PROGRAMS[name]()
+    kernel = oc.compile(result, inputs=inputs, target="gemmini")
+    rng = np.random.default_rng(3)
+    shapes = [[3 if str(one) == "n" else int(str(one)) for one in t.shape] for t in inputs]
+    arrays = [bytes_of(rng, tuple(shape)) for shape in shapes]
+    np.testing.assert_array_equal(kernel(*arrays), reference(name)(*arrays))
+
+
 def test_padding_of_another_value_than_0_is_refused_where_compute_cannot_say_it_is_there() -> None:
     base = shipped("vta")
     queue = tuple(replace(one, loads=APART[one.name]) for one in base.queue)
