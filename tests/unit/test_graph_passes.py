@@ -183,6 +183,27 @@ def test_queries_keys_and_values_are_one_product(biased: bool) -> None:
                 near(one[name], expected[name])
 
 
+def test_convolutions_of_one_image_that_views_read_are_one() -> None:
+    """By what they read, not by their name; where each group of channels has weights of its own, they stay."""
+    made, generator = Builder("windows"), np.random.default_rng(10)
+    x = made.input("x", "float32", (made.size("n", 0, 9), 4, 5, 5))
+    for name, channels in (("u", 3), ("v", 6)):
+        w = made.constant(name, generator.standard_normal((channels, 4, 3, 3), np.float32))
+        y = made.node("conv2d", x, w, padding=1)
+        made.output(made.node("transpose", y, axes=(0, 2, 3, 1)))
+    for name in "pq":
+        w = made.constant(name, generator.standard_normal((4, 2, 3, 3), np.float32))
+        y = made.node("conv2d", x, w, padding=1, groups=2)
+        made.output(made.node("transpose", y, axes=(0, 2, 3, 1)))
+    after = join_products(made.bound)
+    assert [node.op for node in after.graph.nodes].count("conv2d") == 3
+    for n in (0, 1, 3):
+        given = {"x": generator.standard_normal((n, 4, 5, 5), np.float32)}
+        expected, found = interpreted(made.bound, given), interpreted(after, given)
+        for name in expected:
+            near(found[name], expected[name])
+
+
 def test_a_product_that_is_followed_point_by_point_or_given_back_keeps_its_kernel() -> None:
     made = Builder("kept")
     x = made.input("x", "float32", (made.size("n", 1, 9), 4))

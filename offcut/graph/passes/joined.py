@@ -1,4 +1,4 @@
-"""Products of one operand with several constant matrices are one product with these side by side: queries, keys and values.
+"""Products of one operand with several constant arrays are one product with these side by side: queries, keys and values.
 
 Before: ``q = dense(x, u)``, ``k = dense(x, v)``. After, with ``w = [u v]``::
 
@@ -6,44 +6,61 @@ Before: ``q = dense(x, u)``, ``k = dense(x, v)``. After, with ``w = [u v]``::
     q = slice(p, -1, 0, a)
     k = slice(p, -1, a, a + b)
 
+What may be joined is seen in what a node reads, whatever its operator is: one axis of the result says where all of its constants are
+read, each along one axis of its own, and not where the other operand is. Along that axis constants go side by side, and results.
+
 The operand is read once, and one kernel runs for several. A product that something point by point follows keeps a kernel of its
 own, into which that is written; so does one whose result is given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from offcut.graph.build import Builder, rebuilt
-from offcut.graph.fusion.reading import Readings
-from offcut.graph.graph import Bound, Node, Ref
+from offcut.graph.fusion.reading import Reading, Readings
+from offcut.graph.graph import Bound, Node, Ref, renamed
+from offcut.graph.operators import Kind
+from offcut.graph.views import VIEWS
+
+
+@dataclass(frozen=True)
+class _Joinable:
+    """A product that may be one part of another.
+
+    axis   of its result, along which the parts lie
+    along  that axis of each constant, by its name
+    """
+
+    node: Node
+    axis: int
+    along: Mapping[str, int]
 
 
 def join_products(bound: Bound) -> Bound:
-    """The graph in which each operand is multiplied by one matrix where it was by several."""
-    graph, together = bound.graph, dict[object, list[Node]]()
-    for node in _joinable(bound):
-        types = [bound.arrays[name].dtype.name for name in node.operands[1:]]
-        alike = node.arguments[0], bool(node.option("transpose_w")), *types, node.results[0].dtype
-        together.setdefault(alike, []).append(node)
-    groups = {nodes[0]: nodes for nodes in together.values() if len(nodes) > 1}
+    """The graph in which each operand is multiplied by one array where it was by several."""
+    graph, together = bound.graph, dict[object, list[_Joinable]]()
+    for one in _joinable(bound):
+        together.setdefault(_alike(bound, one), []).append(one)
+    groups = {parts[0].node: parts for parts in together.values() if len(parts) > 1}
     if not groups:
         return bound
-    made, parts = rebuilt(graph, bound.arrays), dict[Node, tuple[Ref, int, int]]()
+    made, places = rebuilt(graph, bound.arrays), dict[Node, tuple[Ref, int, int, int]]()
     for node in graph.nodes:
         if node in groups:
             joined = _product(bound, made, groups[node])
-            widths = (_width(bound, one) for one in groups[node])
+            widths = (_width(bound, part) for part in groups[node])
             ends = pairwise(accumulate(widths, initial=0))
-            parts.update((one, (joined, *of)) for one, of in zip(groups[node], ends, strict=True))
-        if node in parts:
-            joined, start, stop = parts[node]
-            last = len(made.shape(joined)) - 1
-            made.node("slice", joined, last, start, stop, results=(node.results[0].name,))
+            for part, of in zip(groups[node], ends, strict=True):
+                places[part.node] = joined, part.axis, *of
+        if node in places:
+            made.node("slice", *places[node], results=(node.results[0].name,))
         else:
             made.nodes.append(node)
             made.values.update((value.name, value) for value in node.results)
@@ -51,34 +68,73 @@ def join_products(bound: Bound) -> Bound:
     return made.bound
 
 
-def _joinable(bound: Bound) -> Iterator[Node]:
-    """Products with a constant matrix that only views read."""
+def _joinable(bound: Bound) -> Iterator[_Joinable]:
+    """Products of one operand with constants, that only views read."""
     graph, readings, users = bound.graph, Readings(bound.graph), bound.graph.users
+    moving = {node: [x for x in node.operands if x not in bound.arrays] for node in graph.nodes}
+    asked = Counter(x for operands in moving.values() for x in operands)
     for node in graph.nodes:
-        if node.op != "dense" or len(node.arguments) != 2:
+        one = len(moving[node]) == 1 and len(node.results) == 1 and node.op not in VIEWS
+        if not one or asked[moving[node][0]] < 2 or len(node.operands) < 2:
             continue
-        x, *constants = node.operands
-        plain = {name for name, _ in node.options} <= {"bias", "transpose_w"}
-        known = x not in bound.arrays and all(name in bound.arrays for name in constants)
-        read = users[node.results[0].name]
-        given = node.results[0].name in graph.outputs
-        if plain and known and not given and read and all(map(readings.is_view, read)):
-            yield node
+        (result,), (x,) = node.results, moving[node]
+        read = users[result.name]
+        if result.name in graph.outputs or not read or not all(map(readings.is_view, read)):
+            continue
+        found = _along(readings.of(node), x)
+        if found is not None:
+            yield _Joinable(node, *found)
 
 
-def _width(bound: Bound, node: Node) -> int:
-    """How many columns a product has."""
-    return int(bound.arrays[node.operands[1]].shape[0 if node.option("transpose_w") else 1])
+def _along(found: Reading, x: str) -> tuple[int, dict[str, int]] | None:
+    """The axis of a product's result that its constants have, and `x` has not; the axis of each that is indexed by it."""
+    own = found.axes[x]
+    if found.kind is not Kind.COMPLEX or own is None:
+        return None
+    read = {name: axes for name, axes in found.axes.items() if name != x}
+    apart = [frozenset().union(*(axes or ())) - frozenset().union(*own) for axes in read.values()]
+    if len(set(apart)) != 1 or len(apart[0]) != 1:
+        return None
+    (axis,) = apart[0]
+    along = dict[str, int]()
+    for name, axes in read.items():
+        places = [place for place, of in enumerate(axes or ()) if axis in of]
+        if len(places) != 1 or places[0] not in found.plain[name]:
+            return None
+        along[name] = places[0]
+    return axis, along
 
 
-def _product(bound: Bound, made: Builder, nodes: Sequence[Node]) -> Ref:
-    """One product with the matrices of several side by side, and their biases."""
-    first, options = nodes[0], dict[str, Any](nodes[0].options)
-    axis = 0 if options.get("transpose_w") else 1
-    matrices = [bound.arrays[node.operands[1]] for node in nodes]
-    w = made.constant(made.fresh("w_joined"), np.concatenate(matrices, axis))
-    if options.get("bias") is not None:
-        biases = [bound.arrays[node.operands[2]] for node in nodes]
-        options["bias"] = made.constant(made.fresh("bias_joined"), np.concatenate(biases))
-    result: Ref = made.node("dense", Ref(first.operands[0]), w, **options)
+def _alike(bound: Bound, one: _Joinable) -> object:
+    """Equal for products that differ in their constants alone, and in these along the axis alone."""
+    node, names = one.node, dict[str, str]()
+    types = list[object]()
+    for number, name in enumerate(node.operands):
+        names[name] = name
+        if name in one.along:
+            names[name] = f"constant {number}"
+            shape = np.delete(bound.arrays[name].shape, one.along[name])
+            types.append((bound.arrays[name].dtype.name, one.along[name], *map(int, shape)))
+    given = renamed(node.arguments, names), renamed(node.options, names)
+    return node.op, given, tuple(types), one.axis, node.results[0].dtype
+
+
+def _width(bound: Bound, one: _Joinable) -> int:
+    """How long a product's result is along the axis."""
+    name, axis = next(iter(one.along.items()))
+    return int(bound.arrays[name].shape[axis])
+
+
+def _product(bound: Bound, made: Builder, parts: Sequence[_Joinable]) -> Ref:
+    """One product with the constants of several side by side."""
+    first, names = parts[0], dict[str, str]()
+    for number, name in enumerate(first.node.operands):
+        names[name] = name
+        if name in first.along:
+            arrays = [bound.arrays[part.node.operands[number]] for part in parts]
+            whole = np.concatenate(arrays, first.along[name])
+            names[name] = made.constant(made.fresh(f"{name}_joined"), whole).name
+    arguments = [renamed(one, names) for one in first.node.arguments]
+    options: dict[str, Any] = {n: renamed(one, names) for n, one in first.node.options}
+    result: Ref = made.node(first.node.op, *arguments, **options)
     return result
