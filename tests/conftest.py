@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -45,6 +46,10 @@ settings.load_profile("fixed")
 # Hypothesis also draws numbers that stand in the modules loaded so far, which depend on the tests
 # that ran before; `test_repeatable` notices where this no longer prevents that.
 providers._get_local_constants = lambda: providers._local_constants
+
+# A compile makes hundreds of thousands of objects that live as long as it does, and next to no cycles: to look for these
+# as often as the defaults say took a tenth of all tests.
+gc.set_threshold(50_000, 20, 50)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -124,6 +129,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert marker is not None
         for item in drawn[-(-len(drawn) // marker.args[0]) :]:
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays, and is not looked through for cycles."""
+    gc.freeze()
 
 
 @pytest.fixture

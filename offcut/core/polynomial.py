@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
@@ -25,12 +26,16 @@ class Polynomial:
         return self._plus(other, -1)
 
     def _plus(self, other: Polynomial, sign: int) -> Polynomial:
+        if not other.terms:
+            return self
         total = dict(self.terms)
         for names, factor in other.terms:
             total[names] = total.get(names, 0) + sign * factor
         return _polynomial(total)
 
     def __mul__(self, other: Polynomial) -> Polynomial:
+        if not self.terms or not other.terms:
+            return _ZERO
         total: dict[tuple[str, ...], int] = {}
         for names, factor in self.terms:
             for more, by in other.terms:
@@ -50,6 +55,8 @@ class Polynomial:
 
     def split(self, name: str) -> tuple[Polynomial, Polynomial] | None:
         """(a, b) with ``self == a + b * name``; None where `name` has a higher power."""
+        if not any(name in names for names, _ in self.terms):
+            return self, _ZERO
         without: dict[tuple[str, ...], int] = {}
         with_it: dict[tuple[str, ...], int] = {}
         for names, factor in self.terms:
@@ -91,11 +98,16 @@ def _polynomial(terms: Mapping[tuple[str, ...], int]) -> Polynomial:
     return Polynomial(frozenset((names, factor) for names, factor in terms.items() if factor))
 
 
+_ZERO = _polynomial({})
+
+
+@lru_cache(maxsize=1024)
 def constant(value: int) -> Polynomial:
     """A number."""
     return _polynomial({(): value})
 
 
+@lru_cache(maxsize=1024)
 def variable(name: str) -> Polynomial:
     """A name."""
     return _polynomial({(name,): 1})

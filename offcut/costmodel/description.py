@@ -12,8 +12,9 @@ import os
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -103,6 +104,12 @@ def _text_of(path: Path) -> str:
         ) from None
 
 
+@lru_cache(maxsize=32)
+def _tables(text: str) -> dict[str, Any]:
+    """What a text states, which nobody changes: several descriptions are like one."""
+    return tomllib.loads(text)
+
+
 @cache
 def _hints(kind: type[Any]) -> dict[str, Any]:
     return get_type_hints(kind)
@@ -157,7 +164,7 @@ class _File:
     def merged(self) -> dict[str, Any]:
         """What the file states, on what the machine states that it is like."""
         try:
-            stated = tomllib.loads(self.text)
+            stated = deepcopy(_tables(self.text))
         except tomllib.TOMLDecodeError as error:
             raise TargetError(
                 "target",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import re
@@ -105,6 +106,7 @@ def main() -> None:
     faulthandler.register(signal.SIGPROF, chain=True)
     from .checking import check
 
+    gc.set_threshold(50_000, 20, 50)  # as in tests/conftest.py
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         outcome = check(load(line))
