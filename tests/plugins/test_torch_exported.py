@@ -90,6 +90,27 @@ def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:
     assert "1 × aten.sort.default: there is no rule for it" in model.report
 
 
+def test_a_view_that_torch_runs_takes_results_that_lie_otherwise_than_traced() -> None:
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.conv(x)
+            n, _, h, w = found.shape
+            return found.view(n, 4, 2, h, w).permute(0, 3, 4, 1, 2)
+
+    module, batch = Heads(), torch.export.Dim("batch", max=4)
+    example = torch.randn(3, 3, 6, 6)
+    model = oc.from_torch(torch.export.export(module, (example,), dynamic_shapes=({0: batch},)))
+    x = torch.randn(5, 3, 6, 6)
+    with torch.no_grad():
+        found = model(x.to(memory_format=torch.channels_last))
+        torch.testing.assert_close(found, module(x), rtol=1e-4, atol=1e-4)
+    assert "cannot run at s" in model.report
+
+
 def test_constants_of_other_elements_stay_with_torch() -> None:
     module = Eighths()
     model = oc.from_torch(module, (torch.randn(3, 8),))

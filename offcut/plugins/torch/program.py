@@ -212,7 +212,9 @@ class _Called:
     """An operator of torch, or an attribute of the module, as a step."""
 
     def __init__(self, module: Any, node: Any) -> None:
-        self.node = node
+        self.node, self.operator = node, node.target
+        if node.target is torch.ops.aten.view.default:  # what it is of may lie otherwise than traced
+            self.operator = torch.ops.aten.reshape.default
         self.size = value_of(node.meta["val"]) if is_size(node) else None
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
         self.places = _places(node)
@@ -231,7 +233,7 @@ class _Called:
             args = [*node.args]
             for place, one in self.places:
                 args[place] = values[one]
-            values[node] = node.target(*args)
+            values[node] = self.operator(*args)
         else:
 
             def value(one: Any) -> Any:
@@ -240,7 +242,7 @@ class _Called:
                 return values[one]
 
             args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
-            values[node] = node.target(*args, **kwargs)
+            values[node] = self.operator(*args, **kwargs)
 
 
 def _is_whole(node: Any) -> bool:
