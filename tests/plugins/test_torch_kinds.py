@@ -1,0 +1,53 @@
+"""Arguments and results of every kind, and layers that write to their buffers, through ``torch.compile``."""
+
+import copy
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch._dynamo
+from torch import nn
+
+
+@pytest.fixture(autouse=True)
+def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def test_results_may_be_nested_named_none_and_arguments() -> None:
+    class Several(nn.Module):
+        def forward(self, x: torch.Tensor, keep: torch.Tensor, by: int) -> dict[str, object]:
+            y = torch.relu(x).masked_fill(keep, 0.0) * by
+            return {"y": y, "none": None, "x": x, "views": (y.t(), x.view(-1)), "by": keep + by}
+
+    run = torch.compile(Several(), backend="offcut", dynamic=True)
+    with torch.no_grad():
+        for batch, by in (3, 2), (1, 3), (5, 1), (512, 2):
+            given = torch.randn(batch, 8), torch.randn(batch, 8) > 0, by
+            torch.testing.assert_close(run(*given), Several()(*given))
+
+
+@pytest.mark.parametrize("graded", [True, False])
+def test_statistics_of_batches_are_those_of_torch(graded: bool) -> None:
+    one = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    other = copy.deepcopy(one)
+    run = torch.compile(one, backend="offcut", dynamic=True)
+    with torch.set_grad_enabled(graded):
+        for batch in (4, 1, 2):
+            x = torch.randn(batch, 3, 6, 5)
+            torch.testing.assert_close(run(x), other(x), rtol=1e-4, atol=1e-4)
+            for name, buffer in one.named_buffers():
+                torch.testing.assert_close(buffer, other.get_buffer(name))
+
+
+def test_a_cast_that_torch_adds_is_taken() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for batch in (3, 1, 5):
+            x = torch.randn(batch, 8)
+            torch.testing.assert_close(run(x), model(x), rtol=3e-2, atol=3e-2)
