@@ -213,7 +213,8 @@ class _Called:
 
     def __init__(self, module: Any, node: Any) -> None:
         self.node, self.operator = node, node.target
-        if node.target is torch.ops.aten.view.default:  # what it is of may lie otherwise than traced
+        # What a view is of may lie otherwise than traced.
+        if node.target is torch.ops.aten.view.default:
             self.operator = torch.ops.aten.reshape.default
         self.size = value_of(node.meta["val"]) if is_size(node) else None
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
