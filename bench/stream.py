@@ -1,0 +1,222 @@
+"""Models in a stream of sizes that are drawn: p50, p99, cold start and peak memory, beside onnxruntime and torch.
+
+    python bench/stream.py            # every model: a quarter of an hour
+    python bench/stream.py --quick    # two of them: a minute
+
+Each contender has a process of its own for each model, and reads a file of ONNX (torch: the module itself). The cold start
+is the time from the first import to the first result, offcut's with an empty cache and with what that left. p50 and p99 are
+of the calls after it: each has sizes that are drawn, by a seed, and hardly one occurs twice. One thread. Seconds are on the
+wall, contenders take turns, a figure is the median over the turns. Memory is the greatest that the process held.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = "OFFCUT_BENCH_STREAM"
+"""The variable with the folder of a model's file and what it is called with."""
+
+CALLS, QUICK_CALLS = 200, 40
+TURNS, QUICK_TURNS = 3, 1
+CHECKED = 5
+"""How many of the last results are compared."""
+
+Feed = Mapping[str, Any]
+Model = Callable[[Feed], Any]
+
+
+def by_offcut(path: Path) -> Model:
+    """The file, compiled for every size."""
+    import offcut as oc
+
+    model = oc.from_onnx(path, threads=1)
+    return lambda feed: next(iter(model(feed).values()))
+
+
+def by_onnxruntime(path: Path) -> Model:
+    """A session with the default optimizations."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    return lambda feed: session.run(None, dict(feed))[0]
+
+
+def by_torch(path: Path) -> Model:
+    """Eager."""
+    import models
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    case = models.cases()[path.with_name("title").read_text(encoding="utf-8")]
+    return lambda feed: models.first(case.model(*map(torch.from_numpy, feed.values())))
+
+
+CONTENDERS: Mapping[str, Callable[[Path], Model]] = {
+    "offcut": by_offcut,
+    "onnxruntime": by_onnxruntime,
+    "torch": by_torch,
+}
+
+
+def measured(contender: str) -> dict[str, float]:
+    """The figures of one contender, in this process; the last results go into the folder."""
+    folder = Path(os.environ[FOLDER])
+    stored = np.load(folder / "stream.npz")
+    feeds: dict[int, dict[str, Any]] = {}
+    for key in stored:
+        number, _, name = key.partition(":")
+        feeds.setdefault(int(number), {})[name] = stored[key]
+    start = time.perf_counter()
+    call = CONTENDERS[contender](folder / "model.onnx")
+    call(feeds[0])
+    cold = time.perf_counter() - start
+    seconds, results = [], []
+    for number in range(1, len(feeds)):
+        start = time.perf_counter()
+        found = call(feeds[number])
+        seconds.append(time.perf_counter() - start)
+        results = [*results, found][-CHECKED:]
+    np.savez(folder / f"{contender}.npz", *results)
+    p50, p99 = np.percentile(seconds, [50, 99])
+    return {"p50": float(p50), "p99": float(p99), "cold": cold, "memory": peak_memory()}
+
+
+def peak_memory() -> float:
+    """The greatest memory of this process in bytes, without that of the process that started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return float(re.findall(r"VmHWM:\s*(\d+) kB", status)[0]) * 1024
+
+
+def ranges() -> dict[str, tuple[tuple[int, int], ...]]:
+    """The least and the greatest of the sizes that are drawn, by the title of a model of `models.py`."""
+    images, words = ((1, 4), (64, 224), (64, 224)), ((1, 8), (1, 64))
+    return {
+        "ResNet-18": images,
+        "BERT, masked": words,
+        "MobileNetV2": images,
+        "GPT-2 small": words,
+        "GPT-2 small, one token": ((1, 4), (1, 128)),
+        "ViT-S/32": ((1, 13),),
+        "LSTM 128→256": ((1, 32),),
+    }
+
+
+def written(folder: Path, case: Any, within: tuple[tuple[int, int], ...], calls: int) -> list[Any]:
+    """The file of a model, and the arguments of each call; the last of these in torch."""
+    import models
+    import torch
+
+    (folder / "model.onnx").write_bytes(models.file_of(case))
+    rng = np.random.default_rng(0)
+    torch.manual_seed(0)
+    stream = [
+        case.given(*(int(rng.integers(low, high + 1)) for low, high in within))
+        for _ in range(calls + 1)
+    ]
+    arrays = {
+        f"{number}:{name}": one.numpy()
+        for number, given in enumerate(stream)
+        for name, one in zip(case.free, given, strict=True)
+    }
+    np.savez(folder / "stream.npz", **arrays)
+    return stream[-CHECKED:]
+
+
+def wrong(folder: Path, contender: str, case: Any, given: list[Any]) -> str:
+    """What is wrong with the last results, against float64; empty when they are right."""
+    import models
+
+    stored = np.load(folder / f"{contender}.npz")
+    told = (
+        models.Task(case, one, {}).reference().mismatch(found)
+        for one, found in zip(given, stored.values(), strict=True)
+    )
+    return next(filter(None, told), "")
+
+
+def runs_of(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
+    """The figures of all contenders, in turn."""
+    from offcut.experiment.bench import fresh
+
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
+    for turn in range(turns):
+        for name, runs in taken.items():
+            with tempfile.TemporaryDirectory() as cache:
+                place = {FOLDER: str(folder), "OFFCUT_CACHE": cache}
+                found = fresh(__file__, name, turn, **place)
+                if found is not None and name == "offcut":
+                    again = fresh(__file__, name, turn, **place)
+                    found |= {"again": again["cold"]}
+            if found is not None:
+                runs.append({"again": found["cold"], **found})
+    return taken
+
+
+def rows(title: str, folder: Path, case: Any, given: list[Any], turns: int) -> Iterator[Any]:
+    """The table of a model."""
+    from offcut.experiment.table import MS, Cell, Row, Unit
+    from offcut.experiment.timing import Timing
+
+    taken = runs_of(folder, turns)
+    for what, label, unit in (
+        ("p50", "p50", MS),
+        ("p99", "p99", MS),
+        ("cold", "cold start", MS),
+        ("again", "cold start, cached", MS),
+        ("memory", "peak memory, MB", Unit("MB", 1e-6)),
+    ):
+        cells = [
+            Cell(
+                name,
+                name,
+                Timing(tuple(run[what] for run in runs), 1) if runs else None,
+                wrong=wrong(folder, name, case, given) if runs else "",
+            )
+            for name, runs in taken.items()
+        ]
+        yield Row(f"{title}, a stream of sizes", label, tuple(cells), unit)
+
+
+def main() -> None:
+    """Measure, print, write."""
+    if sys.argv[1:2] and sys.argv[1] in CONTENDERS:  # without what only the tables need
+        print(json.dumps(measured(sys.argv[1])))
+        return
+    from offcut.experiment.bench import publish, read_options
+    from offcut.experiment.table import table, wide_console
+
+    options = read_options(
+        __doc__ or "", without=("slow", "threads", "budget"), cases=tuple(CONTENDERS)
+    )
+    import models
+    import torch
+
+    torch.set_grad_enabled(False)
+    made: list[Any] = []
+    every = [(title, sizes) for title, sizes in ranges().items() if re.search(options.cells, title)]
+    for title, within in every[: 2 if options.quick else None]:
+        with tempfile.TemporaryDirectory() as name:
+            folder, case = Path(name), models.cases()[title]
+            (folder / "title").write_text(title, encoding="utf-8")
+            given = written(folder, case, within, QUICK_CALLS if options.quick else CALLS)
+            found = list(rows(title, folder, case, given, QUICK_TURNS if options.quick else TURNS))
+        wide_console().print(table(found, "over the best of others"))
+        made += found
+    raise SystemExit(publish(Path(__file__).stem, made, options))
+
+
+if __name__ == "__main__":
+    main()
