@@ -2,13 +2,15 @@
 there is nothing more.
 
 A word is moved and computed as a whole. So what a box leaves of its last word must be no element of any operand:
-beyond the end of an array, whose words are filled with zeros, or beyond that of a window.
+beyond the end of an array, whose words are filled with zeros, or beyond that of a window. Only accumulators may
+be given more than is asked for: each lane of theirs is computed by itself, and a store is looked at for its own end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
 from offcut.backends.accelerator.lowering.places import Side, is_multiple
 from offcut.backends.accelerator.lowering.tree import Leaf
@@ -38,6 +40,8 @@ def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence
     if isinstance(does, Copy) and any(axis == name for axis, _, _ in does.bounds):
         raise covers.refuse(leaf, f"{name} runs along words, and a load fills whole words alone")
     for side, axis in moved:
+        if isinstance(does, Copy) and does.place is Place.ACCUMULATORS and not side.window:
+            continue
         for arm in _arms(count):
             end = ix.simplify(ix.add(side.asked[axis], arm))
             if not is_multiple(end, lanes) and end not in _ends(covers, side, axis):
