@@ -284,7 +284,7 @@ def test_the_interpreter_gives_what_the_kernels_give() -> None:
     (region,) = model.program.regions
     arrays: dict[str, Any] = {}
     call = given(2, 3)
-    names = [one.name for one in model.given]
+    names = [one.name for one in model.traced[0].given]
     for name, node in region.inputs.items():
         arrays[name] = call[names.index(node.name)].numpy()
     expected = interpreted(region.bound, arrays)
