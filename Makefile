@@ -58,7 +58,7 @@ types: .venv/installed
 	$(DEV) -m mypy
 
 imports: .venv/installed
-	.venv/bin/lint-imports
+	.venv/bin/lint-imports --no-cache
 
 format: .venv/installed
 	$(DEV) -m ruff check --fix .
