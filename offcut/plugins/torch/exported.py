@@ -57,18 +57,18 @@ class TorchModel:
 
     def _otherwise(self, flat: Sequence[Any]) -> Any:
         """The results for sizes that the first program was not traced for."""
-        for one in self.traced[1:]:
+        seen = len(self.traced)
+        for one in self.traced[1:seen]:
             if one.takes(flat):
                 with suppress(Unlike):
                     return one(flat)
         assert self.again is not None, "a program without a module has no conditions"
         args, _ = pytree.tree_unflatten(flat, self._in)
         with _TRACING:
-            found = self.again.traced(args)
-        if found is None:
-            return self.again.called(args)
-        self.traced.append(found)
-        return found(flat)
+            if len(self.traced) == seen:  # no other thread traced it meanwhile
+                found = self.again.traced(args)
+                self.traced += [] if found is None else [found]
+        return self._otherwise(flat) if len(self.traced) > seen else self.again.called(args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise DescribeError(
