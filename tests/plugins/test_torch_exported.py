@@ -83,6 +83,19 @@ def test_a_module_that_branches_on_a_size_is_traced_once_for_each_branch() -> No
     assert ran == [True] * 3
 
 
+def test_threads_that_meet_a_branch_at_once_trace_it_once() -> None:
+    class Doubling(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 if x.shape[0] == 1 else x + 1
+
+    model = oc.from_torch(Doubling(), (torch.randn(3, 8),))
+    x = torch.randn(1, 8)
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(model, [x] * 12))
+    assert all(torch.equal(one, x * 2) for one in found)
+    assert len(model.traced) == 2
+
+
 def test_what_is_not_ours_stays_with_torch_and_is_listed() -> None:
     module = Sorted()
     model = oc.from_torch(module, (torch.randn(3, 8),))
