@@ -92,20 +92,17 @@ class Target(ABC):
     """A kind of hardware that programs are compiled for; a plug-in derives its own from it.
 
     name       as ``target=`` takes it
+    machine    the one that it plans for: of the class, or of each target
     forms      what `show` can show of a plan, beside its loops
     any_cover  whether tiles may name microkernels that it has not, since it runs them by their meaning
     simulates  whether its machine is simulated: `simulated` says what a call takes, and nothing is timed
     """
 
     name: str
+    machine: Device
     forms: tuple[str, ...] = ()
     any_cover: bool = False
     simulates: bool = False
-
-    @property
-    @abstractmethod
-    def machine(self) -> Device:
-        """The machine that it plans for."""
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Those that may cover tiles, the one that prices tiles first."""

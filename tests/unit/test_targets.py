@@ -51,6 +51,23 @@ def test_a_plug_in_is_listed_and_gets_the_machine(
     assert oc.target("another").machine == oc.target("cpu").machine
 
 
+def test_a_target_may_hold_a_machine_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "from offcut.backends.interpret.target import Interpret\n"
+        "from offcut.backends.target import Target\n"
+        "class Held(Target):\n"
+        "    name = 'held'\n"
+        "    space, lower, load = Interpret.space, Interpret.lower, Interpret.load\n"
+        "    def __init__(self, machine):\n"
+        "        self.machine = machine\n"
+        "target = Held\n"
+    )
+    plugged(tmp_path, monkeypatch, "held", text)
+    assert oc.target("held", machine="zen4").machine == load("zen4")
+
+
 @pytest.mark.parametrize(
     ("text", "because"),
     [

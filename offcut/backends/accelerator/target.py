@@ -64,7 +64,7 @@ class Accelerator(Target):
         return self.called_as
 
     @property
-    def machine(self) -> Device:
+    def machine(self) -> Device:  # type: ignore[override]
         """The machine that it plans for."""
         return self.described
 

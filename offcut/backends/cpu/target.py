@@ -58,7 +58,7 @@ class Cpu(Target):
         return type(self), (self.described,)
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> Machine:  # type: ignore[override]
         """The machine that it plans for."""
         return self.host().machine
 
