@@ -128,3 +128,19 @@ def test_an_infinite_row_leaves_the_other_rows_as_they_are(
     others = np.delete(np.arange(ROWS), [13, ROWS - 1])
     for name, kernel in packed.items():
         assert same_bits(kernel(x)[others], whole[others]), name
+
+
+def test_a_condition_in_a_sum_gives_the_bits_that_it_gives_outside_of_the_loop() -> None:
+    """``auto`` ends the sum over k at i + 1; a named strategy asks at each term."""
+    n = oc.dim("n", max=100)
+    L, B = oc.placeholder((n, n), name="L"), oc.placeholder((n, 20), name="B")
+    k = oc.reduce_axis(n, name="k")
+    triangle = oc.compute(
+        (n, 20),
+        lambda i, j: oc.sum(oc.where(k <= i, L[i, k] * B[k, j], 0.0), axis=k),
+        name="C",
+    )
+    apart, asked = (oc.compile(triangle, [L, B], strategy=s) for s in ("auto", "mask"))
+    assert ["where(" in str(made.loops) for made in (apart, asked)] == [False, True]
+    left, right = floats("left", 29, 29), floats("right", 29, 20)
+    assert same_bits(apart(left, right), asked(left, right))
