@@ -131,12 +131,10 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             return importlib.import_module(f"offcut.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'offcut' has no attribute {name!r}")
-        for module in _HOME:
-            loaded = importlib.import_module(module)
-            names = [known for known in _HOME[module] if known not in _CALLED]
-            globals().update({known: getattr(loaded, known) for known in names})
-        for package in _CALLED:
-            importlib.import_module(f"offcut.{package}")
+        loaded = importlib.import_module(_MODULE_OF[name])
+        if name in _CALLED:
+            return importlib.import_module(f"offcut.{name}")
+        globals()[name] = getattr(loaded, name)
         return globals()[name]
 
 

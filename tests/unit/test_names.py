@@ -24,6 +24,16 @@ program = offcut.parse("size n in 0:9\\noutput A: float32[n]\\nfor i in 0:n\\n  
 assert offcut.partition(program, tile={"i": 4}).loops != program
 """
 
+DESCRIBED = """
+import sys
+import offcut as oc
+n = oc.dim("n", max=64)
+a = oc.placeholder((n, 8), name="A")
+oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D")
+unneeded = {f"offcut.{name}" for name in ("tuning", "search", "plugins", "costmodel", "backends")}
+assert not unneeded & sys.modules.keys(), unneeded & sys.modules.keys()
+"""
+
 
 @pytest.mark.parametrize(
     "code",
@@ -32,6 +42,10 @@ assert offcut.partition(program, tile={"i": 4}).loops != program
 )
 def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_description_loads_what_it_needs() -> None:
+    subprocess.run([sys.executable, "-c", DESCRIBED], check=True, timeout=60)
 
 
 def test_partition_has_the_signature_of_its_function_and_can_be_pickled() -> None:
