@@ -133,7 +133,19 @@ def run_tile(function: Callable[..., None], what: Case, side: int) -> Array:
     c, c_row, result = guarded_rows(what.c, 12, 0xAB)
     last = (columns - 1) % LANES + 1
     function(
-        a.address, a_row, 1, b.address, b_panel, 0, c.address, c_row, depth, last, what.accumulate
+        a.address,
+        a_row,
+        1,
+        b.address,
+        b_panel,
+        0,
+        c.address,
+        c_row,
+        depth,
+        last,
+        what.accumulate,
+        b.address,
+        0,
     )
     assert np.all(np.delete(c.bytes, covered(rows, columns * 4, c_row)) == 0xAB)
     return result

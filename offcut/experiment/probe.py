@@ -199,7 +199,7 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> rates.Bound:
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
         return rates.Bound(loaded, "again", parameters, tall)
-    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0)
+    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
     return rates.Bound(loaded, "again", parameters, fixed)
 
 

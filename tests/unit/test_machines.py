@@ -13,7 +13,7 @@ import pytest
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels import fma
-from offcut.backends.cpu.microkernels.family import Variant
+from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.costmodel import load, shipped
 from offcut.costmodel.description import SHIPPED
@@ -218,7 +218,7 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
     text = fma.tiles(neon, "float32", variant, [(rows, vectors)])
     code = jit.load([jit.object_code(text, host, passes=False)], host)
     function = ctypes.CFUNCTYPE(
-        None, *[ctypes.c_void_p, *[ctypes.c_int64] * 2] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 4
+        None, *(ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in TILES.split(", "))
     )(code.address(fma.symbol(neon, "float32", variant, rows, vectors)))
     generator = np.random.default_rng(rows * 100 + vectors * 10 + depth)
     columns = 4 * vectors - 1
@@ -239,6 +239,8 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
         4 * columns,
         depth,
         3,
+        0,
+        panels.ctypes.data,
         0,
     )
     np.testing.assert_allclose(c, a.astype("float64") @ b, rtol=1e-5, atol=1e-5)

@@ -164,7 +164,9 @@ class Lowering(Layout):
                     self.bound(name, now),
                     self.known(Var(name), first, last - 1),
                 ):
+                    self.around.append(stmt)
                     self.block(body)
+                    self.around.pop()
             case If(condition, then, other):
                 self.branch(condition, then, other)
             case Let(name, lo, hi, value, body):

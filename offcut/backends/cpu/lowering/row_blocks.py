@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.covers import Parts, Sum, is_multiple
 from offcut.backends.cpu.lowering.extents import limits
+from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
 from offcut.backends.llvm import ir
@@ -151,7 +152,7 @@ class _Block:
     ) -> None:
         self.owner, self.low, self.f = owner, owner.low, owner.f
         self.store, self.found, self.loop = plan.store, plan.found, plan.loop
-        self.turns = plan.turns
+        self.turns, self.split = plan.turns, bool(plan.around)
         self.row_axis, self.column_axis = rows, columns
         self.accumulate = "0" if plan.fresh else "1"
         self.family = owner.family
@@ -375,7 +376,8 @@ class _Call:
         arguments = (
             f"ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.a[2]}, ptr {b}, i64 {b_panel}, "
             f"i64 {b_step}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {last}, "
-            f"i64 {block.accumulate}{''.join(f', {one}' for one in block.around())}"
+            f"i64 {block.accumulate}, {self.ahead(b, b_step, width, memory)}"
+            f"{''.join(f', {one}' for one in block.around())}"
         )
         if len(self.heights) == 1:
             function = family.symbol(self.variant, self.heights[0], width)
@@ -389,6 +391,16 @@ class _Call:
         address = self.f.let(f"getelementptr ptr, ptr {table}, i64 {position}")
         function = self.f.let(f"load ptr, ptr {address}")
         self.f.do(f"call void {function}({arguments})")
+
+    def ahead(self, b: str, step: str, panels: int, memory: Memory) -> str:
+        """What the function asks for ahead of its use: where, and how far that moves with each step."""
+        block = self.block
+        columns = block.column_axis
+        found = None if block.split else reuse(self.low, block.b, memory, columns)
+        at, moved = b, "0"
+        if found is not None and columns is not None:
+            at, moved = share(self.low, found, block.b, columns, panels, step)
+        return f"ptr {at}, i64 {moved}"
 
 
 def _point(tile: Tile, buffer: str) -> tuple[str, ...]:

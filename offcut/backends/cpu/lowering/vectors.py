@@ -36,6 +36,7 @@ class Vectors(Instances):
     scratch    (name, bytes) of the parts of the workspace
     tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
     chains     registers of lanes that a tile with a loop inside takes at once
+    around     the loops around the statement that is being lowered, outermost first
     """
 
     def __init__(self, program: Program, isa: Isa, chains: int = 1) -> None:
@@ -44,6 +45,7 @@ class Vectors(Instances):
         self.scratch: list[tuple[str, Expr]] = []
         self.tile_bytes = 0
         self.width, self.chains = isa.lanes("float32"), chains
+        self.around: list[For] = []
 
     def scratch_of(self, size: Expr) -> str:
         """The address of a new part of the workspace, of `size` bytes."""

@@ -5,7 +5,8 @@ conventions exist, both with byte strides:
 
 tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, from panel to
         panel (or vector to vector) and from term to term, C and its row step, the depth, the columns
-        of the last vector, whether C is added to; then, for each loop around the terms that it runs as
+        of the last vector, whether C is added to, what is asked for ahead of its use where B is in
+        panels, and how far that moves with every step; then, for each loop around the terms that it runs as
         well, outermost first: how often, and by how much A and B move
 wide    one function of any rows up to the tallest tile and any columns, of `WIDE`
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 
 from offcut.describe.microkernel import Microkernel
 
-TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64"
+TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, ptr, i64"
 """The parameters of a function for one shape, as above."""
 
 TURNS = "i64, i64, i64"

@@ -131,7 +131,8 @@ def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> s
 
 ARGUMENTS = (
     "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr noalias readonly %b, i64 %b_panel, "
-    "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate"
+    "i64 %b_step, ptr noalias %c, i64 %c_row, i64 %depth, i64 %last, i64 %accumulate, "
+    "ptr readonly %ahead, i64 %ahead_step"
 )
 
 
@@ -165,6 +166,10 @@ def first_lanes(name: str, count: str, lanes: int, kind: str) -> Iterator[str]:
         f"<{lanes} x i32> zeroinitializer"
     )
     yield f"  %{name} = icmp ult {v} <{index}>, %{name}_all"
+
+
+Pointers = tuple[str, str, str]
+"""Where a loop over k starts: the stem of the names of A's rows, B, and what is fetched ahead."""
 
 
 @dataclass
@@ -235,22 +240,24 @@ class RowBlock:
         yield from self.started(before)
         yield f"  %many = and i64 {depth}, {-self.unroll}"
         yield "  %any_many = icmp sgt i64 %many, 0"
-        came, first, a, b = "begin", "start", "%a_start", "%b"
+        came, first, at = "begin", "start", ("%a_start", "%b", "%ahead")
         if turns:
             yield from self.turn()
-            came, first, a, b = "turn", "turn", "%a_turn", "%b_turn"
+            came, first, at = "turn", "turn", ("%a_turn", "%b_turn", "%ahead_turn")
         yield "  br i1 %any_many, label %loop, label %between"
-        yield from self.loop("loop", came, first, self.unroll, "%many", a, b)
+        yield from self.loop("loop", came, first, self.unroll, "%many", at)
         yield "between:"
-        yield from self.join("mid", first, "loop", came, a, b)
+        yield from self.join("mid", first, "loop", came, at)
         end = "mid"
         if not self.variant.even:
             end = "end"
             yield f"  %left = sub i64 {depth}, %many"
             yield "  %any_left = icmp sgt i64 %left, 0"
             yield "  br i1 %any_left, label %rest, label %done"
-            yield from self.loop("rest", "between", "mid", 1, "%left", "%mid_a", "%mid_b")
+            middle = ("%mid_a", "%mid_b", "%mid_ahead")
+            yield from self.loop("rest", "between", "mid", 1, "%left", middle)
             yield "done:"
+            yield "  %end_ahead = phi ptr [ %mid_ahead, %between ], [ %rest_ahead_next, %rest ]"
             for r, p in self.cells:
                 yield (
                     f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
@@ -290,6 +297,7 @@ class RowBlock:
         yield "turn:"
         for name in ("a_at", "b_at", *(f"round{n}" for n in range(last + 1))):
             yield f"  %{name} = phi i64 [ 0, %begin ], [ %{name}_next, %{latch} ]"
+        yield f"  %ahead_turn = phi ptr [ %ahead, %begin ], [ %{end}_ahead, %{latch} ]"
         for r, p in self.cells:
             yield (
                 f"  %turn{r}_{p} = phi {self.v} [ %start{r}_{p}, %begin ], [ %{end}{r}_{p}, %{latch} ]"
@@ -320,11 +328,13 @@ class RowBlock:
         yield from ()
         return end
 
-    def join(self, new: str, old: str, loop: str, before: str, a: str, b: str) -> Iterator[str]:
+    def join(self, new: str, old: str, loop: str, before: str, at: Pointers) -> Iterator[str]:
         """Pointers and accumulators, `old` ones from `before` or what `loop` left."""
+        a, b, ahead = at
         for g in range(0, self.rows, 4):
             yield f"  %{new}_a{g} = phi ptr [ {a}{g}, %{before} ], [ %{loop}_a_next{g}, %{loop} ]"
-        yield f"  %{new}_b = phi ptr [ {b}, %{before} ], [ %{loop}_b_next, %{loop} ]"
+        for name, first in (("b", b), ("ahead", ahead)):
+            yield f"  %{new}_{name} = phi ptr [ {first}, %{before} ], [ %{loop}_{name}_next, %{loop} ]"
         for r, p in self.cells:
             yield (
                 f"  %{new}{r}_{p} = phi {self.v} [ %{old}{r}_{p}, %{before} ], "
@@ -332,14 +342,16 @@ class RowBlock:
             )
 
     def loop(
-        self, label: str, before: str, start: str, unroll: int, count: str, a: str, b: str
+        self, label: str, before: str, start: str, unroll: int, count: str, at: Pointers
     ) -> Iterator[str]:
         """A loop of `count` steps of k, `unroll` at once."""
+        a, b, ahead = at
         yield f"{label}:"
         yield f"  %{label}_k = phi i64 [ 0, %{before} ], [ %{label}_k_next, %{label} ]"
         for g in range(0, self.rows, 4):
             yield f"  %{label}_a{g} = phi ptr [ {a}{g}, %{before} ], [ %{label}_a_next{g}, %{label} ]"
         yield f"  %{label}_b_now = phi ptr [ {b}, %{before} ], [ %{label}_b_next, %{label} ]"
+        yield f"  %{label}_ahead = phi ptr [ {ahead}, %{before} ], [ %{label}_ahead_next, %{label} ]"
         for r, p in self.cells:
             yield (
                 f"  %{label}_acc{r}_{p} = phi {self.v} [ %{start}{r}_{p}, %{before} ], "
@@ -349,9 +361,12 @@ class RowBlock:
             yield f'  %{label}_a_now{g} = call ptr asm "", "=r,0"(ptr %{label}_a{g})'
         now = {cell: f"%{label}_acc{cell[0]}_{cell[1]}" for cell in self.cells}
         a_now = {g: f"%{label}_a_now{g}" for g in range(0, self.rows, 4)}
-        b_now = f"%{label}_b_now"
+        b_now, ahead_now = f"%{label}_b_now", f"%{label}_ahead"
         for step in range(unroll):
             last = step == unroll - 1
+            after = f"%{label}_ahead_next" if last else self.temp()
+            yield from self.fetch_ahead(ahead_now, after)
+            ahead_now = after
             yield from self.step(label, step, last, now, a_now, b_now)
             if not self.variant.unit_depth and not last:
                 for g in a_now:
@@ -420,6 +435,12 @@ class RowBlock:
                     yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
             found.append((yield from self.b_operand(value)))
         return found
+
+    def fetch_ahead(self, now: str, after: str) -> Iterator[str]:
+        """Ask for what panels that are used later hold at `now`; `after` is where the next step does."""
+        if self.variant.panels:
+            yield f"  call void @llvm.prefetch.p0(ptr {now}, i32 0, i32 2, i32 1)"
+        yield f"  {after} = getelementptr i8, ptr {now}, i64 %ahead_step"
 
     def prefetch(self, address: str) -> Iterator[str]:
         """Ask for what the panel holds further on."""
