@@ -59,7 +59,7 @@ from offcut.schedule.decisions import (
     Way,
 )
 
-Decision = Step | Way | Cover | Pack | AxisCut
+Decision = Step | Way | Cover | Pack | AxisCut | tuple[str, int]
 
 
 def format_schedule(schedule: Schedule) -> str:
@@ -151,7 +151,7 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
     yield from _loops("loops", way.loops, indent)
     yield from _loops("inner", way.inner, indent)
     if way.virtual is not None:
-        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", None
+        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", way.virtual
     yield from _splits(way.splits, indent)
 
 

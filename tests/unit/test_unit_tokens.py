@@ -15,7 +15,9 @@ from offcut.core.expr import Compare, Expr, Var
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Size
 from offcut.errors import PartitionError
-from offcut.polyhedral.units.tokens import Issued, Queue, Touch, queues
+from offcut.polyhedral.units.issued import Issued, Touch
+from offcut.polyhedral.units.room import most
+from offcut.polyhedral.units.tokens import Queue, queues
 
 SIZES = (Size("n", min=0, max=6), Size("m", min=0, max=6))
 N, M = Var("n"), Var("m")
@@ -117,8 +119,8 @@ def told(order: Sequence[Instance], unit: int, by_leaf: Mapping[int, Expr]) -> l
     ]
 
 
-def check(queue: Queue, order: Sequence[Instance]) -> int:
-    """Hold one queue to all pairs of instances; how many tokens there are."""
+def check(queue: Queue, order: Sequence[Instance]) -> tuple[int, int]:
+    """Hold one queue to all pairs of instances; how many tokens there are, and lie in it at once."""
     pairs = [
         (a, b)
         for b, later in enumerate(order)
@@ -138,21 +140,31 @@ def check(queue: Queue, order: Sequence[Instance]) -> int:
     assert covered(tokens)
     for spare in tokens:
         assert not covered([one for one in tokens if one != spare])
-    return len(tokens)
+    held = (sum(push < at <= pop for push, pop in tokens) for at in range(len(order)))
+    return len(tokens), max(held, default=0)
 
 
 @pytest.mark.parametrize("seeds", [range(6), slow(range(6, 200))], ids=["few", "many"])
 def test_tokens_cover_every_pair_in_turn_and_none_is_spare(seeds: range) -> None:
-    total = refused = 0
+    total = refused = crowded = shown = 0
     for seed in seeds:
-        leaves = drawn(seed)
+        leaves, room = drawn(seed), 1 + seed % 3
         try:
-            made = queues(leaves, SIZES)
+            made = queues(leaves, SIZES, room)
         except PartitionError:  # it takes more than bounded work
             refused += 1
             continue
-        for n, m in product((0, 1, 2, 3, 5), (0, 1, 2)):
-            order = instances(leaves, {"n": n, "m": m})
-            total += sum(check(queue, order) for queue in made)
+        for queue in made:
+            held = 0
+            for n, m in product((0, 1, 2, 3, 5), (0, 1, 2)):
+                tokens, at_once = check(queue, instances(leaves, {"n": n, "m": m}))
+                total, held = total + tokens, max(held, at_once)
+            assert not queue.fits or held <= room
+            crowded += not queue.fits
+            shown += held > room
+            assert held <= most(leaves, queue.source, queue.target)
     assert total > 20 * len(seeds)
     assert refused <= len(seeds) // 6
+    assert (
+        shown <= crowded <= 2 * shown + 2
+    )  # by bounds of loops as they may be, not only as sizes make them

@@ -19,6 +19,7 @@ from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.planning.typical import typical_of
 from offcut.backends.accelerator.simulator import Run, timed
@@ -106,7 +107,7 @@ class Accelerator(Target):
         elif any(buffer.scope is not None for buffer in program.buffers):
             made = Planned(single(program, self.spec))
         else:
-            made = planned(program, self.arrays(program), self.spec, schedule)
+            made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Chip(made.program, self.spec).phases  # what does not run is refused here
         check_named([one for one in phases if isinstance(one, Lowered)])
         yield made

@@ -14,6 +14,10 @@ waits for what nothing before it has waited for.
 
 That is shown again of the conditions that are given, read as sets (`_Tokens.check`).
 
+A queue of tokens has room for so many. Where more never lie in it while all units run in the order of the text,
+nothing stands still, however few instructions wait for a unit: of what has not run, the first finds its tokens, and
+room for those that it pushes.
+
 What is touched is told by regions, each with a part for every virtual thread: a region is as one word. Bounds of
 loops over sizes alone are parameters of their own, whatever the sizes: the answer holds for more programs than
 were asked about.
@@ -47,38 +51,10 @@ from offcut.core.sizes import MAX_SIZE
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.limit import bounded
+from offcut.polyhedral.units.issued import Issued
+from offcut.polyhedral.units.room import has_room, most
 
 _DIM, _PARAM, _DIV = isl.dim_type.set, isl.dim_type.param, isl.dim_type.div
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """What a leaf reads or writes.
-
-    thread  the loop whose iteration says which part of the region; None: there is one part
-    """
-
-    region: str
-    thread: str | None
-    writes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A leaf with the loops around it.
-
-    unit   which runs it: units are neighbours where their numbers are
-    loops  (iterator, lo, hi), outermost first
-    where  conditions around it
-    time   its place among the statements, and the iterators, by turns
-    """
-
-    number: int
-    unit: int
-    loops: tuple[tuple[str, Expr, Expr], ...]
-    where: tuple[Expr, ...]
-    time: tuple[int | str, ...]
-    touches: tuple[Touch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +62,32 @@ class Queue:
     """The tokens from one unit to a neighbour.
 
     pushes, pops  by the number of a leaf, in which of its instances; a leaf that is not there never does
+    fits          whether its tokens are shown to find room, while units run in the order of the text
     """
 
     source: int
     target: int
     pushes: Mapping[int, Expr]
     pops: Mapping[int, Expr]
+    fits: bool = True
 
 
-def queues(leaves: Sequence[Issued], sizes: Sequence[Size]) -> tuple[Queue, ...]:
+def queues(leaves: Sequence[Issued], sizes: Sequence[Size], room: int) -> tuple[Queue, ...]:
     """The tokens that make units keep the order of the text, wherever they touch the same.
+
+    room  tokens that a queue has room for, 1 or more
 
     Raises PartitionError where they are not shown to, or that takes more than bounded work.
     """
     with bounded("compile", "cannot find the tokens between units"):
-        return _Tokens(leaves, sizes).made()
+        return _Tokens(leaves, sizes, room).made()
 
 
 @dataclass
 class _Tokens:
     leaves: Sequence[Issued]
     sizes: Sequence[Size]
+    room: int
     bounds: dict[str, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -188,7 +169,9 @@ class _Tokens:
         pushes = latest.intersect_domain(pops).range().coalesce()
         told = self.told(pushes, source), self.told(pops, target)
         self.check(latest, self.times_of(told[0]), self.times_of(told[1]))
-        return Queue(source, target, self.named(told[0]), self.named(told[1]))
+        few = most(self.own, source, target) <= self.room
+        fits = few or has_room(latest.intersect_domain(pops), self.room)
+        return Queue(source, target, self.named(told[0]), self.named(told[1]), fits)
 
     def check(self, latest: isl.Map, pushes: isl.Set, pops: isl.Set) -> None:
         """Theorem: each pop is for one push, in order, and each dependence has a pair of them between its ends:
@@ -327,4 +310,4 @@ def _expr(aff: isl.Aff, names: Sequence[str | None], sizes: Sequence[str]) -> Ex
     return total
 
 
-__all__ = ["Issued", "Queue", "Touch", "queues"]
+__all__ = ["Queue", "queues"]

@@ -124,15 +124,49 @@ def test_padding_of_another_value_than_0_is_refused_where_compute_cannot_say_it_
     )
 
 
-def test_a_queue_that_two_tiles_do_not_fit_comes_to_a_standstill_in_words() -> None:
+def narrow() -> Target:
+    """VTA with room for one token, and for one instruction, in each queue."""
     base = shipped("vta")
     assert base.control is not None
-    small = replace(
-        base,
-        control=replace(base.control, token_depth=1),
-        queue=tuple(replace(one, depth=1) for one in base.queue),
+    return oc.target(
+        "accelerator",
+        machine=replace(
+            base,
+            name="narrow",
+            control=replace(base.control, token_depth=1),
+            queue=tuple(replace(one, depth=1) for one in base.queue),
+        ),
     )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_where_tokens_have_no_room_the_policy_does_without_virtual_threads(name: str) -> None:
+    inputs, kernel = compiled(name, narrow())
+    assert kernel is not None
+    assert "virtual" not in str(kernel.schedule)
+    rng = np.random.default_rng(5)
+    for n in (0, 1, 2, 5):
+        shapes = [[n if str(one) == "n" else int(str(one)) for one in t.shape] for t in inputs]
+        arrays = [bytes_of(rng, tuple(shape)) for shape in shapes]
+        np.testing.assert_array_equal(kernel(*arrays), reference(name)(*arrays))
+
+
+def test_virtual_threads_without_room_for_their_tokens_are_refused_by_the_line() -> None:
     inputs, result = convolution()
-    kernel = oc.compile(result, inputs=inputs, target=oc.target("accelerator", machine=small))
-    with pytest.raises(oc.StreamError, match="waits for room in the queue of"):
-        kernel.timeline(n=5)
+    schedule = oc.compile(result, inputs=inputs, target="vta").schedule
+    assert schedule is not None
+    (line,) = (
+        f"line {at}: {text.strip()}"
+        for at, text in enumerate(str(schedule).splitlines(), 1)
+        if "virtual" in text
+    )
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(result, inputs=inputs, schedule=schedule, target=narrow())
+    assert (
+        str(refused.value)
+        == f"""\
+schedule: cannot cut a nest so
+  at       {line}
+  because  more tokens of load for compute have to lie in their queue at once than it has room for: token_depth is 1
+  help     without virtual threads"""
+    )

@@ -125,7 +125,8 @@ class Lowered:
 def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     """A nest of `program`, read.
 
-    Raises TargetError for a statement that no instruction runs.
+    Raises TargetError for a statement that no instruction runs, TokensError for virtual threads that could come to a
+    standstill.
     """
     covers = Covers(program, spec)
     nodes = issued(body, covers.unit)
@@ -146,7 +147,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens:
         sides = {one.leaf.number: _touched(one) for one in work}
-        tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions)
+        tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions, spec)
     told = tuple(
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
         for at, one in enumerate(work)

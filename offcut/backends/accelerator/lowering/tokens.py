@@ -7,13 +7,20 @@ from dataclasses import dataclass
 
 from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Const, Expr
 from offcut.core.program import Program
-from offcut.polyhedral.units.tokens import Issued, Queue, Touch, queues
+from offcut.errors import TargetError
+from offcut.polyhedral.units.issued import Issued, Touch
+from offcut.polyhedral.units.tokens import Queue, queues
 
 _UNITS = tuple(Unit)
 _MEMORY = "main memory"
 """What stores write, and the end of a stream reads."""
+
+
+class TokensError(TargetError):
+    """Virtual threads for whose tokens there is no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,13 @@ def said(
     unit: Callable[[Leaf], Unit],
     touches: Callable[[Leaf], Sequence[tuple[str, bool]]],
     regions: Mapping[str, str],
+    spec: Spec,
 ) -> dict[int, Said]:
     """The tokens of each leaf by its number; the end of the stream counts as one more leaf.
 
     touches  the buffers on the chip that a leaf accesses, and whether it writes them
+
+    Raises TokensError where a stream could come to a standstill.
     """
     issued: list[Issued] = []
 
@@ -77,7 +87,17 @@ def said(
     last = max((leaf.number for leaf in issued), default=-1) + 1
     compute = _UNITS.index(Unit.COMPUTE)
     issued.append(Issued(last, compute, (), (), (len(nodes),), (end,)))
-    made = queues(issued, program.sizes)
+    made = queues(issued, program.sizes, spec.token_depth)
+    for queue in made:
+        if not queue.fits:
+            source, target = (_UNITS[at].value for at in (queue.source, queue.target))
+            raise TokensError(
+                "compile",
+                f"cannot run {program.name} on {spec.name} without a standstill",
+                because=f"more tokens of {source} for {target} have to lie in their queue at once than "
+                f"it has room for: token_depth is {spec.token_depth}",
+                help=("without virtual threads",),
+            )
     return {leaf.number: _of(leaf, made) for leaf in issued}
 
 

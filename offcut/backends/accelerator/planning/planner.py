@@ -21,9 +21,15 @@ from offcut.schedule import Nest, Schedule
 
 
 def planned(
-    program: Program, computation: Computation, spec: Spec, schedule: Schedule | None
+    program: Program,
+    computation: Computation,
+    spec: Spec,
+    schedule: Schedule | None,
+    virtual: bool = True,
 ) -> Planned:
     """The program on the chip; `schedule` decides where there is one, else the policy.
+
+    virtual  whether the policy may take virtual threads
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
@@ -42,7 +48,7 @@ def planned(
         label = made.label
         nest = decided.get(label)
         if schedule is None or nest is None:
-            tiling = chosen(program, made, spec)
+            tiling = chosen(program, made, spec, virtual=virtual)
             nest = nest_of(made, tiling, spec)
         else:
             tiling = tiling_of(schedule, nest, made, spec)

@@ -28,8 +28,17 @@ Price = Callable[[Operations, Tiling, Spec, Mapping[str, int]], float]
 """Cycles of a nest at the extents of its axes."""
 
 
-def chosen(program: Program, made: Operations, spec: Spec, price: Price | None = None) -> Tiling:
-    """The tiling with the least price that a climb finds."""
+def chosen(
+    program: Program,
+    made: Operations,
+    spec: Spec,
+    price: Price | None = None,
+    virtual: bool = True,
+) -> Tiling:
+    """The tiling with the least price that a climb finds.
+
+    virtual  whether it may have virtual threads
+    """
     extents = typical(program, made)
     pricing = cycles if price is None else price
 
@@ -38,7 +47,8 @@ def chosen(program: Program, made: Operations, spec: Spec, price: Price | None =
 
     best = _smallest(made, spec)
     while True:
-        found = min(_near(best, made, spec, extents), key=of, default=best)
+        near = _near(best, made, spec, extents)
+        found = min((one for one in near if virtual or one.virtual is None), key=of, default=best)
         if of(found) >= of(best):
             return best
         best = found

@@ -88,12 +88,13 @@ def tiling_of(schedule: Schedule, nest: Nest, made: Operations, spec: Spec) -> T
                 f"of its loops {' '.join(way.loops)}, those over terms stand inside of those over "
                 "results: accumulators keep the sums"
             )
-        if way.virtual is not None and (
-            way.virtual[0] not in way.loops or way.virtual[0] in terms or way.virtual[1] < 2
-        ):
-            raise _refused(
-                f"virtual threads run tiles of results, two or more, got {way.virtual[0]} {way.virtual[1]}"
-            )
+    if way.virtual is not None:
+        axis, threads = way.virtual
+        with at_line(schedule, way.virtual):
+            if axis not in way.loops or axis in terms or threads < 2:
+                raise _refused(
+                    f"virtual threads run tiles of results, two or more, got {axis} {threads}"
+                )
     words, cuts = lanes(made, spec), {cut.axis: cut.tile for cut in way.splits}
     tiles = tuple((axis, cuts.get(axis, words.get(axis, 1))) for axis in way.loops)
     return Tiling(tiles, way.loops, way.virtual)

@@ -1,0 +1,70 @@
+"""The plan of a program whose tokens have room: the policy does without virtual threads where they have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offcut.backends.accelerator.lowering.running import Chip
+from offcut.backends.accelerator.lowering.tokens import TokensError
+from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.spec import Spec
+from offcut.backends.target import Planned
+from offcut.core.program import Program
+from offcut.describe.computation import Computation
+from offcut.errors import PartitionError
+from offcut.schedule import Nest, Schedule
+from offcut.schedule.refusing import at_line
+
+
+def settled(
+    program: Program, computation: Computation, spec: Spec, schedule: Schedule | None
+) -> Planned:
+    """The program on the chip; `schedule` decides where there is one, else the policy.
+
+    Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
+    whose virtual threads could come to a standstill.
+    """
+    made = planned(program, computation, spec, schedule)
+    refused = standstill(made.program, spec)
+    if refused is None:
+        return made
+    if schedule is None:
+        return planned(program, computation, spec, None, virtual=False)
+    dealt = [
+        (step, way.virtual)
+        for step in schedule.steps
+        if isinstance(step, Nest)
+        for way in step.ways
+        if way.virtual is not None
+    ]
+    for nest, virtual in dealt:
+        alone = planned(program, computation, spec, _with_threads_of(schedule, nest))
+        if len(dealt) == 1 or standstill(alone.program, spec) is not None:
+            with at_line(schedule, virtual):
+                raise PartitionError(
+                    "schedule",
+                    "cannot cut a nest so",
+                    because=refused.because,
+                    help=refused.help,
+                )
+    raise refused
+
+
+def standstill(program: Program, spec: Spec) -> TokensError | None:
+    """The refusal of a program whose tokens have no room."""
+    try:
+        Chip(program, spec).phases  # noqa: B018
+    except TokensError as refused:
+        return refused
+    return None
+
+
+def _with_threads_of(schedule: Schedule, nest: Nest) -> Schedule:
+    """`schedule` without the virtual threads of other nests."""
+    steps = tuple(
+        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
+        if isinstance(step, Nest) and step is not nest
+        else step
+        for step in schedule.steps
+    )
+    return replace(schedule, steps=steps)
