@@ -127,8 +127,8 @@ class _File:
         stated = self.merged()
         if "core" not in stated:
             engines = self.section(Accelerator, stated, ())
-            for at, because in faults(engines):
-                raise self.refused(at, because)
+            for at, because, *help in faults(engines):
+                raise self.refused(at, because, *help)
             return self.checked(engines)
         made = self.section(Machine, stated, ())
         unroll = made.tiles.unroll
@@ -244,12 +244,19 @@ class _File:
             raise self.refused(at, f"it is {kind}, got {value!r}")
         return value if whole else float(value)
 
-    def refused(self, at: tuple[str, ...], because: str) -> TargetError:
-        """The refusal of a field, at the line that states it, or its table."""
+    def refused(self, at: tuple[str, ...], because: str, *help: str) -> TargetError:
+        """The refusal of a field, at the line that states it, or its table.
+
+        help   what would be accepted
+        """
         line = _line(self.text, at)
         where = f"{self.path}:{line}  {'.'.join(at)}" if line else f"{self.path}  {'.'.join(at)}"
         return TargetError(
-            "target", f"cannot read the machine {self.path.name}", at=where, because=because
+            "target",
+            f"cannot read the machine {self.path.name}",
+            at=where,
+            because=because,
+            help=help,
         )
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from offcut.costmodel.accelerator import ALU_OPERATIONS, OPERANDS, QUEUES, Accelerator
 from offcut.costmodel.device import Unit
-from offcut.costmodel.fields import INSTRUCTION_BITS, instructions, micro_op
+from offcut.costmodel.fields import INSTRUCTION_BITS, index_bits, instructions, micro_op
 from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
 
-Fault = tuple[tuple[str, ...], str]
-"""The field of a description that is wrong, and what is wrong with it."""
+Fault = tuple[tuple[str, ...], str, *tuple[str, ...]]
+"""The field of a description that is wrong, what is wrong with it, and what would be accepted."""
 
 _UNSTATED = "it is not stated, and a machine of queues has it"
 
@@ -108,6 +108,8 @@ def _words(machine: Accelerator, unit: Unit) -> Iterator[Fault]:
         yield (
             ("memory", str(machine.memory.index(ops)), "line"),
             f"a micro-op that names any word has {needed} bits, and {ops.line} bytes are moved at a time",
+            f"line = {1 << (-(-needed // 8) - 1).bit_length()}",
+            _fewer(depths),
         )
     for name, parts in instructions(depths).items():
         needed = sum(bits for part in parts for _, bits in part)
@@ -115,4 +117,11 @@ def _words(machine: Accelerator, unit: Unit) -> Iterator[Fault]:
             yield (
                 ("memory",),
                 f"with so many words an instruction {name} has {needed} bits, and there are {INSTRUCTION_BITS}",
+                _fewer(depths),
             )
+
+
+def _fewer(depths: Mapping[str, int]) -> str:
+    """What makes fields shorter."""
+    named = (f"{depth:,} of {operand} ({index_bits(depth)})" for operand, depth in depths.items())
+    return f"fewer words, by fewer bytes of memories: there are, with the bits that name one, {', '.join(named)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from accelerators import dense
+from accelerators import bytes_of, clipped, dense, requantised
 
 import offcut as oc
 from offcut.backends.accelerator.target import Accelerator
@@ -213,6 +214,90 @@ LINES = {
         "a machine of queues takes nests alone",
     ),
 }
+
+
+UNITS = """\
+  help     the matrix unit adds products of int8 in int32, the vector unit has add, max, min, mul, shr on int32
+  help     target="cpu" runs it"""
+
+
+def test_sums_that_are_read_at_other_points_are_refused_by_who_reads_them() -> None:
+    x = oc.placeholder((2, 24, 7, 9), "int8", name="X")
+    k = oc.placeholder((32, 12, 3, 3), "int8", name="K")
+    total = oc.ops.conv2d(x, k, padding=1, groups=2, name="C")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(requantised(total, 7), inputs=[x, k], target="vta")
+    assert (
+        str(refused.value)
+        == f"""\
+compile: cannot run C on vta
+  at       C
+  because  it reads C_groups[n, o//16, o % 16, y, x] of int32, not point by point, so from main memory, where a store cuts words to 8 bits
+  help     a sum and a result of its own for each o//16
+  help     int8 of what it reads, behind a shift and minimum and maximum
+{UNITS}"""
+    )
+
+
+def test_products_of_other_types_are_refused_by_their_types() -> None:
+    a, w = oc.placeholder((9, 20), "uint8", name="A"), oc.placeholder((20, 24), "int8", name="W")
+    k = oc.reduce_axis(20, name="k")
+    total = oc.compute(
+        (9, 24),
+        lambda i, j: oc.sum(a[i, k].astype("int32") * w[k, j].astype("int32"), axis=k),
+        name="S",
+    )
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(requantised(total, 7), inputs=[a, w], target="vta")
+    assert (
+        str(refused.value)
+        == f"""\
+compile: cannot run S on vta
+  at       S
+  because  it is a sum of int32(A[i, k]) * int32(W[k, j]), of uint8 and int8, and the matrix unit multiplies int8 and int8
+  help     a sum of products int32(A[…])*int32(B[…]) of int8
+  help     A less 128, as int8, and behind the sum 128 times the sums of W added
+  help     a sum, maximum or minimum of elements
+{UNITS}"""
+    )
+    less = oc.compute(
+        (9, 20), lambda i, k: (a[i, k].astype("int32") - 128).astype("int8"), name="L"
+    )
+    added = oc.placeholder((24,), "int32", name="B")
+    sums = oc.ops.dense(less, w, name="S")
+    whole = oc.compute((9, 24), lambda i, j: sums[i, j] + added[j], name="T")
+    kernel = oc.compile(requantised(whole, 7), inputs=[a, w, added], target="vta")
+    rng = np.random.default_rng(8)
+    bytes_, words = rng.integers(0, 256, (9, 20), dtype=np.uint8), bytes_of(rng, (20, 24))
+    wide = words.astype(np.int32)
+    found = kernel(bytes_, words, 128 * wide.sum(0, dtype=np.int32))
+    np.testing.assert_array_equal(found, clipped(bytes_.astype(np.int32) @ wide, 7))
+
+
+def test_results_of_32_bits_are_refused_and_their_bytes_are_taken() -> None:
+    a, w = oc.placeholder((9, 20), "int8", name="A"), oc.placeholder((20, 24), "int8", name="W")
+    total = oc.ops.dense(a, w, name="S")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(total, inputs=[a, w], target="vta")
+    assert (
+        str(refused.value)
+        == f"""\
+compile: cannot run S on vta
+  at       S
+  because  it is of int32 in main memory, and a store cuts words to 8 bits
+  help     S.astype("int8"), behind a shift and minimum and maximum
+  help     four results, its bytes: (S // 256**b).astype("uint8") for b in 0, 1, 2, 3
+{UNITS}"""
+    )
+    parts = tuple(
+        oc.compute((9, 24), lambda i, j, b=b: (total[i, j] // 256**b).astype("uint8"), name=f"S{b}")
+        for b in range(4)
+    )
+    rng = np.random.default_rng(7)
+    given = bytes_of(rng, (9, 20)), bytes_of(rng, (20, 24))
+    found = np.stack(oc.compile(parts, inputs=[a, w], target="vta")(*given), axis=-1)
+    expected = given[0].astype(np.int32) @ given[1].astype(np.int32)
+    np.testing.assert_array_equal(found.view("<i4")[..., 0], expected)
 
 
 @pytest.mark.parametrize("name", LINES)

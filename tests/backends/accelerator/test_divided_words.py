@@ -69,6 +69,8 @@ def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
         "remainder": lambda i, j: a[i, j] % 7,
         "sum": lambda i, j: a[i, j] + a[i, j],
         "product": lambda i, j: a[i, j] * 5 - 3,
+        "magnitude": lambda i, j: oc.absolute(a[i, j]) // 3,
+        "wide magnitude": lambda i, j: (oc.absolute(a[i, j].astype("int32")) % 7).astype(dtype),
     }
     every = np.resize(np.arange(-128, 128).astype(dtype), (52, 5))
     known = {
@@ -76,6 +78,8 @@ def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
         "remainder": every % 7,
         "sum": every + every,
         "product": every * np.array(5, dtype) - np.array(3, dtype),
+        "magnitude": np.abs(every) // 3,
+        "wide magnitude": (np.abs(every.astype(np.int32)) % 7).astype(dtype),
     }
     for name, form in forms.items():
         kernel = oc.compile(oc.compute((n, 5), form, name="Y"), inputs=[a], target="vta")

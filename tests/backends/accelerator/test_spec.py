@@ -121,12 +121,25 @@ REFUSED = {
     "micro-ops that are too narrow": (
         memories(inputs="bytes = 1048576\n"),
         ":3  memory.0.line",
-        "a micro-op that names any word has 37 bits, and 4 bytes are moved at a time",
+        "a micro-op that names any word has 37 bits, and 4 bytes are moved at a time\n"
+        "  help     line = 8\n"
+        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), "
+        "65,536 of inputs (16), 1,024 of weights (10), 2,048 of accumulators (11), 2,048 of outputs (11)",
+    ),
+    "a unit of other words that leave micro-ops too narrow": (
+        MINE + '[[unit]]\nname = "gemm"\ncolumns = 8\nterms = 32\n',
+        "  memory.0.line",
+        "a micro-op that names any word has 34 bits, and 4 bytes are moved at a time\n"
+        "  help     line = 8\n"
+        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 8,192 of micro-ops (13), "
+        "1,024 of inputs (10), 1,024 of weights (10), 4,096 of accumulators (12), 4,096 of outputs (12)",
     ),
     "instructions that are too narrow": (
         memories(accumulators="bytes = 134217728\n", **{"micro-ops": "line = 8\n"}),
         ":3  memory",
-        "with so many words an instruction gemm has 145 bits, and there are 128",
+        "with so many words an instruction gemm has 145 bits, and there are 128\n"
+        "  help     fewer words, by fewer bytes of memories: there are, with the bits that name one, 4,096 of micro-ops (12), "
+        "2,048 of inputs (11), 1,024 of weights (10), 2,097,152 of accumulators (21), 2,048 of outputs (11)",
     ),
     "no matrix unit": (
         MINE + '[[unit]]\nname = "gemm"\nof = ["int32"]\n',

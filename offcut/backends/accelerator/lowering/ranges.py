@@ -103,6 +103,9 @@ class Ranges:
             case Unary("neg", a):
                 low, high = self.value(a)
                 found = -high, -low
+            case Unary("abs", a):
+                low, high = self.value(a)
+                found = max(low, -high, 0), max(-low, high)
             case Binary("//", a, Const(divisor, _)):
                 low, high = self.value(a)
                 found = low // int(divisor), high // int(divisor)

@@ -16,7 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.planning.refusals import refuse
+from offcut.backends.accelerator.planning.refusals import (
+    not_started,
+    not_stored,
+    refuse,
+)
 from offcut.backends.accelerator.planning.roles import Roles, product_roles, word_roles
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
 from offcut.backends.accelerator.spec import Spec
@@ -168,13 +172,7 @@ class _Operations:
             self.roles = word_roles(self.elements(), lead.axes, lead.reduce_axes, self.spec)
             element = element_of(_bare(lead.value))
             if element is None:
-                raise refuse(
-                    self.spec,
-                    lead.label,
-                    f"it is a {lead.reducer} of {format_expr(lead.value)}",
-                    "a sum of products int32(A[…])*int32(B[…]) of int8",
-                    "a sum, maximum or minimum of elements",
-                )
+                raise not_started(lead, self.spec)
             value = _widened(self.copied(element, Place.ACCUMULATORS, loops), dtype_of(lead.value))
         self.values[lead.buffer] = Load(accumulators, self.point, dtype_of(lead.body))
         self.result(lead)
@@ -211,12 +209,7 @@ class _Operations:
         if own.kind not in (Kind.OUTPUT, Kind.INOUT) and not self.is_read_elsewhere(stage):
             return
         if own.dtype not in STORED:
-            raise refuse(
-                self.spec,
-                stage.label,
-                f"it is of {own.dtype} in main memory, and a store cuts words to 8 bits",
-                f'{stage.label}.astype("int8"), behind a shift and minimum and maximum',
-            )
+            raise not_stored(self.computation, self.group, stage, self.spec)
         value = self.values[stage.buffer]
         if isinstance(value, Const):
             value = self.step(own.dtype, value, stage.buffer)
