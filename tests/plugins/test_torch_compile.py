@@ -161,6 +161,8 @@ def test_the_encoder_of_torch_runs() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     held(fast(model), model, [(torch.randn(b, n, 32),) for b, n in [(3, 5), (1, 7)]])
+    assert left() == set()
+    assert graphs() == 1
 
 
 def test_words_are_looked_up() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from offcut.plugins.torch.fused import FUSED
 from offcut.plugins.torch.table import TABLE
 
 _MORE = (torch.ops.aten.grid_sampler_2d, torch.ops.aten._native_batch_norm_legit.no_stats)
@@ -16,4 +17,4 @@ _MORE = (torch.ops.aten.grid_sampler_2d, torch.ops.aten._native_batch_norm_legit
 def taken_apart(table: Mapping[Any, Any]) -> dict[Any, Any]:
     """Torch's own decompositions and some more, but for what we take whole."""
     more = torch._decomp.get_decompositions(_MORE)
-    return {op: rule for op, rule in {**table, **more}.items() if op not in TABLE}
+    return {op: rule for op, rule in {**table, **more, **FUSED}.items() if op not in TABLE}

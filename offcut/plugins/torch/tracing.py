@@ -19,6 +19,8 @@ import torch
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
+from offcut.plugins.torch import unguarded
+
 _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
 
@@ -40,6 +42,7 @@ class Oblivious:
             cls.before, cls.fast = cls._now(), dict(get_fast_op_impls())
             cls._set(True, False, False, False)
             get_fast_op_impls().clear()
+            unguarded.enter()
             cls.marked = tuple(one for one in tensors if _mark(one))
 
     @classmethod
@@ -48,6 +51,7 @@ class Oblivious:
         if cls.before:
             cls._set(*cls.before)
             get_fast_op_impls().update(cls.fast)
+            unguarded.leave()
             for one in cls.marked:
                 delattr(one, _STATIC)
             cls.before, cls.fast, cls.marked = (), {}, ()

@@ -1,0 +1,103 @@
+"""A layer that torch calculates in one operator for inference, taken apart: `nn.TransformerEncoderLayer`.
+
+Torch takes it so without gradients, and knows no decomposition. A mask says what is left out, as one of booleans: what is not 0. A
+query that is left nothing gives 0 before the last product, as `scaled_dot_product_attention` gives; torch gives NaN there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+aten = torch.ops.aten
+
+EVERY_PAIR, KEYS = 0, 1
+"""Masks of shape ``(queries, keys)`` for the whole batch, and ``(batch, keys)``; others have the shape of the scores."""
+
+
+def encoder_layer(
+    x: Any,
+    width: int,
+    heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    weight_1: Any,
+    bias_1: Any,
+    weight_2: Any,
+    bias_2: Any,
+    up_weight: Any,
+    up_bias: Any,
+    down_weight: Any,
+    down_bias: Any,
+    mask: Any = None,
+    mask_type: int | None = None,
+) -> Any:
+    """``x + attention(x)``, then ``x + down(act(up(x)))``, each normalised before or after."""
+
+    def attended(x: Any) -> Any:
+        packed = qkv_weight, qkv_bias, out_weight, out_bias
+        return _attention(x, heads, *packed, mask, mask_type)
+
+    def fed(x: Any) -> Any:
+        up = F.linear(x, up_weight, up_bias)
+        return F.linear(F.gelu(up) if use_gelu else F.relu(up), down_weight, down_bias)
+
+    def first(x: Any) -> Any:
+        return F.layer_norm(x, (width,), weight_1, bias_1, eps)
+
+    def second(x: Any) -> Any:
+        return F.layer_norm(x, (width,), weight_2, bias_2, eps)
+
+    if norm_first:
+        x = x + attended(first(x))
+        return x + fed(second(x))
+    x = first(x + attended(x))
+    return second(x + fed(x))
+
+
+def _attention(
+    x: Any,
+    heads: int,
+    qkv_weight: Any,
+    qkv_bias: Any,
+    out_weight: Any,
+    out_bias: Any,
+    mask: Any,
+    mask_type: int | None,
+) -> Any:
+    """Of words to words of the same sentence."""
+    parts = F.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(2)
+    q, k, v = (one.transpose(1, 2) for one in parts)
+    added = None if mask is None else _added(mask, mask_type, q)
+    found, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=added)
+    return F.linear(found.transpose(1, 2).flatten(2), out_weight, out_bias)
+
+
+def _added(mask: Any, kind: int | None, q: Any) -> Any:
+    """A mask as what is added to scores, of four axes: 0, or minus infinity for what is left out."""
+    scores = (*q.shape[:3], q.shape[2])
+    axes: tuple[int, ...]
+    if kind == EVERY_PAIR:
+        mask, axes = mask[None, None], (2, 3)
+    elif kind == KEYS:
+        mask, axes = mask[:, None, None], (0, 3)
+    else:
+        axes = (0, 1, 2, 3)
+    for axis in axes:  # sizes that torch traced apart
+        torch._check(mask.shape[axis] == scores[axis])
+    return torch.zeros_like(mask, dtype=q.dtype).masked_fill(mask.to(torch.bool), -math.inf)
+
+
+FUSED: Mapping[Any, Callable[..., Any]] = {
+    aten._transformer_encoder_layer_fwd.default: encoder_layer
+}
+"""By operator of torch, the same in others."""
