@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from offcut.core.sizes import quotient
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.arguments import several, whole
@@ -37,7 +38,7 @@ class Window:
     @property
     def results(self) -> Any:
         """How many places the window has."""
-        return (self.extent + self.before + self.after - self.reach) // self.stride + 1
+        return quotient(self.extent + self.before + self.after - self.reach, self.stride) + 1
 
     def at(self, i: Value, r: Value) -> Value:
         """Where the window at `i` reads its element `r`."""

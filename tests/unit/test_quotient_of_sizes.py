@@ -1,0 +1,28 @@
+"""`quotient` gives what sympy's ``//`` gives, which searches for it longer."""
+
+from itertools import product
+
+import pytest
+import sympy
+
+from offcut.core.sizes import dim, quotient
+
+N, M = dim("n"), dim("m", max=9, multiple_of=3)
+HALF = (N - 1) // 2
+SIZES = ((N, M), (N, N * M), (HALF, N), (N % 4, HALF), (sympy.Max(N, M), sympy.Min(N, 4)))
+
+
+@pytest.mark.parametrize(("x", "y"), SIZES, ids=str)
+def test_a_quotient_is_the_floor_that_sympy_finds(x, y):
+    x, y = sympy.sympify(x), sympy.sympify(y)
+    for a, b, c, divisor in product((-3, 0, 2, 4), (0, 1, 8), (-7, 0, 1, 4), (2, 3)):
+        assert quotient(a * x + b * y + c, divisor) == (a * x + b * y + c) // divisor
+
+
+@pytest.mark.parametrize("size", [N / 2, 3 * N / 2 + 1, (N + 1) * (M + 2) * 3, 2 * (N + M) + 3])
+def test_what_is_no_sum_of_whole_terms_is_left_to_sympy(size):
+    assert quotient(size, 2) == size // 2
+
+
+def test_a_quotient_of_numbers_is_a_number():
+    assert [quotient(n, 4) for n in (-5, -1, 0, 3, 4, 9)] == [-2, -1, 0, 0, 1, 2]
