@@ -93,8 +93,10 @@ class Cpu(Target):
         return Options(strategy, reassociate, lent, most, schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
-        """The host's, and what is asked of the plan."""
-        return (*self.host(options).facts, repr(replace(options, microkernels=())))
+        """The host's, whether it lets this process use tile registers, and what is asked of the plan."""
+        host = self.host(options)
+        tiles = "tiles" if _has_tiles(host) else "no tiles"
+        return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """The cut of a computation by its microkernels, or the loops of a program as vectors."""
@@ -119,7 +121,8 @@ class Cpu(Target):
         """Machine code in this process."""
         host = self.host(options)
         lacking = host.lacking
-        if not host.here and "amx-tile" in host.features and not amx.permitted():
+        tiles = _has_tiles(host)  # asked here, too: kept code was planned elsewhere
+        if not host.here and "amx-tile" in host.features and not tiles:
             lacking = (*lacking, "the permission to use tile registers")
         if lacking:
             raise TargetError(
@@ -198,3 +201,8 @@ def _own(planned: Planned) -> planner.Planned:
     """A plan of this target's space."""
     assert isinstance(planned, planner.Planned)
     return planned
+
+
+def _has_tiles(host: isa.Host) -> bool:
+    """Whether code for `host` may use tile registers in this process; asks the system for them."""
+    return "amx-tile" in host.features and amx.permitted()
