@@ -15,7 +15,7 @@ from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened
-from offcut.costmodel.statements import StatementPrices
+from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
 
@@ -27,6 +27,7 @@ __all__ = [
     "Energy",
     "Formulas",
     "Hardware",
+    "Inside",
     "Level",
     "Loops",
     "Machine",

@@ -113,6 +113,8 @@ class Operations:
     log     also of log1p
     sin     also of cos
     other   of every operation that has no entry
+    from_bfloat16, from_float16  to widen a value to the float32 that is computed with
+    to_bfloat16, to_float16      to round a float32 to it
     """
 
     other: float
@@ -126,7 +128,19 @@ class Operations:
     log: float | None
     sin: float | None
     power: float | None
+    from_bfloat16: float
+    to_bfloat16: float
+    from_float16: float
+    to_float16: float
     source: str
+
+    def widening(self, dtype: str) -> float:
+        """The cycles in which a value of an element type becomes what is computed with."""
+        return {"bfloat16": self.from_bfloat16, "float16": self.from_float16}.get(dtype, 0.0)
+
+    def rounding(self, dtype: str) -> float:
+        """The cycles in which what was computed becomes a value of an element type."""
+        return {"bfloat16": self.to_bfloat16, "float16": self.to_float16}.get(dtype, 0.0)
 
     def of(self, op: str) -> float | None:
         """The cycles of an operator or function of expressions."""
@@ -153,6 +167,8 @@ class Loops:
     single_seconds   of one that runs alone
     covered_seconds  of one in a microkernel
     reduce_cycles    to reduce the lanes of a vector, and to start
+    extreme_cycles   from a maximum or minimum of floats to the next of the same, one by one: NaN and zeros of both signs count
+    wait_cycles      for what a nest has just computed, before the next one in a loop that they share
     enter_cycles     to start a loop of vectors
     tile_cycles      of a tile of vectors, beside what its instances take, where its length is known when it is compiled
     begin_cycles     likewise where it is not
@@ -163,7 +179,7 @@ class Loops:
     access_cycles    to read or write one element, or to read one for all lanes
     vector_cycles    to read or write elements that lie side by side
     gather_cycles, scatter_cycles  of each lane, to read and to write elements that lie apart
-    select_cycles    to select, or to convert
+    select_cycles    to select, to compare, or to convert between types that are computed with
     index_cycles     of an operation of an index that is the same for all lanes
     chains           vectors of sums that are computed side by side
     ahead_bytes      how far ahead rows are asked for
@@ -173,6 +189,8 @@ class Loops:
     single_seconds: float
     covered_seconds: float
     reduce_cycles: float
+    extreme_cycles: float
+    wait_cycles: float
     enter_cycles: float
     tile_cycles: float
     begin_cycles: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -21,8 +22,29 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.program import For, Store
-from offcut.costmodel.machine import Machine
+from offcut.costmodel.machine import Machine, Operations
 from offcut.polyhedral import coefficient
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What an instance of a statement runs in.
+
+    lane     the iterator that runs along lanes; None: instances run one by one
+    inner    that of the loop right around it; "" for none
+    written  arrays that are written in that loop, or in the tile
+    """
+
+    lane: str | None = None
+    inner: str = ""
+    written: frozenset[str] = frozenset()
+
+    def moves(self, expr: Expr) -> bool:
+        """Whether an expression is computed again for each vector, or in each iteration: else once, before the loop."""
+        names = {self.lane or "", self.inner} - {""}
+        if not names or variables(expr) & names:
+            return True
+        return any(isinstance(node, Load) and node.buffer in self.written for node in walk(expr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +62,26 @@ class StatementPrices:
 
         side_by_side  whether as many are added up at once as an addition takes cycles
         """
-        adds = any(
-            isinstance(stmt, Store)
+        adds = [
+            stmt
+            for stmt in loop.body
+            if isinstance(stmt, Store)
             and stmt.reduce is not None
             and not any(loop.iter in variables(part) for part in stmt.index)
-            for stmt in loop.body
-        )
+        ]
         if not adds:
             return 0.0
-        return 1.0 if side_by_side else self.machine.core.latency_cycles
+        if side_by_side:
+            return 1.0
+        extreme = any(one.reduce != "sum" and dtype_of(one.value) in FLOATS for one in adds)
+        return self.machine.loops.extreme_cycles if extreme else self.machine.core.latency_cycles
 
-    def store(self, store: Store, lane: str | None, inner: str) -> float:
-        """Of a store, in the loop `inner`, "" for none."""
-        value = self.value(store.value, lane)
+    def store(self, store: Store, at: Inside) -> float:
+        """Of a store."""
+        lane, inner = at.lane, at.inner
+        value = self.value(store.value, at)
+        if store.reduce is not None:
+            value += 2 * self.widened(store.value, lane) + self.rounded(store.value, lane)
         held = store.reduce is not None and not any(inner in variables(p) for p in store.index)
         if held and inner:
             return value + self.machine.loops.access_cycles
@@ -73,17 +102,20 @@ class StatementPrices:
 
     def operation(self, op: str, lane: str | None) -> float:
         """Of an operator or a function."""
-        cycles = (self.machine.scalar if lane is None else self.machine.vector).of(op)
+        cycles = self.table(lane).of(op)
         if cycles is not None:
             return cycles
         return (self.machine.scalar.of(op) or 0.0) * self.width
 
-    def branch(self, condition: Expr, lane: str | None) -> float:
+    def branch(self, condition: Expr, at: Inside) -> float:
         """Of asking a condition."""
-        return self.value(condition, lane) + self.machine.loops.bind_cycles
+        return self.value(condition, at) + self.machine.loops.bind_cycles
 
-    def value(self, expr: Expr, lane: str | None) -> float:
+    def value(self, expr: Expr, at: Inside) -> float:
         """Of an expression."""
+        lane = at.lane
+        if not at.moves(expr):
+            return 0.0
         if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
             return self.machine.loops.index_cycles * sum(isinstance(n, Binary) for n in walk(expr))
         match expr:
@@ -92,18 +124,41 @@ class StatementPrices:
             case Load(_, index, _):
                 return self.access(index, lane, self.machine.loops.gather_cycles)
             case Binary(op, a, b):
-                return self.value(a, lane) + self.value(b, lane) + self.operation(op, lane)
+                inside = self.operand(a, at) + self.operand(b, at)
+                return inside + self.operation(op, lane) + self.rounded(expr, lane)
             case Unary(op, a):
-                return self.value(a, lane) + self.operation(op, lane)
+                return self.operand(a, at) + self.operation(op, lane) + self.rounded(expr, lane)
             case Select(condition, then, other):
-                return self.several((condition, then, other), lane)
+                parts = (condition, then, other)
+                return self.machine.loops.select_cycles + sum(self.value(p, at) for p in parts)
             case Logic(_, args):
-                return sum(self.value(arg, lane) for arg in args) + self.operation("and", lane)
+                return sum(self.value(arg, at) for arg in args) + self.operation("and", lane)
             case Cast(a, _):
-                return self.several((a,), lane)
+                return self.operand(a, at) + self.converted(dtype_of(a), expr, lane)
             case _:
-                return self.several(children(expr), lane)
+                inside = sum(self.operand(part, at) for part in children(expr))
+                return self.machine.loops.select_cycles + inside
 
-    def several(self, parts: Sequence[Expr], lane: str | None) -> float:
-        """Of a selection or a conversion of these parts."""
-        return self.machine.loops.select_cycles + sum(self.value(part, lane) for part in parts)
+    def operand(self, expr: Expr, at: Inside) -> float:
+        """Of a value that is computed with."""
+        return self.value(expr, at) + (self.widened(expr, at.lane) if at.moves(expr) else 0.0)
+
+    def converted(self, old: str, new: Expr, lane: str | None) -> float:
+        """Of a conversion; floats of 16 bits are widened to float32 before whatever is done with them."""
+        into = dtype_of(new)
+        if self.table(lane).rounding(into):
+            return self.rounded(new, lane)
+        computed = "float32" if self.table(lane).widening(old) else old
+        return 0.0 if computed == into else self.machine.loops.select_cycles
+
+    def widened(self, expr: Expr, lane: str | None) -> float:
+        """Of a value of 16 bits as the float32 that is computed with; 0 of others and of literals."""
+        return 0.0 if isinstance(expr, Const) else self.table(lane).widening(dtype_of(expr))
+
+    def rounded(self, expr: Expr, lane: str | None) -> float:
+        """Of the float32 that was computed as a value of 16 bits; 0 of others."""
+        return self.table(lane).rounding(dtype_of(expr))
+
+    def table(self, lane: str | None) -> Operations:
+        """What operations take, of one instance or of a vector of them."""
+        return self.machine.scalar if lane is None else self.machine.vector

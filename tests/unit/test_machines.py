@@ -22,6 +22,7 @@ MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
     "sapphire-rapids": {"fma", "vnni", "amx"},
     "zen4": {"fma", "vnni"},
+    "zen5": {"fma", "vnni"},
     "avx2": {"fma"},
     "neoverse-n1": {"fma"},
 }
@@ -93,7 +94,7 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
 ) -> None:
     caches = {(0, "size"): 40960, (2, "ways_of_associativity"): 20}
     monkeypatch.setattr(isa, "_cache_fact", lambda index, fact: caches.get((index, fact)))
-    for name in ("cascade-lake", "sapphire-rapids", "zen4", "avx2", "neoverse-n1"):
+    for name in ("cascade-lake", "sapphire-rapids", "zen4", "zen5", "avx2", "neoverse-n1"):
         machine = load(name)
         features = frozenset(map(in_llvm, machine.features)) | {"sahf", "rdpid"}
         isa.own_machine.cache_clear()
@@ -115,6 +116,10 @@ SKYLAKE = "avx2 fma f16c bmi bmi2 lzcnt movbe avx512f avx512dq avx512cd avx512bw
         (SKYLAKE, "cascade-lake"),
         (f"{SKYLAKE} avx512vnni", "cascade-lake"),
         (f"{SKYLAKE} avx512vnni avx512bf16 avx512vbmi avx512ifma vaes sse4a gfni", "zen4"),
+        (
+            f"{SKYLAKE} avx512vnni avx512bf16 avx512vbmi avx512ifma vaes sse4a gfni avxvnni avx512vp2intersect",
+            "zen5",
+        ),
     ],
 )
 def test_a_host_is_described_by_registers_that_it_has(features: str, name: str) -> None:

@@ -56,7 +56,7 @@ from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 from offcut.costmodel.closed.touched import Box, Level, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.statements import StatementPrices
+from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
@@ -159,8 +159,8 @@ class Hardware:
         return self.lanes_of("float32")
 
     def lanes_of(self, dtype: str) -> int:
-        """Of a vector."""
-        return max(1, self.register_bytes // ITEM_BYTES[dtype])
+        """Of a vector: what is narrower than a float32 takes a lane of one, too, as code computes with it."""
+        return max(1, self.register_bytes // max(ITEM_BYTES[dtype], ITEM_BYTES["float32"]))
 
     def on_core(self, kernel: Microkernel) -> bool:
         """Whether vector registers hold the accumulators of its tiles; else another unit does."""
@@ -194,6 +194,8 @@ class _Scope:
     run    how many of its iterations are side by side, None where no text says so
     across  it, its first and its last iteration, where all of them run at once
     way    of a `choose`
+    around  the loop around the tile
+    written  arrays that are written in the innermost loop, or the tile
     """
 
     known: Known
@@ -203,6 +205,8 @@ class _Scope:
     run: int | None = None
     across: tuple[str, Expr, Expr] | None = None
     way: tuple[int, int] | None = None
+    around: For | None = None
+    written: frozenset[str] = frozenset()
 
 
 class _Counter:
@@ -279,6 +283,7 @@ class _Counter:
                     loop=stmt,
                     lane=lane,
                     run=run,
+                    written=_written(stmt.body),
                 )
                 with self.around(name, lo, hi):
                     body = self.block(stmt.body, inside)
@@ -317,7 +322,15 @@ class _Counter:
             off = _switched_off(axis.iter, where)
             stop = end if off is None else ix.minimum(end, off)
             across = None if rest or run is None else (axis.iter, start, ix.sub(stop, 1))
-            inside = replace(scope, known=known, lane=axis.iter, run=run, across=across)
+            inside = replace(
+                scope,
+                known=known,
+                lane=axis.iter,
+                run=run,
+                across=across,
+                around=scope.loop,
+                written=_written(body),
+            )
             seen = self.tile(rest, body, inside, where)
         if across is None:
             seen = self.loop(axis.iter, start, end, seen, scope.known, off)
@@ -461,8 +474,9 @@ class _Counter:
         width = self.hardware.lanes_of(dtype) if scope.lane else 1
         filled = width if not scope.run else scope.run / ceil(scope.run / width)
         prices = StatementPrices(self.hardware.machine, width)
-        loops, inner = self.hardware.machine.loops, "" if scope.loop is None else scope.loop.iter
-        work = prices.store(stmt, scope.lane, inner)
+        loops = self.hardware.machine.loops
+        inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
+        work = prices.store(stmt, Inside(scope.lane, inner, scope.written))
         if scope.loop is not None:
             step = loops.iterate_cycles if scope.lane is None else loops.lane_iterate_cycles
             work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
@@ -565,6 +579,10 @@ def _switched_off(name: str, where: Expr | None) -> Expr | None:
 def _parted(stmt: Stmt) -> bool:
     """Whether a nest holds pieces of its own."""
     return any(isinstance(one, Tile | Choose | Alloc) for one in statements((stmt,)))
+
+
+def _written(body: Sequence[Stmt]) -> frozenset[str]:
+    return frozenset(one.buffer for one in statements(tuple(body)) if isinstance(one, Store))
 
 
 def _parts(expr: Expr) -> list[Expr]:

@@ -145,6 +145,18 @@ class Nests:
             machine.traffic.overlap_loss,
         )
 
+    def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:
+        """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed.
+
+        behind  axes of those loops, and how many iterations of each run at once
+        """
+        extents = {axis.name: self.calls.of(axis.extent) for axis in cut.group[0].axes}
+        times = self.calls.constant(1 if behind else 0)
+        for name, block in behind:
+            if name in extents:
+                times = times * np.ceil(extents[name] / block)
+        return times * self.hardware.machine.loops.wait_cycles
+
     def computed(
         self,
         computation: Computation,

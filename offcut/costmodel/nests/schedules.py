@@ -20,7 +20,25 @@ from offcut.schedule import Mark, Nest, Resolved, Schedule, Step, Together, Way
 Resolve: TypeAlias = Callable[[Schedule], Resolved]
 """The loops of a schedule with nests. Raises PartitionError for one that is not legal."""
 
-Key: TypeAlias = tuple[object, ...]
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the price of a way depends on.
+
+    before     the stages as they are
+    around     axes of the loops around
+    behind     of the loops in which it runs behind another nest, the axes and how many iterations run at once
+    depths     along what sums are covered
+    competing  whether it is one of several
+    """
+
+    before: tuple[Step, ...]
+    around: tuple[str, ...]
+    behind: tuple[tuple[str, int], ...]
+    stage: str
+    depths: frozenset[str]
+    competing: bool
+    way: Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +122,33 @@ class SchedulePrices:
                     continue
                 parts = [nests.cost(made.computation, one, rows) for one in (*way.before, way.cut)]
                 cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
+                cycles = cycles + nests.waits(way.cut, key.behind)
                 seconds = cycles / self.hardware.machine.hertz
                 self.known[key] = WayCost(seconds, self.calls.of(way.cost), tuple(parts))
 
 
 def _keys(schedule: Schedule) -> list[list[Key]]:
-    """What the price of each way depends on, by nest: the stages as they are, loops around, along what sums are covered,
-    whether it competes, itself.
-    """
+    """Of each way, by nest."""
     before = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
     found: list[list[Key]] = []
 
-    def visit(part: Step, around: tuple[str, ...]) -> None:
+    def visit(
+        part: Step, around: tuple[tuple[str, int], ...], behind: tuple[tuple[str, int], ...]
+    ) -> None:
         if isinstance(part, Together):
-            for inner in part.parts:
-                visit(inner, (*around, *part.axes))
+            last = 1 if part.block is None else part.block.iterations
+            inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
+            for place, inner in enumerate(part.parts):
+                visit(inner, inside, inside if place else behind)
         elif isinstance(part, Nest):
+            names = tuple(axis for axis, _ in around)
             depths = frozenset(way.cover.depth for way in part.ways if way.cover is not None)
-            nest = before, around, part.stage, depths, len(part.ways) > 1
-            found.append([(*nest, _unnamed(way)) for way in part.ways])
+            several = len(part.ways) > 1
+            nest = before, names, behind, part.stage, depths, several
+            found.append([Key(*nest, _unnamed(way)) for way in part.ways])
 
     for step in schedule.steps:
-        visit(step, ())
+        visit(step, (), ())
     return found
 
 

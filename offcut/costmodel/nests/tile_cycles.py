@@ -17,7 +17,7 @@ from offcut.costmodel.closed.operations import instructions
 from offcut.costmodel.nests.calls import Array
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
-from offcut.costmodel.statements import StatementPrices
+from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral import coefficient
@@ -135,8 +135,9 @@ class Plain:
         store = Store(stage.buffer, point, stage.value, stage.reducer)
         prices = StatementPrices(machine, width)
         summed = [axis.name for axis in stage.reduce_axes]
-        inner = summed[-1] if summed else ""
-        work = prices.store(store, lane, inner)
+        axes = [axis.name for axis in stage.axes]
+        inner = summed[-1] if summed else "".join(axes[-1:] if lane is None else ())
+        work = prices.store(store, Inside(lane, inner, frozenset((stage.buffer,))))
         step = loops.iterate_cycles if lane is None else loops.lane_iterate_cycles
         if summed:
             around = For(inner, ix.const(0), ix.const(1), (store,))

@@ -52,7 +52,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.walking import taken, with_buffer_renamed
-from offcut.costmodel import Loops, StatementPrices
+from offcut.costmodel import Inside, Loops, StatementPrices
 from offcut.describe.computation import Names
 from offcut.polyhedral import (
     Dependence,
@@ -245,13 +245,13 @@ class _Nest:
             case For():
                 return self.loop(stmt, path)
             case Store():
-                return self.prices.store(stmt, None, ""), stmt
+                return self.prices.store(stmt, Inside()), stmt
             case If(condition, then, other):
                 yes, then = self.block(then, (*path, 0))
                 no, other = self.block(other, (*path, 1))
                 made = If(condition, then, other)
                 sides = (yes + no) * self.loops.branch_share
-                return self.prices.branch(condition, None) + sides, made
+                return self.prices.branch(condition, Inside()) + sides, made
             case Let() | Alloc():
                 cycles, body = self.block(stmt.body, path)
                 return cycles + self.loops.bind_cycles, replace(stmt, body=body)
@@ -272,7 +272,7 @@ class _Nest:
         self.around.append(loop)
         inner, body = self.block(loop.body, path)
         chain = self.prices.chain(loop)
-        each = self.lane_block(loop.body, loop.iter, "")
+        each = self.lane_block(loop.body, Inside(loop.iter, "", _written(loop.body)))
         as_lanes = self.loops.enter_cycles + ceil(trips / self.width) * each
         self.around.pop()
         if self.reduces(loop):
@@ -333,35 +333,37 @@ class _Nest:
         extent = ix.sub(loop.hi, loop.lo)
         return Tile((TileAxis(loop.iter, loop.lo, extent),), loop.body)
 
-    def lane_block(self, body: Sequence[Stmt], lane: str, inner: str) -> float:
-        """Predicted cycles of `body` for a vector of instances along `lane`.
-
-        inner   the loop right around it
-        """
+    def lane_block(self, body: Sequence[Stmt], at: Inside) -> float:
+        """Predicted cycles of `body` for a vector of instances along its lane."""
         total = 0.0
         for stmt in body:
             match stmt:
                 case For():
                     trips = self.trips(stmt)
                     self.around.append(stmt)
-                    cycles = self.lane_block(stmt.body, lane, stmt.iter)
+                    inner = Inside(at.lane, stmt.iter, _written(stmt.body))
+                    cycles = self.lane_block(stmt.body, inner)
                     self.around.pop()
-                    masked = lane in variables(stmt.lo) | variables(stmt.hi)
+                    masked = at.lane in variables(stmt.lo) | variables(stmt.hi)
                     step = self.loops.lane_iterate_cycles + masked * self.loops.mask_cycles
                     chain = self.prices.chain(stmt, side_by_side=True)
                     total += trips * (step + max(cycles, chain))
                 case Store():
-                    total += self.prices.store(stmt, lane, inner)
+                    total += self.prices.store(stmt, at)
                 case If(condition, then, other):
-                    sides = self.lane_block(then, lane, inner) + self.lane_block(other, lane, inner)
-                    total += self.prices.branch(condition, lane) + sides
+                    sides = self.lane_block(then, at) + self.lane_block(other, at)
+                    total += self.prices.branch(condition, at) + sides
                 case Let() | Alloc():
-                    total += self.loops.bind_cycles + self.lane_block(stmt.body, lane, inner)
+                    total += self.loops.bind_cycles + self.lane_block(stmt.body, at)
                 case Tile() | Choose():
                     pass
                 case _:
                     assert_never(stmt)
         return total
+
+
+def _written(body: Sequence[Stmt]) -> frozenset[str]:
+    return frozenset(stmt.buffer for stmt in statements(tuple(body)) if isinstance(stmt, Store))
 
 
 def _reason(carried: Sequence[Dependence] | None) -> str:

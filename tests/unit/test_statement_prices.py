@@ -1,0 +1,111 @@
+"""What statements without a microkernel are predicted to take: conversions, what is computed once, chains, waits."""
+
+from __future__ import annotations
+
+import pytest
+
+import offcut as oc
+from offcut.backends.requested import requested
+from offcut.core.expr import Expr
+from offcut.core.program import For, Store
+from offcut.core.program import walk as statements
+from offcut.costmodel import Inside, Machine, StatementPrices, load, processor
+from offcut.schedule import Schedule
+from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.problem import Problem
+from tests.spaces import space_of
+
+LANES = Inside("j")
+
+
+def machine() -> Machine:
+    return processor(load("cascade-lake"))
+
+
+def prices() -> StatementPrices:
+    return StatementPrices(machine(), 16)
+
+
+def stored(value: str, kind: str = "bfloat16", before: str = "=") -> Store:
+    """``B[i, j] = value`` for bfloat16 A, M and float32 F."""
+    text = f"""\
+program p
+size n in 1:65
+input A: bfloat16[n, n]
+input M: bfloat16[n]
+input F: float32[n, n]
+output B: {kind}[n, n]
+for i in 0:n
+  for j in 0:n
+    B[i, j] {before} {value}
+"""
+    (found,) = (s for s in statements(oc.parse(text).body) if isinstance(s, Store))
+    return found
+
+
+def value_of(text: str, kind: str = "bfloat16") -> float:
+    value: Expr = stored(text, kind).value
+    return prices().value(value, LANES)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "operations", "widened", "rounded"),
+    [
+        ("A[i, j]", "bfloat16", 0, 0, 0),  # a copy is no conversion
+        ("A[i, j] * A[i, j]", "bfloat16", 1, 2, 1),
+        ("A[i, j] * A[i, j] + A[i, j]", "bfloat16", 2, 4, 2),
+        ("float32(A[i, j]) * F[i, j]", "float32", 1, 1, 0),
+        ("bfloat16(float32(A[i, j]) * F[i, j])", "bfloat16", 1, 1, 1),
+        ("bfloat16(F[i, j])", "bfloat16", 0, 0, 1),
+        ("bfloat16(2.0) * A[i, j]", "bfloat16", 1, 1, 1),  # a literal is wide already
+    ],
+)
+def test_floats_of_16_bits_are_widened_before_an_operation_and_rounded_after_it(
+    text: str, kind: str, operations: int, widened: int, rounded: int
+) -> None:
+    vector, loads = machine().vector, text.count("[i, j]") * machine().loops.vector_cycles
+    by_hand = operations * vector.other + widened * vector.from_bfloat16
+    assert value_of(text, kind) == pytest.approx(loads + by_hand + rounded * vector.to_bfloat16)
+
+
+def test_what_is_the_same_for_all_lanes_is_computed_once() -> None:
+    moving = value_of("F[i, j] * F[i, j]", "float32")
+    assert value_of("F[i, j] * (F[i, i] / (F[i, i] + 2.0))", "float32") == pytest.approx(
+        moving - machine().loops.vector_cycles
+    )
+
+
+def test_what_the_loop_writes_is_not_computed_once() -> None:
+    value = stored("F[i, j] * F[i, i]", "float32").value
+    read = Inside("j", "", frozenset("F"))
+    assert prices().value(value, read) > prices().value(value, LANES)
+
+
+def test_a_maximum_of_floats_is_a_longer_chain_than_a_sum() -> None:
+    def chain(reducer: str, value: str, kind: str) -> float:
+        text = f"size n in 1:65\ninput A: {kind}[n]\ninout S: {kind}[1]\nfor i in 0:n\n  S[0] {reducer} {value}\n"
+        (loop,) = (s for s in statements(oc.parse(f"program p\n{text}").body) if isinstance(s, For))
+        return prices().chain(loop)
+
+    assert chain("+=", "A[i]", "float32") == machine().core.latency_cycles
+    assert chain("max=", "A[i]", "float32") == machine().loops.extreme_cycles
+    assert chain("max=", "A[i]", "int32") == machine().core.latency_cycles
+
+
+def test_nests_that_share_a_loop_wait_for_each_other_once_a_block() -> None:
+    n = oc.dim("n", min=1, max=4096)
+    x = oc.placeholder((n, 300), name="x")
+    target = oc.target("cpu", machine="cascade-lake")
+    options = target.options("tune")
+    request = requested(oc.ops.softmax(x, name="S"), [x], {}, "tune")
+    computation = space_of(request, options, target, 1).computation
+    price = price_of(Problem(request, options, target, (({"n": 64}, 1.0),), 0), computation, None)
+    parts = "".join(
+        f"  nest {stage}\n    way loops\n" for stage in ("S_max", "S_exp", "S_sum", "S")
+    )
+    one, four = (
+        price(Schedule.parse(f"schedule S\ntogether i{by}\n{parts}mark rows\n"))[(("n", 64),)]
+        for by in ("", " by 4 in 2310")
+    )
+    waits = machine().loops.wait_cycles / machine().hertz
+    assert one - four == pytest.approx(3 * (64 - 16) * waits)
