@@ -16,22 +16,44 @@ from offcut.backends.target import Loaded, Options
 from offcut.describe.request import Array
 
 LATE = 20  # calls: the check makes one at each of the sizes
+SLOW = 20  # usual calls that a slow one takes, by the clock
+
+
+class Ticks:
+    """A clock of processor time that calls advance: no two of them alike, each some 50 µs."""
+
+    def __init__(self) -> None:
+        self.now, self.calls = 0.0, 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def called(self, times: int) -> None:
+        """A call has taken as long as `times` usual ones."""
+        self.calls += 1
+        self.now += times * 50e-6 * (1 + self.calls % 13 / 1000)
+
+
+TICKS = Ticks()
 
 
 class Planted(Cpu):
-    """A kernel whose schedule has a digest among `faults` does that at each call."""
+    """A kernel whose schedule has a digest among `faults` does that at each call.
 
-    def __init__(self, faults: Mapping[str, str]) -> None:
+    ticks  whether the process that measures reads `TICKS`
+    """
+
+    def __init__(self, faults: Mapping[str, str], ticks: bool = False) -> None:
         super().__init__(None)
-        self.faults = faults
+        self.faults, self.ticks = faults, ticks
 
     def __reduce__(self) -> Any:
-        return Planted, (self.faults,)
+        return _sent, (self.faults, self.ticks)
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
         loaded = super().load(lowered, signature, options)
         fault = self.faults.get(options.schedule.digest if options.schedule else "")
-        if fault is None:
+        if fault is None and not self.ticks:
             return loaded
         return lambda constants: Faulty(loaded(constants), fault)
 
@@ -39,13 +61,15 @@ class Planted(Cpu):
 class Faulty:
     """A kernel's call, with a fault."""
 
-    def __init__(self, call: Callable[..., Any], fault: str) -> None:
+    def __init__(self, call: Callable[..., Any], fault: str | None) -> None:
         self.call, self.fault, self.calls = call, fault, 0
 
     def __call__(self, *given: Array, out: Array, **sizes: int) -> Any:
         self.calls += 1
         result = self.call(*given, out=out, **sizes)
-        getattr(self, self.fault)(given, out)
+        TICKS.called(SLOW if self.fault == "be_slow" else 1)
+        if self.fault is not None:
+            getattr(self, self.fault)(given, out)
         return result
 
     def crash(self, given: Any, out: Array) -> None:
@@ -90,9 +114,14 @@ class Faulty:
             os.kill(os.getppid(), signal.SIGSTOP)
 
     def be_slow(self, given: Any, out: Array) -> None:
-        until = time.process_time() + 2e-3
-        while time.process_time() < until:
-            pass
+        """It is, by the clock."""
+
+
+def _sent(faults: Mapping[str, str], ticks: bool) -> Planted:
+    """The target in the process that it was sent to."""
+    if ticks:
+        time.process_time = TICKS
+    return Planted(faults, ticks)
 
 
 def first(deed: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_target import Planted
+from planted_target import SLOW, Planted
 
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
@@ -48,7 +48,7 @@ def dense() -> tuple[Any, Any, Any]:
 
 def problem(faults: Mapping[str, str], sizes: Any = SIZES) -> Problem:
     result, a, w = dense()
-    target = Planted(faults)
+    target = Planted(faults, ticks=True)
     constants = stand_ins(["W"], result, [a, w], "tune")
     request = requested(result, [a, w], constants, "tune")
     return Problem(request, target.options("tune", threads=1), target, sizes)
@@ -104,7 +104,7 @@ def test_a_slow_candidate_is_measured_as_slow(
     slow, fast = bench.measured([schedules["be_slow"], schedules["nothing"]])
     (wrong,) = bench.measured([schedules["miss_an_element"]])
 
-    assert slow.seconds(asked) > fast.seconds(asked) > 0
+    assert slow.seconds(asked) == pytest.approx(SLOW * fast.seconds(asked), rel=0.02)
     assert slow.reference == fast.reference
     assert [seconds > 0 for seconds in fast.reference] == [True, True]
     assert wrong.reference == ()

@@ -340,6 +340,7 @@ REFUSED: dict[str, tuple[object, object, str]] = {
 tune: cannot take price='cheap'
   because  there is no such price
   help     "closed", "learned", the path of a model (.json)
+  help     mine, of plug-ins
   help     lambda schedule, n: 2e-9 * n""",
     ),
     "cannot be loaded": (

@@ -239,6 +239,23 @@ def test_a_plug_in_names_an_explorer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(explorer.propose(made, (), Random(0), 1)) == [made.first]
 
 
+def test_a_name_that_no_plug_in_has_is_refused_with_those_that_they_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [_Point(None)])
+    with pytest.raises(DescribeError) as refused:
+        explorer_named("annealing")
+    assert (
+        str(refused.value)
+        == """\
+tune: cannot take explorer='annealing'
+  because  there is no such explorer
+  help     anneal, beam, evolution, exhaustive, random
+  help     theirs, of plug-ins
+  help     a function of (space, seen, rng, count)"""
+    )
+
+
 def test_a_plug_in_that_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [_Point(ImportError("no module named plugin"))]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: broken)

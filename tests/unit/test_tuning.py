@@ -424,7 +424,7 @@ def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) 
         return tuple(tried)
 
     oc.tune(result, **given, trials=2, records=tmp_path / "plain", explorer=two)
-    target = Planted({tried[0].digest: fault})
+    target = Planted({tried[0].digest: fault}, ticks=True)
     found = oc.tune(result, **given, trials=2, records=tmp_path / "r", explorer=two, target=target)
     assert found == planned
     outcomes = {

@@ -13,6 +13,7 @@ from offcut.search.explorers.evolution import Evolution
 from offcut.search.explorers.exhaustive import Exhaustive
 from offcut.search.explorers.explorer import Explorer, Function
 from offcut.search.explorers.sampling import Sampling
+from offcut.search.plugged import plugged
 
 GROUP = "offcut.explorers"
 EXPLORERS: dict[str, Callable[[], Explorer]] = {
@@ -22,6 +23,7 @@ EXPLORERS: dict[str, Callable[[], Explorer]] = {
     "exhaustive": Exhaustive,
     "random": Sampling,
 }
+_OTHERWISE = ("a function of (space, seen, rng, count)",)
 
 
 def explorer_named(given: object) -> tuple[str, Explorer]:
@@ -41,25 +43,7 @@ def explorer_named(given: object) -> tuple[str, Explorer]:
 def _loaded(name: str) -> object:
     if name in EXPLORERS:
         return EXPLORERS[name]
-    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
-
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            try:
-                return point.load()
-            except Exception as error:
-                raise DescribeError(
-                    "tune",
-                    f"cannot load explorer={name!r}",
-                    at=f"{point.value}, an entry point of {GROUP}",
-                    because=f"{type(error).__name__}: {error}",
-                ) from error
-    raise DescribeError(
-        "tune",
-        f"cannot take explorer={name!r}",
-        because="there is no such explorer",
-        help=(", ".join(EXPLORERS), "a function of (space, seen, rng, count)"),
-    )
+    return plugged(GROUP, "explorer", name, ", ".join(EXPLORERS), _OTHERWISE)
 
 
 def _made(given: Any, shown: str) -> Explorer:
@@ -72,5 +56,5 @@ def _made(given: Any, shown: str) -> Explorer:
         "tune",
         f"cannot take explorer={shown}",
         because="it is no name, no function, and has no method propose",
-        help=(", ".join(EXPLORERS), "a function of (space, seen, rng, count)"),
+        help=(", ".join(EXPLORERS), *_OTHERWISE),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import isclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
 from offcut.search.default_file import default_file
+from offcut.search.plugged import plugged
 from offcut.tuning.learning.cases import Cases, has_nests
 from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.pricing.predicting import price_of
@@ -129,26 +129,5 @@ class _Own:
 
 
 def _loaded(name: str) -> object:
-    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
-
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            try:
-                found: object = point.load()
-                return found() if isclass(found) else found
-            except Exception as error:
-                raise DescribeError(
-                    "tune",
-                    f"cannot load price={name!r}",
-                    at=f"{point.value}, an entry point of {GROUP}",
-                    because=f"{type(error).__name__}: {error}",
-                ) from error
-    raise DescribeError(
-        "tune",
-        f"cannot take price={name!r}",
-        because="there is no such price",
-        help=(
-            f'"{CLOSED}", "{LEARNED}", the path of a model (.json)',
-            "lambda schedule, n: 2e-9 * n",
-        ),
-    )
+    known = f'"{CLOSED}", "{LEARNED}", the path of a model (.json)'
+    return plugged(GROUP, "price", name, known, ("lambda schedule, n: 2e-9 * n",))
