@@ -101,7 +101,7 @@ def figures(judged: Judged, count: int, budget: float) -> Figures:
     points = (*picked, *alone(whole.first))
     wanted = dict.fromkeys((whole.first, *points))
     with Bench(problem, Limits(budget=budget, resolution=0.01)) as bench:
-        measured = filled(problem, wanted, Unkept(), price, bench.measured)
+        measured = filled(problem, wanted, Unkept(), price, bench.each)
     table = Table(weights, tuple(dict.fromkeys(points)), measured)
     guesses = {one: price(one) for one in table.sound}
     orders: list[tuple[float, float, float]] = []

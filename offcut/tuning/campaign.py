@@ -1,10 +1,10 @@
 """Trials of one problem, from the default schedule to the one that is confirmed: proposed, measured, recorded.
 
-Rounds of a batch: the explorer proposes, what is recorded already is taken from there, the rest is measured in
-turns and recorded as soon as it is known. A round depends on the seed, its number, and what was measured before,
+Rounds of a batch: the explorer proposes, what is recorded already is taken from there, the rest is measured
+and recorded one by one, as soon as each is known. A round depends on the seed, its number, and what was measured before,
 so that a campaign that was killed and is begun again proposes the same, and measures what is missing. Batches are
-comparable: how the machine drifted between them is divided out (`drift`). At last the best of
-them, what their ways make together, and the default run against each other; the default stays if it is not
+comparable: how the machine drifted between their trials is divided out (`drift`). At last the best of
+them, what their ways make together, and the default run in turns against each other; the default stays if it is not
 beaten by more than the noise.
 """
 
@@ -31,7 +31,7 @@ from offcut.tuning.problem import Measured, Problem
 from offcut.tuning.settling import settle
 
 BATCH = 8
-"""Candidates that are timed in turns: the default's kernel beside them, which drift is told by, takes a ninth of the time."""
+"""Candidates of a round: what is learned is learned between rounds, and a device of a pool takes as many at most."""
 
 FINALISTS = 3
 """The best trials that run against the default at last."""

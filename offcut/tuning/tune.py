@@ -112,7 +112,8 @@ def tune(
         tell = stack.enter_context(shown(progress, space.first.name, most))
         begun = partial(Campaign, problem, space, expected, made, named, kept)
         if workers is None:
-            return begun(measuring(problem, limits, stack), most, seconds, tell).best()
+            here = measuring(problem, limits, stack)
+            return begun(here.each, most, seconds, tell, last=here.turns).best()
         devices = stack.enter_context(pooled(problem, limits, workers))
         campaign = begun(devices.measured, most, seconds, tell, last=devices.together, batch=ROUND)
         return campaign.best()

@@ -121,6 +121,25 @@ def test_a_slow_candidate_is_measured_as_slow(
     ]
 
 
+def test_each_is_told_before_the_next_one_begins(
+    bench: Bench, schedules: dict[str, Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, check = list[Schedule](), bench._checked
+
+    def checked(schedule: Schedule) -> Any:
+        begun.append(schedule)
+        return check(schedule)
+
+    monkeypatch.setattr(bench, "_checked", checked)
+    two = [schedules["nothing"], schedules["be_slow"]]
+    told: list[tuple[Schedule, int]] = []
+    found = bench.each([*two, two[0]], lambda one: told.append((one.schedule, len(begun))))
+
+    assert told == [(two[0], 1), (two[1], 2)]
+    assert found[0] == found[2]
+    assert [len(one.reference) for one in found] == [2, 2, 2]
+
+
 def test_nothing_is_measured_of_nothing(bench: Bench) -> None:
     assert bench.measured([]) == ()
 

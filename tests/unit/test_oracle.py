@@ -69,7 +69,7 @@ def planted(schedule: Schedule) -> list[float]:
 
 
 def made_up(bench: Bench, schedules: Sequence[Schedule], tell: Callable[[Measured], None]) -> None:
-    """In place of `Bench.measured`."""
+    """In place of `Bench.each`."""
     for schedule in schedules:
         pairs = zip(bench.problem.sizes, planted(schedule), strict=False)
         times = tuple(Time(at, one, 0.0) for (at, _), one in pairs)
@@ -364,7 +364,7 @@ def of(program: str, tmp_path: Path, **options: Any) -> Any:
 def test_a_program_is_measured_whole_and_again_from_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Bench, "measured", made_up)
+    monkeypatch.setattr(Bench, "each", made_up)
     told: list[tuple[str, int, int]] = []
     found = of(SCALED, tmp_path, explorers=("random", "anneal"), tell=lambda *say: told.append(say))
     assert len(found.part.points) == found.part.size == len(found.table.sound)
@@ -379,7 +379,7 @@ def test_a_program_is_measured_whole_and_again_from_its_records(
         assert set(one.mean) == {4, 8}
         assert all(0 <= one.mean[count] <= one.worst[count] for count in (4, 8))
     assert ("measured", found.part.size, found.part.size) in told
-    monkeypatch.setattr(Bench, "measured", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr(Bench, "each", lambda *_: pytest.fail("it measured"))
     again = of(SCALED, tmp_path, explorers=("random", "anneal"))
     assert again.explored == found.explored
     assert again.picks == found.picks
@@ -392,7 +392,7 @@ def test_where_nothing_can_be_timed_the_last_reason_is_said(
         for one in schedules:
             tell(Measured(one, Outcome.REFUSED, (), "planted"))
 
-    monkeypatch.setattr(Bench, "measured", refuses)
+    monkeypatch.setattr(Bench, "each", refuses)
     with pytest.raises(TargetError) as refused:
         of(SCALED, tmp_path, most=2)
     assert (
@@ -416,7 +416,7 @@ def test_a_number_below_1_is_refused(name: str, tmp_path: Path) -> None:
 def test_the_command_prints_its_tables_and_writes_csv_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Bench, "measured", made_up)
+    monkeypatch.setattr(Bench, "each", made_up)
     program, csv, png = (tmp_path / name for name in ("p.offcut", "o.csv", "o.png"))
     program.write_text(SCALED, encoding="utf-8")
     options = [

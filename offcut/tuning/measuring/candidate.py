@@ -78,6 +78,13 @@ class Bench:
         self._children.close()
         self._folder.cleanup()
 
+    def each(
+        self, schedules: Sequence[Schedule], progress: Progress | None = None
+    ) -> tuple[Measured, ...]:
+        """What becomes of each schedule, every one a batch of its own: it is told before the next one begins."""
+        found = {one: self.measured([one], progress)[0] for one in dict.fromkeys(schedules)}
+        return tuple(found[schedule] for schedule in schedules)
+
     def measured(
         self, schedules: Sequence[Schedule], progress: Progress | None = None
     ) -> tuple[Measured, ...]:

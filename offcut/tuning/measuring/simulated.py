@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from offcut.errors import OffcutError
@@ -53,11 +54,25 @@ class Simulated:
         return Measured(schedule, Outcome.OK, tuple(times))
 
 
-def measuring(problem: Problem, limits: Limits, stack: ExitStack) -> Measure:
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """How schedules of a problem are measured.
+
+    each   one after the other: each is told before the next one begins, so that whoever is killed loses one at most
+    turns  all in turns, to be ranked
+    """
+
+    each: Measure
+    turns: Measure
+
+
+def measuring(problem: Problem, limits: Limits, stack: ExitStack) -> Measuring:
     """What measures schedules of a problem: the target's simulator, or calls that are timed in processes of their own.
 
     stack   ends these
     """
     if problem.target.simulates:
-        return Simulated(problem).measured
-    return stack.enter_context(Bench(problem, limits)).measured
+        simulated = Simulated(problem)
+        return Measuring(simulated.measured, simulated.measured)
+    bench = stack.enter_context(Bench(problem, limits))
+    return Measuring(bench.each, bench.measured)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from offcut.errors import PartitionError
 from offcut.schedule import Schedule
 from offcut.search import Price, Records
-from offcut.tuning.campaign import BATCH, LAST_RUN
+from offcut.tuning.campaign import LAST_RUN
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
 from offcut.tuning.measuring.simulated import Measure
@@ -58,8 +58,8 @@ def filled(
         tell(len(found))
 
     left = [one for one in wanted if one not in found]
-    for place in range(0, len(left), BATCH):
-        measure(left[place : place + BATCH], keep)
+    if left:
+        measure(left, keep)
     return found
 
 

@@ -111,9 +111,8 @@ def oracle(
     wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
     with ExitStack() as stack:
-        measure = measuring(problem, limits, stack)
         measured = filled(
-            *(problem, wanted, kept, price, measure),
+            *(problem, wanted, kept, price, measuring(problem, limits, stack).each),
             lambda done: tell("measured", done, len(wanted)),
         )
     table = Table(weights, part.points, measured)
