@@ -16,6 +16,7 @@ from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processo
 from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened
 from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.costmodel.tiles import copies_worth, tile_price
 from offcut.costmodel.worth import worth
 
@@ -52,6 +53,7 @@ __all__ = [
     "rows_seconds",
     "shipped",
     "shortened",
+    "tile_cycles",
     "tile_price",
     "unpacked_factor",
     "worth",

@@ -13,6 +13,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Lookup, real
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
+from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 
 
@@ -24,14 +25,11 @@ def tile_price(
     The heights are at most the second argument; a run of no tile costs nothing.
     """
 
-    def cycles(height: int) -> float:
-        rows = min(height, kernel.max_rows)
-        shape = kernel.tile(rows, kernel.columns_for(rows))
-        return (shape.cycles + shape.startup) / shape.columns * height / max(rows, 1)
+    taken = tile_cycles(kernel)
 
     def price(runs: Sequence[tuple[Expr, Expr]], tile: int) -> Expr:
-        tallest = min(tile, kernel.max_rows)
-        table = (0.0, *(cycles(height) for height in range(1, tallest + 1)))
+        tallest = min(tile, taken.tallest)
+        table = (0.0, *(sum(taken.by_column(height)) for height in range(1, tallest + 1)))
         total: Expr = real(0.0)
         for count, height in runs:
             one: Expr = Lookup(table, ix.minimum(ix.maximum(height, 0), tallest))

@@ -42,6 +42,7 @@ class Microkernel:
     update      likewise the one that adds a step to what was started
     ascending   whether an element is what adding its terms one after the other gives
     repeats     whether one call takes more columns than a tile has, as tiles side by side
+    turns       loops around the terms of a sum that one call runs as well, at most
     lowering    how a function that is not the back end's is called; None: the back end knows
     """
 
@@ -59,6 +60,7 @@ class Microkernel:
     update: str | None = None
     ascending: bool = True
     repeats: bool = False
+    turns: int = 0
     lowering: Any = None
 
     def layout_of(self, operand: str) -> Layout | None:

@@ -20,6 +20,7 @@ from itertools import permutations
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Cast, Const, Expr, Load, Reduce, Var, variables
 from offcut.core.program import For, Stmt, Store
+from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition.cutting import Cover
 from offcut.polyhedral import coefficient
@@ -53,6 +54,16 @@ class Match:
     def by_columns(self) -> Load:
         """What the stage reads for the operand that moves along the microkernel's columns."""
         return self.operand(self.microkernel.operand_along(self.microkernel.columns))
+
+    def turned(self, lead: Stage) -> tuple[str, ...]:
+        """The axes of a sum, of known extents, that run inside of the microkernel's functions around its depth."""
+        others = [axis for axis in lead.reduce_axes if axis.name != self.depth]
+        inside: list[str] = []
+        for axis in others[::-1][: self.microkernel.turns]:
+            if not ix.literal(axis.extent):
+                break
+            inside.insert(0, axis.name)
+        return tuple(inside)
 
 
 def matches(

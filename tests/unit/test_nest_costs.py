@@ -39,6 +39,19 @@ def attention() -> Program:
     return [q, k, v], oc.ops.attention(q, k, v), []
 
 
+def convolution() -> Program:
+    """Of which the functions of float32 run the loops over the filter, too."""
+    x, w = oc.placeholder((n, 14, 14, 64), name="x"), oc.placeholder((3, 3, 64, 64), name="W")
+    return [x, w], oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC"), ["W"]
+
+
+def half_convolution() -> Program:
+    """Likewise of bfloat16, whose functions are called once for each element of the filter."""
+    x = oc.placeholder((n, 14, 14, 64), "bfloat16", name="x")
+    w = oc.placeholder((3, 3, 64, 64), "bfloat16", name="W")
+    return [x, w], oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC"), ["W"]
+
+
 def softmax() -> Program:
     x = oc.placeholder((n, 300), name="x")
     return [x], oc.ops.softmax(x), []
@@ -85,7 +98,14 @@ def cascade_lake() -> Target:
 
 @pytest.mark.parametrize(
     ("make", "compute", "far"),
-    [(dense, 0.001, 0.2), (attention, 0.25, 0.3), (softmax, 0.15, 0.35), (stencil, 0.1, 0.1)],
+    [
+        (dense, 0.001, 0.2),
+        (convolution, 0.02, 0.3),
+        (half_convolution, 0.03, 0.3),
+        (attention, 0.25, 0.3),
+        (softmax, 0.15, 0.35),
+        (stencil, 0.1, 0.1),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_nests_take_what_the_program_that_they_become_takes(

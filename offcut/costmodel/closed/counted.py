@@ -514,13 +514,20 @@ class _Counter:
             boxes = {name: one.over(ends) for name, one in boxes.items()}
             rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)
         depth: Expr = ix.const(1)
-        for loop in (one for one in statements(tile.body) if isinstance(one, For)):
-            depth = ix.mul(depth, ix.sub(loop.hi, loop.lo))
-        taken = cycles(kernel, rows, columns, depth)
+        again: Expr = ix.const(1)
+        sums = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
+        for place, extent in enumerate(reversed(sums)):
+            turned = place <= kernel.turns and ix.literal(again) == 1
+            if turned and (place == 0 or ix.literal(extent)):
+                depth = ix.mul(depth, extent)
+            else:
+                again = ix.mul(again, extent)
+        taken = ix.mul(cycles(kernel, rows, columns, depth), again)
         issued = taken  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
             lanes = self.hardware.lanes
-            issued = ix.mul(THOUSANDTHS, operations_issued(kernel, rows, columns, depth, lanes))
+            once = operations_issued(kernel, rows, columns, depth, lanes)
+            issued = ix.mul(THOUSANDTHS, ix.mul(once, again))
         counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 

@@ -1,7 +1,5 @@
-"""What a tile of a microkernel takes: cycles by its height, width and depth, as an index expression in thousandths.
-
-With c(h) cycles per term and u(h) to start, of the tile of h rows that is as wide as is needed, a block of h rows by n
-columns and d terms takes ``ceil(n / width(h)) * (c(h) d + u(h))``.
+"""What a tile of a microkernel takes in one call of its functions, as an index expression in thousandths of cycles; of more rows
+than it has in turn.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from math import ceil
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.costmodel.closed.summation import chosen
+from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 
 THOUSANDTHS = 1000
@@ -19,15 +18,13 @@ THOUSANDTHS = 1000
 
 def cycles(kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr) -> Expr:
     """Thousandths of cycles of a tile."""
-    tallest = kernel.max_rows
-    width = ix.literal(columns)
+    taken = tile_cycles(kernel)
+    tallest, width = taken.tallest, ix.literal(columns)
 
     def of_height(height: int) -> Expr:
-        widest = kernel.columns_for(height)
-        shape = kernel.tile(height, widest if width is None else min(width, widest))
-        calls = ix.ceildiv(columns, shape.columns)
-        term, start = round(shape.cycles * THOUSANDTHS), round(shape.startup * THOUSANDTHS)
-        return ix.mul(calls, ix.add(ix.mul(term, depth), start))
+        widest, term, start = taken.of(height, width)
+        once = ix.add(ix.mul(round(term * THOUSANDTHS), depth), round(start * THOUSANDTHS))
+        return ix.mul(ix.ceildiv(columns, widest), once)
 
     known = ix.literal(rows)
     if known is not None:

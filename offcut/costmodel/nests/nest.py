@@ -219,12 +219,14 @@ class Nests:
         one = self.calls.constant(1)
         height = one if found.rows is None else lengths[found.rows]
         width = one if found.columns is None else lengths[found.columns]
-        kernel, depth = found.microkernel, lengths[found.depth]
+        kernel, depth, inside = found.microkernel, lengths[found.depth], found.turned(lead)
+        for name in inside:
+            depth = depth * lengths[name]
         lanes = self.hardware.lanes if self.hardware.on_core(kernel) else None
         taken = covered(kernel, height, width, depth, lanes)
         taken = taken.times(self.factor(computation, found))
         for axis in lead.reduce_axes:
-            if axis.name != found.depth:
+            if axis.name not in (found.depth, *inside):
                 taken = taken.times(lengths[axis.name])
         return taken.plus(plain.taken(cut.group[1:], lane, lengths, form))
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, dtype_of, walk
@@ -18,6 +16,7 @@ from offcut.costmodel.nests.calls import Array
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
 from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral import coefficient
@@ -46,12 +45,12 @@ class Taken:
 def covered(
     kernel: Microkernel, rows: Array, columns: Array, depth: Array, lanes: int | None
 ) -> Taken:
-    """A tile of a microkernel: ``ceil(n / width(h)) * (c(h, n) d + u(h, n))``, of more rows than it has in turn.
+    """A tile of a microkernel, in one call of its functions; of more rows than it has in turn.
 
     lanes  of the vectors that hold its accumulators; None: another unit does, and issues one instruction a cycle at most
     """
-    table = _table(kernel)
-    tallest = len(table.widest) - 1
+    table = tile_cycles(kernel)
+    tallest = table.tallest
     whole, rest = np.divmod(rows.astype(np.int64), tallest)
     total = np.zeros(np.broadcast(rows, columns, depth).shape)
     for count, height in ((whole, np.full_like(whole, tallest)), (np.minimum(rest, 1), rest)):
@@ -65,27 +64,6 @@ def covered(
         return Taken(total, total)
     vectors = np.ceil(columns / lanes)
     return Taken(total, vectors * (rows + 1) * np.ceil(depth / kernel.interleave))
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """By rows, and by rows and columns."""
-
-    widest: npt.NDArray[np.int64]
-    term: Array
-    start: Array
-
-
-@lru_cache(64)
-def _table(kernel: Microkernel) -> _Table:
-    tallest = kernel.max_rows
-    widest = np.array([0, *(kernel.columns_for(height) for height in range(1, tallest + 1))])
-    term, start = (np.zeros((tallest + 1, int(widest.max()) + 1)) for _ in range(2))
-    for height in range(1, tallest + 1):
-        for width in range(1, int(widest[height]) + 1):
-            shape = kernel.tile(height, width)
-            term[height, width], start[height, width] = shape.cycles, shape.startup
-    return _Table(widest, term, start)
 
 
 @dataclass(frozen=True, slots=True)

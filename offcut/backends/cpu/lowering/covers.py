@@ -183,7 +183,7 @@ class _Judge:
         """The innermost of the loops around a sum that the functions run as well: of so many iterations, at least
         one, by which both operands move by steps of their own.
         """
-        most = 0 if self.padded else self.family.turns
+        most = 0 if self.padded else self.kernel.turns
         count = 0
         for one in reversed(around[len(around) - most :] if most < len(around) else around):
             if not self.is_turn(one, found):

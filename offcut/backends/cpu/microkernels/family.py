@@ -69,7 +69,6 @@ class Family:
     text     LLVM IR of the functions of these shapes
     widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
     unit_depth  whether the terms of A must lie next to each other
-    turns    loops around the terms that a function can run as well, at most
     """
 
     microkernel: Microkernel
@@ -77,7 +76,6 @@ class Family:
     text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
     unit_depth: bool = False
-    turns: int = 0
 
     @property
     def wide(self) -> bool:

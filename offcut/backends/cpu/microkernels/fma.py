@@ -13,7 +13,7 @@ loop strength reduction would keep one pointer per row and spill most of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut.backends.cpu.machine.isa import Host, Isa
@@ -26,6 +26,9 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import Value, cast
+
+TURNS = 2
+"""Loops around the terms that a function has: of the rows and columns of a filter."""
 
 LLVM_TYPE = {"float32": "float", "float64": "double", "int32": "i32"}
 
@@ -46,7 +49,6 @@ def families(host: Host) -> Iterator[Family]:
             partial(symbol, isa, dtype),
             partial(tiles, isa, dtype),
             widths(isa),
-            turns=2,
         )
 
 
@@ -61,7 +63,8 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
         return step_cycles(isa, rows, vectors), startup_cycles(isa, rows, vectors)
 
     layout = panels(isa.lanes(dtype))
-    return declared(isa, f"fma_{dtype}_{isa.name}", (dtype, dtype, dtype), cycles, layout)
+    name = f"fma_{dtype}_{isa.name}"
+    return replace(declared(isa, name, (dtype, dtype, dtype), cycles, layout), turns=TURNS)
 
 
 def declared(

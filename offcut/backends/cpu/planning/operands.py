@@ -19,7 +19,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Load, Var, variables
 from offcut.core.program import Kind, Panels
 from offcut.core.sizes import MAX_SIZE
-from offcut.costmodel import Machine
+from offcut.costmodel import Machine, tile_cycles
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, all_matches, conversions, is_read_once, reading, with_copy
@@ -262,11 +262,11 @@ class Operands:
         columns, depth = extents.get(found.columns or "", 1), extents[found.depth]
         rows = 1 if found.rows is None else self.at_most(axes[found.rows])
         height = max(min(rows, kernel.max_rows), 1)
-        shape = kernel.tile(height, kernel.columns_for(height))
+        widest, term, start = tile_cycles(kernel).of(height)
         near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
-        cycles = max(shape.cycles / (shape.rows * shape.columns), near / height)
-        width = max(min(columns or shape.columns, shape.columns), 1)
-        cycles += shape.startup / (height * width * max(depth or self.machine.policy.terms, 1))
+        cycles = max(term / (height * widest), near / height)
+        width = max(min(columns or widest, widest), 1)
+        cycles += start / (height * width * max(depth or self.machine.policy.terms, 1))
         if columns and kernel.panel:
             cycles *= -(-columns // kernel.panel) * kernel.panel / columns
         if depth is not None:
@@ -325,14 +325,6 @@ class Operands:
             return None
         rows, cols = load.index.index(depth), load.index.index(columns)
         return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
-
-
-def turns(lead: Stage, found: Match, families: Mapping[str, Family]) -> tuple[str, ...]:
-    """The axes of a sum, of known extents, that run inside of a microkernel's functions beside its depth."""
-    most = families[found.microkernel.name].turns
-    others = [axis for axis in lead.reduce_axes if axis.name != found.depth]
-    inside = others[len(others) - most :] if most < len(others) else others
-    return tuple(axis.name for axis in inside if ix.literal(axis.extent))
 
 
 def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.operands import Operand, is_narrow, turns
+from offcut.backends.cpu.planning.operands import Operand, is_narrow
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, variables
@@ -21,6 +21,7 @@ from offcut.costmodel import (
     Work,
     pack_seconds,
     rows_seconds,
+    tile_cycles,
     unpacked_factor,
 )
 from offcut.describe.computation import Computation, Stage
@@ -114,7 +115,7 @@ class Tiles:
         """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""
         found = operand.found
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
-        inside = (found.depth, *turns(lead, operand.found, self.families))
+        inside = (found.depth, *found.turned(lead))
         repeats, depth = cast("Expr", ix.const(1)), cast("Expr", ix.const(1))
         for name, extent in extents.items():
             if name in inside:
@@ -146,11 +147,8 @@ class Tiles:
 
 def _blocks(found: Match, machine: Machine) -> Blocks:
     """Cycles per term and column by height, of the tile that the column cut takes."""
-    kernel = found.microkernel
-    step, startup = [0.0], [0.0]
+    taken = tile_cycles(found.microkernel)
     near = ITEM_BYTES[found.by_columns.dtype] / machine.nearest.bytes_per_cycle
-    for rows in range(1, kernel.max_rows + 1):
-        shape = kernel.tile(rows, kernel.columns_for(rows))
-        step.append(max(shape.cycles / shape.columns, near))
-        startup.append(shape.startup / shape.columns)
-    return Blocks(tuple(step), tuple(startup))
+    columns = [taken.by_column(rows) for rows in range(1, taken.tallest + 1)]
+    step = (0.0, *(max(term, near) for term, _ in columns))
+    return Blocks(step, (0.0, *(start for _, start in columns)))
