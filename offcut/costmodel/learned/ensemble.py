@@ -17,7 +17,7 @@ from offcut.costmodel.learned.values import Values
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How trees are grown: numbers of a model, not of a machine. What they are worth is seen on rows that are held out.
+    """How trees are grown: numbers of a model, not of a machine. docs/design/0022 has what other values give on rows that are held out.
 
     members  as many as parts that are left out
     rounds   trees of a member
@@ -31,7 +31,7 @@ class Settings:
     rounds: int = 120
     depth: int = 4
     rate: float = 0.2
-    least: int = 3
+    least: int = 8
     columns: float = 0.5
 
 

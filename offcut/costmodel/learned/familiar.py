@@ -16,7 +16,7 @@ from offcut.costmodel.learned.rows import Rows
 from offcut.costmodel.learned.values import Values
 
 _KEPT = 256
-"""Rows that others are compared with, at most."""
+"""Rows that others are compared with, at most; what other numbers give is in docs/design/0022, as of the next two."""
 
 _BEYOND = 0.25
 """Of its range, how far a feature may lie outside."""

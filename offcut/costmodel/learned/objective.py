@@ -22,7 +22,7 @@ import numpy as np
 from offcut.costmodel.learned.values import Values
 
 TEMPERATURE = 0.2
-"""T: seconds that differ by this share are told apart, for the most part."""
+"""T: seconds that differ by this share are told apart, for the most part; what others give is in docs/design/0022, as of the next two."""
 
 LEVEL = 0.5
 """The weight of the square."""
