@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Signature
 from offcut.backends.host import cache
@@ -171,7 +173,11 @@ class Kernel:
         return made.partition
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
-        """The same code with other constants, of the same shapes; nothing is compiled."""
+        """The same code with other constants, of the same shapes; nothing is compiled.
+
+        Raises DescribeError for other names, types or shapes, and for infinities and NaN in a constant of which
+        the code leaves out products with zeros.
+        """
         given = checked_constants(constants, "with_constants")
         names, arrays = dict(self._request.users.buffers), self._request.arrays
         held = {user: arrays[name] for user, name in names.items() if name in arrays}
@@ -182,6 +188,14 @@ class Kernel:
                 because=f"the kernel was compiled with {', '.join(held) or 'none'}",
             )
         now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
+        for user, name in names.items():
+            if self._request.program.buffer(name).finite and not np.isfinite(now[name]).all():
+                raise DescribeError(
+                    "with_constants",
+                    f"cannot take an infinity or NaN in {user}",
+                    because="the kernel leaves out its products with padding, which are 0 of finite numbers alone",
+                    help=("oc.compile(…, constants=…) with these",),
+                )
         request = replace(self._request, arrays=now)
         asked = request, self._options, self._target
         return _called(*asked, self.signature, self._loaded, self._notes)

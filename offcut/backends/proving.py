@@ -53,15 +53,17 @@ def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
     name = objects.key("proof", *map(str, steps), repr(reassociate))
     if not debug.verifies() and objects.read(name) is not None:
         return
-    for before, after in pairwise(steps):
-        check_step(before, after, reassociate)
+    for number, (before, after) in enumerate(pairwise(steps)):
+        check_step(before, after, reassociate, inside=number > 0)
     given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
     check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
     objects.write(name, b"proved")
 
 
-def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
+def check_step(source: Program, emitted: Program, reassociate: bool, inside: bool = False) -> None:
     """Prove one step: `check_equal`, which what is equal but for its marks need not be asked.
+
+    inside  whether `source` is what the step before was proved to make
 
     Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
     constant that is converted when it is bound is read as its conversion.
@@ -72,7 +74,7 @@ def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
     emitted = _with_constants_of(source, emitted)
     if bare(source) != bare(emitted) and consecutive(source) != consecutive(emitted):
         source, emitted = with_floats(source), with_floats(emitted)
-        check_equal(source, emitted, reassociate=reassociate)
+        check_equal(source, emitted, reassociate=reassociate, inside=inside)
 
 
 def _with_constants_of(source: Program, emitted: Program) -> Program:

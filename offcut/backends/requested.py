@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import cache as objects
 from offcut.core import index as ix
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import loads
 from offcut.core.program import Kind, Program, canonical
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
@@ -30,6 +31,7 @@ from offcut.polyhedral import (
     check_inside,
     check_program_fits,
 )
+from offcut.proof.forms.zeros import conditions
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,25 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         users, program = users_of(described), source(described)
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in named.items()}
+    program = _with_finite(program, arrays)
     made = Request(canonical(program), users, arrays)
     name = objects.key("checked", str(program), made.text)
     if debug.verifies() or objects.read(name) is None:
         _check(program, made)
         objects.write(name, b"checked")
     return made
+
+
+def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:
+    """`program`, which says of the constants that padding multiplies by zero whether they are finite."""
+
+    def said(finite: Mapping[str, bool]) -> Program:
+        known = (replace(b, finite=finite.get(b.name, False)) for b in program.buffers)
+        return replace(program, buffers=tuple(known))
+
+    floats = {b.name: True for b in program.buffers if b.name in arrays and b.dtype in FLOATS}
+    read = {load.buffer for stmt in conditions(said(floats)) for load, _ in loads(stmt.value)}
+    return said({name: bool(np.isfinite(arrays[name]).all()) for name in floats.keys() & read})
 
 
 def _check(program: Program, made: Request) -> None:

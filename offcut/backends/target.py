@@ -54,6 +54,7 @@ class Options:
 
     schedule  what is decided already; None: the policy decides
     every     whether ways stay that the target's own prices leave out: others will price them
+    padded    whether products that padding makes zero stay
     """
 
     strategy: Strategies = "auto"
@@ -62,6 +63,7 @@ class Options:
     threads: int = 1
     schedule: Schedule | None = None
     every: bool = False
+    padded: bool = False
 
 
 DEFAULT = Options()

@@ -193,6 +193,7 @@ class Buffer:
     """``kind name: dtype[shape]``; `layout` None means strided.
 
     scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
+    finite  of a constant: none of its elements is infinite or NaN, so that zero times it is zero
     """
 
     name: str
@@ -201,6 +202,7 @@ class Buffer:
     kind: Kind
     layout: Panels | None = None
     scope: str | None = None
+    finite: bool = False
 
 
 @dataclass(frozen=True, slots=True)

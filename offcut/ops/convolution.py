@@ -61,7 +61,8 @@ def conv2d(
     dtype        of the result; None: that of `x`, int32 for int8 and uint8
 
     The result has ``(h + before + after - (kh - 1)*d - 1) // s + 1`` rows; sizes at which that is
-    negative are refused when the program is compiled. Sums are accumulated as in `dense`.
+    negative are refused when the program is compiled. Sums are accumulated as in `dense`. Products with
+    what lies outside of `x` are left out where `w` is a constant of finite numbers, which changes no value.
 
     Raises DescribeError where ranks, extents or element types do not fit, groups do not divide the
     channels, or there is no such layout or activation.

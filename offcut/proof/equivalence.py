@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 from offcut.core.expr import loads
-from offcut.core.program import If, Program, Store, Tile
+from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
@@ -53,15 +53,18 @@ from offcut.proof.by_instances.pairing import (
 )
 from offcut.proof.by_instances.reordering import Order
 from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.structure import check_structure
+from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
 from offcut.proof.forms.forwarding import forwarded
+from offcut.proof.forms.fusing import fused
+from offcut.proof.forms.hoisting import hoisted
 from offcut.proof.forms.joining import joined_like
 from offcut.proof.forms.options import combinations, options
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
 from offcut.proof.forms.windows import without_windows
+from offcut.proof.forms.zeros import without_zeros
 
 _MOST_ALTERNATIVES = 256
 _MOST_ATTEMPTS = 16
@@ -81,6 +84,7 @@ def check_equal(
     reassociate: bool = False,
     users: Mapping[str, str] | None = None,
     through: Program | None = None,
+    inside: bool = False,
 ) -> tuple[Theorem, ...]:
     """Prove that `emitted` computes what `source` does, at every size that the source allows.
 
@@ -88,6 +92,7 @@ def check_equal(
                   min= always may
     users         the users' names of sizes, by the program's, for messages
     through       a program on the way from one to the other: two small steps are often easier to see
+    inside        whether a proof of `source` said already that every access of it lies inside
 
     instances   every emitted instance is an instance of the source
     in bounds   every access lies inside its buffer, and inside the window that holds it; where sets do
@@ -98,7 +103,7 @@ def check_equal(
     Raises PartitionError with the smallest witness.
     """
     names = tuple((users or {}).items())
-    return _proved(source, emitted, reassociate, names, through or source)
+    return _proved(source, emitted, reassociate, names, through or source, inside)
 
 
 @lru_cache(maxsize=32)
@@ -108,10 +113,11 @@ def _proved(
     reassociate: bool,
     names: tuple[tuple[str, str], ...],
     through: Program,
+    inside: bool,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     with bounded("prove", NOT_TOLD, at=emitted.name):
-        made = _theorems(source, emitted, reassociate, dict(names), through)
+        made = _theorems(source, emitted, reassociate, dict(names), through, inside)
         if all(one.sizes is not None for one in accesses_outside(source)):
             return made
     return tuple(replace(t, statement=_AS_FAR) if t.name == "in bounds" else t for t in made)
@@ -123,11 +129,14 @@ def _theorems(
     reassociate: bool,
     users: Mapping[str, str],
     through: Program,
+    inside: bool,
 ) -> tuple[Theorem, ...]:
     source = given(source, emitted)
     if reassociate:
         emitted = started(emitted, {buffer.name for buffer in source.buffers})
     _check_declarations(source, emitted)
+    if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     way = [source]
     if through != source and is_same_shape(source, through):
         way.append(through)
@@ -175,6 +184,24 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     gone = frozenset(b.name for b in emitted.buffers) - {b.name for b in other.buffers}
     inside = answered(lambda: not accesses_outside(emitted, gone), False)
     return not gone or inside
+
+
+def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Whether `emitted` is `source` without terms that padding makes zero."""
+    ordered, other = in_order_of(emitted, source, reassociate), bare(canonical(fused(emitted)))
+    for rows in (True, False):
+        asked = without_zeros(ordered, rows)
+        if asked is ordered:
+            return False
+        one = bare(canonical(answered(partial(hoisted, asked), asked)))
+        if one.body == other.body and _arrays(one) == _arrays(other):
+            return True
+    return False
+
+
+def _arrays(program: Program) -> set[Buffer]:
+    """What a program declares, but for the layout of what it alone sees."""
+    return {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
 
 
 def _check_conditions(source: Program, emitted: Program) -> None:

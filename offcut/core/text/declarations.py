@@ -98,10 +98,13 @@ class Declarations:
         reader.advance()
         extents = reader.listed(reader.expect("["), "]")
         shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
-        layout, scope = None, None
+        layout, scope, finite = None, None, False
         while reader.accept("@"):
             if layout is None and reader.at("panels"):
                 layout = self.panels(reader, len(shape))
+            elif kind is Kind.CONSTANT and not finite and reader.at("finite"):
+                reader.advance()
+                finite = True
             elif scope is None:
                 reader.expect("scope")
                 bracket = reader.expect("(")
@@ -109,7 +112,7 @@ class Declarations:
                 reader.close(bracket, ")")
             else:
                 raise reader.expected("the end of the line")
-        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope)
+        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope, finite)
 
     def panels(self, reader: Reader, rank: int) -> Panels:
         """``panels(rows, columns, width, interleave, multiple)`` of a buffer of `rank` axes."""

@@ -185,6 +185,8 @@ def _buffer(buffer: Buffer) -> str:
         layout = f" @panels({', '.join(map(str, numbers))})"
     if buffer.scope is not None:
         layout += f" @scope({buffer.scope})"
+    if buffer.finite:
+        layout += " @finite"
     return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"
 
 

@@ -17,7 +17,7 @@ from offcut.describe.reads import tensors_of
 from offcut.describe.request import Array, own
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
-from offcut.errors import TargetError
+from offcut.errors import DescribeError, TargetError
 from offcut.graph.describing import Description, typed
 from offcut.graph.fusion.folding import scaled, with_folded_factors
 from offcut.graph.fusion.rearrange import (
@@ -176,7 +176,11 @@ class Kernels:
                 asked = {name: every[name] for name in made.constants.values()}
                 shaped = _shaped(asked, made.runs, orders)
                 given = {own: shaped[name] for own, name in made.constants.items()}
-                kernel = kernel.with_constants(given) if given else kernel
+                try:
+                    kernel = kernel.with_constants(given) if given else kernel
+                except DescribeError:  # its code is for finite ones
+                    made = self.made(nodes, types, constants, orders, apart, before)
+                    kernel = made.taken.kernel
 
         own = {new: old for old, new in names.items()}
 
@@ -305,7 +309,10 @@ class Kernels:
         if found is None:
             found = self._compiled[key] = taken(self.targets, made, self.least_filled)
         elif constants:
-            found = replace(found, kernel=found.kernel.with_constants(constants))
+            try:
+                found = replace(found, kernel=found.kernel.with_constants(constants))
+            except DescribeError:  # its code is for finite ones
+                found = taken(self.targets, made, self.least_filled)
         return found
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
-from offcut.backends.cpu.lowering.extents import limits, unlimited
+from offcut.backends.cpu.lowering.extents import begun, limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
 from offcut.core.accesses import indices
@@ -61,6 +61,11 @@ class Sum:
     turns: tuple[For, ...] = ()
     fresh: bool = False
 
+    @property
+    def runs(self) -> bool:
+        """Whether the functions are called once, and run each loop of theirs at least once."""
+        return not self.around and all(map(is_run, self.turns))
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -78,6 +83,7 @@ def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:
     """How `family` computes `tile` where `low` stands, or why it does not."""
     if any(isinstance(stmt, Choose | Tile) for stmt in statements(tile.body)):
         return Refusal("it holds tiles of its own")
+    tile = begun(tile)
     if conditions := unlimited(tile):
         return Refusal(f"{format_expr(conditions[0])} is asked of each instance")
     return _Judge(low, tile, family).parts()
@@ -128,7 +134,7 @@ class _Judge:
             if one is None or (apart and not _lies_alike(one, target, first)):
                 parts.append(stmt)
                 continue
-            if parts and not one.around and _is_zero_of(parts[-1], one.store):
+            if parts and one.runs and _is_zero_of(parts[-1], one.store):
                 parts[-1] = None
                 one = replace(one, fresh=True)
             parts.append(one)
@@ -180,8 +186,8 @@ class _Judge:
         return None
 
     def turns(self, found: Match, around: tuple[For, ...]) -> tuple[For, ...]:
-        """The innermost of the loops around a sum that the functions run as well: of so many iterations, at least
-        one, by which both operands move by steps of their own.
+        """The innermost of the loops around a sum that the functions run as well: by which both operands move by
+        steps of their own.
         """
         most = 0 if self.padded else self.kernel.turns
         count = 0
@@ -192,14 +198,14 @@ class _Judge:
         return around[len(around) - count :]
 
     def is_turn(self, loop: For, found: Match) -> bool:
-        """Whether a loop moves both operands by a constant step each, and runs so often as its text says."""
-        times, b = ix.literal(ix.sub(loop.hi, loop.lo)), found.by_columns
+        """Whether a loop moves both operands by a constant step each."""
+        b = found.by_columns
         steps = {x: [coefficient(p, loop.iter) for p in x.index] for x in (found.by_rows, b)}
         layout = self.low.memory[b.buffer].layout
         inside = [] if layout is None else [steps[b][layout.rows], steps[b][layout.columns]]
         constant = all(None not in of for of in steps.values())
         plain = loop.execution is Execution.SERIAL
-        return times is not None and times > 0 and constant and plain and not any(inside)
+        return constant and plain and not any(inside)
 
     def refusal(self, store: Store, found: Match, loop: For, around: tuple[For, ...]) -> str | None:
         """Why a match is no cover; None where it is one."""
@@ -291,6 +297,12 @@ class _Judge:
             return end == depth
         whole = ix.mul(ix.ceildiv(end, multiple), multiple)
         return depth == whole and _is_zero_beyond(self.low.program, buffer.name, layout.rows, end)
+
+
+def is_run(loop: For) -> bool:
+    """Whether a loop has an iteration, as its text shows."""
+    times = ix.literal(ix.sub(loop.hi, loop.lo))
+    return times is not None and times > 0
 
 
 def _lies_alike(one: Sum, target: str, first: Match) -> bool:

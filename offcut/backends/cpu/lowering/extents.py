@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
 from math import gcd
 
 from offcut.core import index as ix
+from offcut.core.conditions import all_of
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, variables, walk
-from offcut.core.program import Tile
+from offcut.core.program import Tile, TileAxis
 
 
 def limits(tile: Tile, axis: str) -> Iterator[Expr]:
@@ -20,6 +23,27 @@ def limits(tile: Tile, axis: str) -> Iterator[Expr]:
 def unlimited(tile: Tile) -> tuple[Expr, ...]:
     """The conditions of a tile that are no `limits` of an axis."""
     return tuple(c for c in _conditions(tile.where) if _limited(tile, c) is None)
+
+
+def begun(tile: Tile) -> Tile:
+    """`tile` starting at the least instance that its conditions allow: a condition ``axis >= lo`` is a start."""
+    floors: dict[str, list[Expr]] = {}
+    left: list[Expr] = []
+    for condition in _conditions(tile.where):
+        match condition:
+            case Compare(">=", Var(name), lo) if _limited(tile, replace(condition, op="<")):
+                floors.setdefault(name, []).append(lo)
+            case _:
+                left.append(condition)
+    if not floors:
+        return tile
+    axes: list[TileAxis] = []
+    for axis in tile.axes:
+        if axis.iter in floors:
+            left.append(Compare("<", Var(axis.iter), ix.add(axis.start, axis.extent)))
+            axis = replace(axis, start=reduce(ix.maximum, floors[axis.iter], axis.start))
+        axes.append(axis)
+    return replace(tile, axes=tuple(axes), where=all_of(left))
 
 
 def at_most(extent: Expr) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.covers import Parts, Sum, is_multiple
-from offcut.backends.cpu.lowering.extents import limits
+from offcut.backends.cpu.lowering.covers import Parts, Sum, is_multiple, is_run
+from offcut.backends.cpu.lowering.extents import begun, limits
 from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
@@ -40,10 +40,10 @@ class _KernelTile:
     """
 
     def __init__(self, lowering: Vectors, tile: Tile, family: Family) -> None:
-        self.low, self.tile, self.family = lowering, tile, family
+        self.low, self.tile, self.family = lowering, begun(tile), family
         self.kernel = family.microkernel
         self.f = lowering.f
-        self.axes = {axis.iter: axis for axis in tile.axes}
+        self.axes = {axis.iter: axis for axis in self.tile.axes}
 
     def lower(self, parts: Parts) -> None:
         """The calls, and what runs between them as vectors."""
@@ -170,6 +170,11 @@ class _Block:
         with ExitStack() as inside:
             for axis, count in zip(self.sides, (rows, columns), strict=True):
                 if axis is not None and self.may_be_none(axis):
+                    some = self.f.let(f"icmp sgt i64 {count}, 0")
+                    inside.enter_context(self.f.when(some))
+            for loop in self.turns:
+                if not is_run(loop):
+                    count = low.scalar(ix.sub(loop.hi, loop.lo))
                     some = self.f.let(f"icmp sgt i64 {count}, 0")
                     inside.enter_context(self.f.when(some))
             self.calls(rows, columns, depth)

@@ -29,6 +29,7 @@ from offcut.backends.cpu.planning.conditions import (
 )
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
 from offcut.backends.cpu.planning.nests import has_product, with_nests
+from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
 from offcut.backends.cpu.planning.policy import policy, pricing, without_blocks
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
@@ -60,6 +61,7 @@ from offcut.partition import (
 )
 from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
 from offcut.proof import NOT_TOLD, bare, consecutive
+from offcut.proof.forms.zeros import conditions
 from offcut.schedule import (
     Mark,
     Nest,
@@ -136,6 +138,11 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     if host.threads > 1 and asked.schedule is None and refused.refused == NOT_TOLD:
         # Threads never decide how an instance is computed, so neither does what is not told of their loops.
         return with_threads(_proved(program, users, replace(host, threads=1), asked), host)
+    if not asked.padded and refused.refused == NOT_TOLD and conditions(program):
+        with suppress(PartitionError):
+            single = _proved(program, users, host, replace(asked, padded=True))
+            why = f"products with padding stay: {refused.refused}: {refused.because}"
+            return replace(single, notes=(*single.notes, why))
     row_by_row = without_blocks(made.schedule)
     if asked.schedule is None and refused.refused == NOT_TOLD and row_by_row != made.schedule:
         with suppress(PartitionError):
@@ -317,6 +324,10 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
+    padded = loops
+    if not undecided:
+        loops = _unpadded(loops, host, asked)
+    unpadded = (padded,) if loops is not padded else ()
     if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
@@ -344,8 +355,22 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         shares=shares,
         work=computation.instances,
         notes=notes,
-        through=(source(computation), applied.staged, *divided),
+        through=(source(computation), applied.staged, *unpadded, *divided),
     )
+
+
+def _unpadded(loops: Program, host: Host, asked: Options) -> Program:
+    """`loops` without products that padding makes zero, where microkernels compute what is left."""
+    if not asked.reassociate or asked.padded:
+        return loops
+    ordered = in_padded_order(loops)
+    if ordered is loops:
+        return loops
+    for made in (without_padding(ordered, True), without_padding(ordered, False), ordered):
+        if not covers_of(made, host, asked.reassociate).refused:
+            debug.passed("padding", made, loops)
+            return made
+    return loops
 
 
 def _marked(

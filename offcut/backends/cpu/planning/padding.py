@@ -1,0 +1,114 @@
+"""A cut program -> the same without the products that padding makes zero.
+
+    tile x in 14*t +: 14, o in 32*u +: 32               tile x in 14*t +: 14, o in 32*u +: 32
+      Y[y, x, o] = 0.0                                    Y[y, x, o] = 0.0
+      for r in 0:3                                      for s in 0:3
+        for s in 0:3                             ->       tile … where x >= 1 - s and x < w - s + 1
+          for c in 0:512                                    for r in max(0, 1 - y):min(3, h - y + 1)
+            Y[y, x, o] += S[y + r, x + s, c] * …              for c in 0:512
+                                                                Y[y, x, o] += S[y + r, x + s, c] * …
+
+A condition on a loop of the sum and on what stands around the tile limits the loop. One on a loop of the
+sum and on the rows of the tile limits these: the loop goes around tiles of as many rows as there are.
+Terms are added in the same order whichever of both it is, and where they are not left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from offcut.core.accesses import stored
+from offcut.core.conditions import all_of, conjuncts
+from offcut.core.expr import Expr, variables
+from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, with_blocks
+from offcut.proof.forms.hoisting import bound, hoisted
+from offcut.proof.forms.zeros import conditions, without_zeros
+
+
+def in_padded_order(program: Program) -> Program:
+    """`program` with sums of which padding makes terms zero in the order in which these can be left out."""
+    asked = conditions(program)
+
+    def turned(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            one for stmt in body for one in _turned(stmt, asked) or (with_blocks(stmt, turned),)
+        )
+
+    return replace(program, body=turned(program.body)) if asked else program
+
+
+def without_padding(program: Program, rows: bool) -> Program:
+    """`program`, which is in that order, without such terms.
+
+    rows   whether tiles are taken apart for their rows; else only what all rows of a tile have in common is left out
+    """
+    private = {buffer.name for buffer in program.buffers if buffer.kind is Kind.PRIVATE}
+
+    def apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(
+            made
+            for stmt in body
+            for made in (
+                _apart(stmt, private) if isinstance(stmt, Tile) else (with_blocks(stmt, apart),)
+            )
+        )
+
+    made = hoisted(without_zeros(program, rows))
+    return replace(made, body=apart(made.body))
+
+
+def _turned(stmt: Stmt, asked: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
+    """A sum with the loops that its conditions name in front, the last of them first; nothing where it is none."""
+    loops, inner = _chain(stmt)
+    if not loops or not isinstance(inner, Store) or inner not in asked:
+        return ()
+    own = [loop for loop in loops if loop.iter not in set().union(*map(variables, inner.index))]
+    named = [loop for loop in own[:-1] if loop.iter in variables(asked[inner])]
+    rest = [loop for loop in loops if loop not in named]
+    first = len([loop for loop in loops if loop not in own])
+    return _nest([*rest[:first], *reversed(named), *rest[first:]], (inner,))
+
+
+def _apart(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
+    """A tile whose sum asks its rows, as tiles of the rows at which it holds."""
+    axes = {axis.iter for axis in tile.axes}
+    for place, stmt in enumerate(tile.body):
+        loops, inner = _chain(stmt)
+        if not loops or not isinstance(inner, If) or inner.other:
+            continue
+        plain = tile.where is None and tile.form is Form.FULL
+        limits = [_limit(atom, axes) for atom in conjuncts(inner.condition)]
+        if not plain or None in limits or private & stored(tile.body):
+            break
+        where = all_of([limit for limit in limits if limit is not None])
+        some = replace(tile, body=inner.then, where=where)
+        parts: list[Stmt] = []
+        if before := tile.body[:place]:
+            parts.append(replace(tile, body=before, microkernel=None))
+        parts += _nest(loops, (some,))
+        if after := tile.body[place + 1 :]:
+            parts.append(replace(tile, body=after, microkernel=None))
+        return tuple(parts)
+    return (tile,)
+
+
+def _limit(atom: Expr, axes: set[str]) -> Expr | None:
+    """A condition on one axis of a tile as a limit of it; None where it is on none, or on several."""
+    along = variables(atom) & axes
+    return bound(atom, *along) if len(along) == 1 else None
+
+
+def _chain(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """The loops that stand around one statement alone, outermost first, and that statement."""
+    loops: list[For] = []
+    while isinstance(stmt, For) and len(stmt.body) == 1:
+        loops.append(stmt)
+        stmt = stmt.body[0]
+    return loops, stmt
+
+
+def _nest(loops: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body

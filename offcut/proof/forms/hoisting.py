@@ -1,0 +1,116 @@
+"""A program -> the same with conditions on the coordinates of loops further out, and in the bounds of loops.
+
+    for s in 0:3                                        for s in 0:3
+      for r in 0:3                                        if x + s - 1 >= 0
+        for c in 0:64                              ->       for r in max(0, 1 - y):3
+          if x + s - 1 >= 0 and y + r - 1 >= 0                for c in 0:64
+            S                                                   S
+
+A condition leaves a loop whose iterator it does not name: no statement changes what it names. It becomes a
+bound of one whose iterator it does, where it names no axis of a tile, whose instances share their loops; and a
+limit of an axis that it names: where isl shows that just the same iterations are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import all_of, conjuncts
+from offcut.core.expr import Compare, Expr, Var, dtype_of, reads_memory, variables
+from offcut.core.program import For, If, Program, Stmt, Tile, with_blocks
+from offcut.polyhedral import Facts, Space, coefficient
+
+
+def hoisted(program: Program) -> Program:
+    """`program` with its conditions as far out as they go."""
+    return _Hoisting(program).made()
+
+
+class _Hoisting:
+    """One program, and what is known at a place of it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.axes: set[str] = set()
+
+    def made(self) -> Program:
+        program = self.program
+        at = Facts(Space(program.sizes, program.assumptions))
+        return replace(program, body=self.block(program.body, at))
+
+    def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
+        return tuple(self.statement(stmt, at) for stmt in body)
+
+    def statement(self, stmt: Stmt, at: Facts) -> Stmt:
+        match stmt:
+            case For(name, lo, hi, body):
+                return self.loop(replace(stmt, body=self.block(body, at.loop(name, lo, hi))), at)
+            case Tile():
+                for axis in stmt.axes:
+                    at = at.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
+                    self.axes.add(axis.iter)
+                return replace(stmt, body=self.block(stmt.body, at))
+            case _:
+                return with_blocks(stmt, lambda inner: self.block(inner, at))
+
+    def loop(self, loop: For, at: Facts) -> Stmt:
+        """A loop, or a condition around it."""
+        match loop.body:
+            case (If(condition, then, ()),) if not reads_memory(condition):
+                pass
+            case _:
+                return loop
+        out: list[Expr] = []
+        inside: list[Expr] = []
+        for atom in conjuncts(condition):
+            if loop.iter not in variables(atom):
+                out.append(atom)
+            elif along := variables(atom) & self.axes:
+                inside.append(_limit(atom, along, at.loop(loop.iter, loop.lo, loop.hi)))
+            elif (limited := _limited(loop, atom, at)) is None:
+                inside.append(atom)
+            else:
+                loop = limited
+        made: Stmt = replace(loop, body=(If(all_of(inside), then),) if inside else then)
+        return If(all_of(out), (made,)) if out else made
+
+
+def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
+    """`loop` with the iterations at which `atom` holds; None where bounds do not say them."""
+    limit = bound(atom, loop.iter)
+    if limit is None:
+        return None
+    if limit.op == ">=":
+        made = replace(loop, lo=ix.maximum(loop.lo, limit.b))
+    else:
+        made = replace(loop, hi=ix.minimum(loop.hi, limit.b))
+    name = Var(loop.iter)
+    held = at.loop(loop.iter, loop.lo, loop.hi).where(atom)
+    kept = held.holds(Compare(">=", name, made.lo)) and held.holds(Compare("<", name, made.hi))
+    return made if kept and at.loop(loop.iter, made.lo, made.hi).holds(atom) else None
+
+
+def _limit(atom: Expr, axes: set[str], at: Facts) -> Expr:
+    """An atom on one of `axes` as a limit of it, where isl shows that it is the same."""
+    limit = bound(atom, *axes) if len(axes) == 1 else None
+    same = limit is not None and at.where(atom).holds(limit) and at.where(limit).holds(atom)
+    return limit if limit is not None and same else atom
+
+
+def bound(atom: Expr, name: str) -> Compare | None:
+    """A comparison as ``name >= lo`` or ``name < hi``; None where it is neither."""
+    if not isinstance(atom, Compare) or atom.op not in (">=", "<", ">", "<="):
+        return None
+    if dtype_of(atom.a) != "index":
+        return None
+    left = ix.sub(ix.sub(atom.a, atom.b), 1 if atom.op in (">", "<=") else 0)
+    step = coefficient(left, name)
+    if not step:
+        return None
+    rest = ix.sub(left, ix.mul(step, Var(name)))
+    below = atom.op in ("<", "<=")
+    if step > 0:
+        return Compare("<" if below else ">=", Var(name), ix.ceildiv(ix.sub(0, rest), step))
+    return Compare(">=" if below else "<", Var(name), ix.add(ix.floordiv(rest, -step), 1))

@@ -1,0 +1,124 @@
+"""A program -> the same where sums ask for the terms that padding does not make zero.
+
+    for z in 0:w + 2
+      S[z] = where(z >= 1 and z <= w, X[z - 1], 0.0)
+    for x in 0:w                                          for x in 0:w
+      Y[x] = 0.0                                            Y[x] = 0.0
+      for s in 0:3                                 ->       for s in 0:3
+        Y[x] += S[x + s] * W[s]                               if x + s >= 1 and x + s <= w
+                                                                Y[x] += S[x + s] * W[s]
+
+Theorem: a term that is left out is 0 times a number that is finite, so +0 or -0. A sum that starts from +0
+is never -0 (rounded to nearest, x + y is -0 only where both are), and adding a zero to anything else changes
+nothing. Elements of an integer type are finite; those of a constant of floats are where its declaration says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import copysign
+
+from offcut.core.conditions import all_of, conjuncts
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    dtype_of,
+    reads_memory,
+    variables,
+)
+from offcut.core.expr import walk as nodes
+from offcut.core.program import (
+    If,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    expressions,
+    starts_of,
+    walk,
+    with_blocks,
+)
+from offcut.polyhedral import answered
+from offcut.proof.forms.forwarding import forwarded
+
+
+def without_zeros(program: Program, rows: bool = True) -> Program:
+    """`program` with conditions on the terms of its sums; itself where padding makes none of them zero.
+
+    rows   whether those on axes of tiles are among them: else all instances of a tile have the same terms
+    """
+    asked = conditions(program)
+
+    def rule(stmt: Stmt, axes: frozenset[str]) -> Stmt:
+        if isinstance(stmt, Tile) and not rows:
+            axes |= {axis.iter for axis in stmt.axes}
+        if not isinstance(stmt, Store):
+            return with_blocks(stmt, lambda inner: tuple(rule(one, axes) for one in inner))
+        held = conjuncts(asked[stmt]) if stmt in asked else ()
+        held = tuple(one for one in held if not variables(one) & axes)
+        return If(all_of(held), (stmt,)) if held else stmt
+
+    return (
+        replace(program, body=tuple(rule(stmt, frozenset()) for stmt in program.body))
+        if asked
+        else program
+    )
+
+
+def conditions(program: Program) -> dict[Store, Expr]:
+    """Where a term of a sum may be anything but zero, by its store, of those that padding makes zero elsewhere."""
+    zeros = (
+        one for stmt in walk(program.body) for expr in expressions(stmt) for one in nodes(expr)
+    )
+    if not any(isinstance(one, Select) and _is_zero(one.other) for one in zeros):
+        return {}
+    plain = answered(lambda: forwarded(program), program)
+    before, after = list(_sums(program)), list(_sums(plain))
+    if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
+        return {}
+    starts = starts_of(program)
+    found: dict[Store, Expr] = {}
+    for stmt, shown in zip(before, after, strict=True):
+        held = _held(program, shown.value)
+        first = starts.get(stmt.buffer)
+        if held is not None and first is not None and all(map(_is_zero, first)):
+            found[stmt] = held
+    return found
+
+
+def _sums(program: Program) -> Iterator[Store]:
+    for stmt in walk(program.body):
+        if isinstance(stmt, Store) and stmt.reduce == "sum":
+            yield stmt
+
+
+def _held(program: Program, value: Expr) -> Expr | None:
+    """Where a product may be anything but zero; None where that is everywhere, or not said."""
+    if not isinstance(value, Binary) or value.op != "*":
+        return None
+    for padded, other in ((value.a, value.b), (value.b, value.a)):
+        padded, other = _uncast(padded), _uncast(other)
+        if not isinstance(other, Load) or not _is_finite(program, other):
+            continue
+        match padded:
+            case Select(condition, _, zero) if _is_zero(zero) and not reads_memory(condition):
+                return condition
+    return None
+
+
+def _uncast(value: Expr) -> Expr:
+    return _uncast(value.a) if isinstance(value, Cast) else value
+
+
+def _is_finite(program: Program, load: Load) -> bool:
+    return dtype_of(load) not in FLOATS or program.buffer(load.buffer).finite
+
+
+def _is_zero(value: Expr) -> bool:
+    return isinstance(value, Const) and value.value == 0 and copysign(1.0, value.value) > 0

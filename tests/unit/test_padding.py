@@ -1,0 +1,219 @@
+"""What padding makes zero is not multiplied: shown for all sizes, refused where it is not so, and computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core.program import Tile, walk
+from offcut.errors import DescribeError, ParseError, PartitionError
+from offcut.proof.forms.fusing import fused
+from offcut.proof.forms.hoisting import hoisted
+from offcut.proof.forms.zeros import without_zeros
+
+Pair = tuple[int, int]
+Case = tuple[Pair, Pair, tuple[Pair, Pair], Pair, Pair]
+
+HEAD = """program p
+size n in 0:40
+input X: float32[n]
+constant F: float32[3] @finite
+output Y: float32[n]
+local S: float32[n + 2]
+for z in 0:n + 2
+  S[z] = where(z >= 1 and z - 1 < n, X[z - 1], 0.0)
+"""
+SUMS = f"""{HEAD}for x in 0:n
+  Y[x] = 0.0
+  for s in 0:3
+    Y[x] += S[x + s] * F[s]
+"""
+TILES = f"""{HEAD}for t in 0:(n + 7)//8
+  tile x in 8*t +: min(8, n - 8*t)
+    Y[x] = 0.0
+    for s in 0:3
+      Y[x] += S[x + s] * F[s]
+"""
+APART = f"""{HEAD}for t in 0:(n + 7)//8
+  tile x in 8*t +: min(8, n - 8*t)
+    Y[x] = 0.0
+  for s in 0:3
+    tile x in 8*t +: min(8, n - 8*t) where x >= 1 - s and x < n - s + 1
+      Y[x] += S[x + s] * F[s]
+"""
+
+
+def test_a_sum_asks_for_the_terms_that_are_not_zero() -> None:
+    made = str(without_zeros(oc.parse(SUMS)))
+    assert "if x + s >= 1 and x + s - 1 < n" in made
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (" @finite", ""),  # 0 times an infinity is a NaN
+        ("X[z - 1], 0.0)", "X[z - 1], 1.0)"),
+        ("X[z - 1], 0.0)", "X[z - 1], -0.0)"),
+        ("Y[x] = 0.0", "Y[x] = -0.0"),  # -0 and a zero is +0
+        ("* F[s]", "+ F[s]"),
+        ("z - 1 < n", "X[z - 1] < 1.0"),  # asked of memory
+    ],
+)
+def test_terms_stay_where_they_may_matter(old: str, new: str) -> None:
+    program = oc.parse(SUMS.replace(old, new))
+    assert without_zeros(program) is program
+
+
+def test_tiles_of_the_rows_that_are_not_zero_are_proved() -> None:
+    oc.prove_equal(oc.parse(TILES), oc.parse(APART))
+    given = {"X": np.arange(1, 20, dtype="f"), "F": np.array([1, 10, 100], "f")}
+    np.testing.assert_array_equal(oc.parse(APART).run(given), oc.parse(TILES).run(given))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x >= 1 - s", "x >= 2 - s"),
+        ("x < n - s + 1", "x < n - s"),
+        ("for s in 0:3\n    tile", "for s in 1:3\n    tile"),
+    ],
+)
+def test_fewer_terms_are_refused(old: str, new: str) -> None:
+    assert old in APART
+    with pytest.raises(PartitionError):
+        oc.prove_equal(oc.parse(TILES), oc.parse(APART.replace(old, new)))
+
+
+def test_terms_of_numbers_that_may_be_infinite_are_not_left_out() -> None:
+    whole, less = (oc.parse(text.replace(" @finite", "")) for text in (TILES, APART))
+    with pytest.raises(PartitionError):
+        oc.prove_equal(whole, less)
+
+
+def test_conditions_become_bounds_and_leave_loops() -> None:
+    made = hoisted(
+        oc.parse(
+            """program p
+size h in 1:9
+input A: float32[h, 3, 4]
+output Y: float32[h]
+for y in 0:h
+  Y[y] = 0.0
+  for r in 0:3
+    for c in 0:4
+      if y + r - 1 >= 0 and y + 2*r <= h and y < 5
+        Y[y] += A[y, r, c]
+"""
+        )
+    )
+    lines = [line.strip() for line in str(made).splitlines()]
+    assert "if y < 5" in lines
+    assert "for r in max(0, 1 - y):min(3, (h - y)//2 + 1)" in lines
+    assert sum("if " in line for line in lines) == 1
+
+
+SHARED = """program p
+size n in 1:9
+output Y: float32[n]
+output Z: float32[n]
+tile x in 0 +: n
+  Y[x] = 0.0
+tile x in 0 +: n
+  Z[x] = Y[n - 1 - x]
+"""
+
+
+def test_tiles_whose_instances_share_elements_stay_apart() -> None:
+    program = oc.parse(SHARED)
+    assert fused(program) == program
+    alone = oc.parse(SHARED.replace("Y[n - 1 - x]", "Y[x]"))
+    assert sum(isinstance(stmt, Tile) for stmt in walk(fused(alone).body)) == 1
+
+
+N, H, W = oc.dim("n", max=8), oc.dim("h", max=40), oc.dim("w", max=40)
+CASES = {
+    "3x3": ((16, 20), (3, 3), ((1, 1), (1, 1)), (1, 1), (1, 1)),
+    "a stem": ((3, 16), (7, 7), ((3, 3), (3, 3)), (2, 2), (1, 1)),
+    "uneven": ((8, 16), (3, 5), ((0, 2), (3, 1)), (1, 3), (1, 1)),
+    "dilated": ((8, 48), (3, 3), ((2, 2), (2, 2)), (1, 1), (2, 2)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_padded_convolution_is_what_it_was(case: Case) -> None:
+    (channels, many), window, padding, stride, dilation = case
+    x = oc.placeholder((N, channels, H, W), name="X")
+    w = oc.placeholder((many, channels, *window), name="W")
+    y = oc.ops.conv2d(x, w, padding=padding, stride=stride, dilation=dilation)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-3, 4, (many, channels, *window)).astype("float32")
+    kernel = oc.compile(y, inputs=[x, w], constants={"W": weights})
+    reach = tuple((size - 1) * step + 1 for size, step in zip(window, dilation, strict=True))
+    for n, h, width in ((1, 7, 7), (2, 8, 1), (1, 5, 17), (3, 9, 6)):
+        images = rng.integers(-3, 4, (n, channels, h, width)).astype("float32")
+        around = np.pad(images, ((0, 0), (0, 0), *padding))
+        windows = np.lib.stride_tricks.sliding_window_view(around, reach, axis=(2, 3))
+        windows = windows[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+        expected = np.einsum("ncyxrs,ocrs->noyx", windows, weights)
+        out = np.full(expected.shape, np.nan, "float32")
+        kernel(images, out=out)
+        np.testing.assert_array_equal(out, expected)
+
+
+def padded(weights: np.ndarray, **options: object) -> oc.Kernel:
+    x = oc.placeholder((N, 32, H, W), name="X")
+    w = oc.placeholder((32, 32, 3, 3), name="W")
+    y = oc.ops.conv2d(x, w, padding=1)
+    return oc.compile(y, inputs=[x, w], constants={"W": weights}, **options)
+
+
+def test_rows_and_loops_of_the_padding_are_left_out() -> None:
+    loops = padded(np.ones((32, 32, 3, 3), "float32")).source().splitlines()
+    assert {line.strip() for line in loops if "for r in" in line} == {
+        "for r in max(0, 1 - y):min(3, h - y + 1)"
+    }
+    tiles = [line for line in loops if "@microkernel" in line]
+    assert tiles
+    assert all("where x >= 1 - s and x < w - s + 1" in line for line in tiles)
+
+
+def test_bits_are_those_of_every_strategy_and_number_of_threads() -> None:
+    rng = np.random.default_rng(1)
+    weights = rng.standard_normal((32, 32, 3, 3)).astype("float32")
+    images = rng.standard_normal((2, 32, 9, 15)).astype("float32")
+    first = padded(weights)(images)
+    for strategy in ("ladder", "mask", "cut"):
+        np.testing.assert_array_equal(padded(weights, strategy=strategy)(images), first)
+    np.testing.assert_array_equal(padded(weights, threads=2)(images), first)
+    np.testing.assert_array_equal(padded(weights)(images[1:])[0], first[1])
+
+
+def test_an_infinite_weight_meets_the_zeros_of_the_padding() -> None:
+    weights = np.ones((32, 32, 3, 3), "float32")
+    weights[5, :, 0, 0] = np.inf
+    images = np.ones((1, 32, 4, 4), "float32")
+    found = padded(weights)(images)
+    assert np.isnan(found[0, 5, 0]).all()
+    assert np.isinf(found[0, 5, 1:, 1:]).all()
+    assert np.isfinite(found[0, :5]).all()
+
+
+def test_other_weights_are_finite_too() -> None:
+    weights = np.ones((32, 32, 3, 3), "float32")
+    kernel = padded(weights)
+    kernel.with_constants({"W": 2 * weights})
+    weights[0, 0, 0, 0] = np.nan
+    with pytest.raises(DescribeError) as refused:
+        kernel.with_constants({"W": weights})
+    assert str(refused.value) == (
+        "with_constants: cannot take an infinity or NaN in W\n"
+        "  because  the kernel leaves out its products with padding, which are 0 of finite numbers alone\n"
+        "  help     oc.compile(…, constants=…) with these"
+    )
+
+
+def test_only_constants_are_declared_finite() -> None:
+    assert str(oc.parse(SUMS)).count("@finite") == 1
+    with pytest.raises(ParseError):
+        oc.parse(SUMS.replace("input X: float32[n]", "input X: float32[n] @finite"))
