@@ -20,6 +20,8 @@ _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
 def _initialize() -> None:
     # LLVM's two-address pass moves instructions past the end of a block in rare programs, and aborts.
     llvm.set_option("", "-twoaddr-reschedule=0")
+    # Addresses are written as they are to be: to search for cheaper ones takes up to half of emission, and gains nothing.
+    llvm.set_option("", "-disable-lsr")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
 
