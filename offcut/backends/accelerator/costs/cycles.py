@@ -1,5 +1,8 @@
 """What units do -> cycles of a call: units, the bus, and what has to wait for what.
 
+At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`line.py`). Over sizes that
+are left open it is a formula, near that where tiles are alike:
+
 Units run side by side, so a nest takes as long as the one that is busy for longest, or as the bus; before the
 first of its instructions, and behind the last, others run alone. Two orders of instructions take longer where
 they do. Let a tile take l, s, c cycles to be loaded, stored and computed, e of the latter for the operations
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offcut.backends.accelerator.costs.line import Timed
 from offcut.backends.accelerator.costs.numbers import (
     Number,
     each,
@@ -40,9 +44,26 @@ from offcut.backends.accelerator.costs.numbers import (
 from offcut.backends.accelerator.costs.totals import Totals
 from offcut.backends.accelerator.isa import Unit
 
+HARDLY = 0.02
+"""Of the whole: a unit that waits for less is what a call takes its time for."""
+
 
 def resources(of: Totals) -> Mapping[str, Number]:
     """Cycles by what takes them; a call takes the most of these."""
+    return _open(of) if of.timed is None else _known(of, of.timed)
+
+
+def _known(of: Totals, timed: Timed) -> Mapping[str, Number]:
+    """Where all sizes are known: each unit with what comes before and behind it, the bus, and all that waits."""
+    found: dict[str, Number] = {
+        unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
+        for unit, cycles in timed.alone.items()
+    }
+    return {**found, "bus": of.bus, "turns" if of.dealt else "chain": timed.cycles}
+
+
+def _open(of: Totals) -> Mapping[str, Number]:
+    """Over sizes that are left open."""
     load, compute, store = (of.cycles[unit] for unit in (Unit.LOAD, Unit.COMPUTE, Unit.STORE))
     first, sum_ = each(load, of.sums), each(of.multiplied, of.sums)
     loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))

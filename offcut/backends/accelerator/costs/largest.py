@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Place, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter
 from offcut.backends.accelerator.lowering.nest import Work
+from offcut.backends.accelerator.simulator.cycles import moving_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class How:
     steps, pairs, resets  times that each word of the box is visited: by a product or with an immediate; with a second
                           word; to be set to 0
     across        axes that are in no row, of what moves words
+    fetches       loads of micro-ops before the first one
     """
 
     instructions: int
@@ -27,6 +29,7 @@ class How:
     pairs: int = 0
     resets: int = 0
     across: tuple[int, ...] = ()
+    fetches: int = 0
 
 
 @dataclass
@@ -48,7 +51,9 @@ class Largest(Emitter):
             before = len(self.stream)
             self.issue(number, values)
             work = self.nest.work[number]
-            found[number] = _how(work, work.counts_of(values), self.stream[before:])
+            issued = self.stream[before:]
+            fetches = sum(_brings_micro_ops(one) for one in issued)
+            found[number] = replace(_how(work, work.counts_of(values), issued), fetches=fetches)
         return found
 
     def measure(self, number: int, values: Sequence[int]) -> None:
@@ -61,8 +66,15 @@ class Largest(Emitter):
     @property
     def fetches(self) -> int:
         """Loads of micro-ops."""
-        loads = (one for one in self.stream if isinstance(one, Load))
-        return sum(one.place is Place.MICRO_OPS for one in loads)
+        return sum(map(_brings_micro_ops, self.stream))
+
+    @property
+    def fetch_cycles(self) -> tuple[float, float]:
+        """Of a load of micro-ops: without the bus and with it."""
+        spec = self.spec
+        words = len(self.ops.table) // max(self.fetches, 1)
+        own = spec.instruction_cycles[spec.loads[Place.MICRO_OPS]]
+        return own, moving_cycles(Place.MICRO_OPS, 1, words, spec)
 
     @property
     def taken(self) -> dict[str, int]:
@@ -72,6 +84,10 @@ class Largest(Emitter):
             of = self.spec.words[self.nest.place_of[region]]
             total[of.memory] = total.get(of.memory, 0) + words * of.bytes
         return total
+
+
+def _brings_micro_ops(one: Instruction) -> bool:
+    return isinstance(one, Load) and one.place is Place.MICRO_OPS
 
 
 def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:

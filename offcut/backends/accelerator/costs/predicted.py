@@ -49,8 +49,8 @@ def taken(
     made: list[Found] = []
     for nest in Chip(program, spec).phases:
         if isinstance(nest, Lowered):
-            counts, seen = issued(nest, typical, sizes)
-            made.append((nest, totals(nest, counts, seen), seen.taken))
+            counts, seen, line = issued(nest, typical, sizes)
+            made.append((nest, totals(nest, counts, seen, line), seen.taken))
     return made
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.counts import Issued
 from offcut.backends.accelerator.costs.largest import Largest
+from offcut.backends.accelerator.costs.line import Line, Timed
 from offcut.backends.accelerator.costs.numbers import Number, count_of, each, plus, scaled, times
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
@@ -34,6 +35,7 @@ class Totals:
     turns       tiles of the first virtual thread
     sums        instances of what is added up, likewise
     runs        tiles, one by one
+    timed       where all sizes are known, how long the line of all instances takes
     bytes       that the bus moves, by place; chip: words that memories give and take
     """
 
@@ -54,6 +56,7 @@ class Totals:
     instructions: Expr = ZERO
     bytes: dict[Place, Expr] = field(default_factory=dict)
     chip: dict[Place, Expr] = field(default_factory=dict)
+    timed: Timed | None = None
     dealt: bool = False
     together: bool = True
 
@@ -170,13 +173,16 @@ class Totals:
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, counts: Sequence[Issued], seen: Largest) -> Totals:
+def totals(
+    nest: Lowered, counts: Sequence[Issued], seen: Largest, line: Line | None = None
+) -> Totals:
     """What a nest does.
 
     counts   by leaf
     seen     its largest instances
+    line     all of them, where all sizes are known
     """
-    made = Totals(nest.spec)
+    made = Totals(nest.spec, timed=None if line is None else line.timed())
     made.dealt = any(one is not None for work in nest.work for one in work.leaf.threads.values())
     sums = [work.leaf.number for work in nest.work if isinstance(work.does, Product)]
     results = [

@@ -146,7 +146,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     check_fits(program, spec, nodes, operands, regions, place_of, stored, constant)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens:
-        sides = {one.leaf.number: _touched(one) for one in work}
+        sides = {one.leaf.number: touched_of(one) for one in work}
         tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions, spec)
     told = tuple(
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
@@ -157,7 +157,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
     return Lowered(program.name, program, spec, nodes, told, *own, images, end)
 
 
-def _touched(work: Work) -> list[tuple[str, bool]]:
+def touched_of(work: Work) -> list[tuple[str, bool]]:
     """The buffers on the chip that a leaf accesses, the one that it writes first."""
     writes = not isinstance(work.does, Result)
     chip = work.sides[:1] if isinstance(work.does, Copy | Result) else work.sides

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, operations
+from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.policy import THREADS, typical
 from offcut.backends.accelerator.planning.windows import lanes
@@ -20,9 +21,6 @@ from offcut.errors import PartitionError
 from offcut.schedule import Nest, Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
-
-MOST_ORDERS = 24
-"""Orders of the loops over tiles of results, at most: all of four."""
 
 
 @dataclass(frozen=True)
@@ -140,15 +138,3 @@ class _Nest:
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:
     return tuple(axis for axis in order if axis in some) == tuple(some)
-
-
-def sizes(extent: int, words: int, bounded: bool) -> Point:
-    """Tiles that cut an extent into so many of about one size, by whole words, and powers of two.
-
-    bounded  whether the axis may be left whole: 0
-    """
-    count = -(-extent // words)
-    even = {-(-count // parts) for parts in range(1, count + 1)}
-    powers = {2**k for k in range(count.bit_length()) if 2**k <= count}
-    found = sorted(words * size for size in even | powers if not bounded or size < count)
-    return (*found, 0) if bounded else tuple(found)

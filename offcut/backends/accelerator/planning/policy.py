@@ -1,19 +1,17 @@
-"""Tiles of a nest where nobody decided them: a climb from the smallest that hold words, by a price of cycles.
-
-A price sees what a tiling moves and computes; what does not fit the memories has none.
-"""
+"""Tiles of a nest where nobody decided them: of all that fit, those whose units do least are looked at tile by tile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from itertools import islice
 from math import inf
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.arithmetic import of_any, recipe
 from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.grid import Grid, sizes_of
 from offcut.backends.accelerator.planning.loops import Tiling
-from offcut.backends.accelerator.planning.price import cycles
+from offcut.backends.accelerator.planning.moved import moving, storing
+from offcut.backends.accelerator.planning.queues import Queues
 from offcut.backends.accelerator.planning.typical import typical_extents, typical_of
 from offcut.backends.accelerator.planning.windows import Windows, lanes
 from offcut.backends.accelerator.spec import Spec
@@ -24,34 +22,35 @@ from offcut.core.program import Program
 THREADS = 2
 """Virtual threads: as many as the tokens between units tell apart (VTA)."""
 
-Price = Callable[[Operations, Tiling, Spec, Mapping[str, int]], float]
-"""Cycles of a nest at the extents of its axes."""
+TRIED = 100
+"""Tilings that are looked at tile by tile."""
+LONGEST = 4096
+"""Instances of the innermost loop that are looked at; of more, what the units do is near what they take."""
 
 
-def chosen(
-    program: Program,
-    made: Operations,
-    spec: Spec,
-    price: Price | None = None,
-    virtual: bool = True,
-) -> Tiling:
-    """The tiling with the least price that a climb finds.
+def chosen(program: Program, made: Operations, spec: Spec, virtual: bool = True) -> Tiling:
+    """The tiling that takes the fewest cycles, of the first few by what units do.
 
     virtual  whether it may have virtual threads
     """
-    extents = typical(program, made)
-    pricing = cycles if price is None else price
-
-    def of(tiling: Tiling) -> float:
-        return pricing(made, tiling, spec, extents) if fits(made, tiling, spec) else inf
-
-    best = _smallest(made, spec)
-    while True:
-        near = _near(best, made, spec, extents)
-        found = min((one for one in near if virtual or one.virtual is None), key=of, default=best)
-        if of(found) >= of(best):
-            return best
-        best = found
+    extents, at = typical(program, made), typical_of(program)
+    shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+    copies = [moving(copy, made, spec, at, shapes) for copy in made.copies]
+    result = storing(made, spec, extents)
+    kept = _windows_of_results(made)
+    grid = Grid(made, spec, extents, copies, result, sizes_of(made, spec, extents), kept)
+    found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
+    for cycles, tiling in grid.best(THREADS if virtual else None):
+        found.setdefault((frozenset(tiling.tiles), tiling.virtual, cycles), (cycles, tiling))
+    best, least = _smallest(made, spec), inf
+    ranked = sorted(found.values(), key=lambda one: one[0])
+    first = (one for one in ranked if fits(made, one[1], spec))
+    for cycles, tiling in islice(first, TRIED):
+        queues = Queues(made, tiling, spec, extents, copies, result)
+        taken = queues.cycles() if queues.instances <= LONGEST else cycles
+        if taken < least:
+            best, least = tiling, taken
+    return best
 
 
 def typical(program: Program, made: Operations) -> dict[str, int]:
@@ -70,47 +69,6 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
             tiles.append((axis.name, count))
     order = tuple(axis for axis, _ in tiles)
     return Tiling(tuple(tiles), order)
-
-
-def _near(
-    tiling: Tiling, made: Operations, spec: Spec, extents: Mapping[str, int]
-) -> Iterator[Tiling]:
-    """Tilings that differ in one decision."""
-    tiles, words = dict(tiling.tiles), lanes(made, spec)
-    terms = {axis.name for axis in made.terms}
-    literal = {a.name: ix.literal(a.extent) for a in (*made.axes, *made.terms)}
-    for axis, size in tiles.items():
-        for grown in {2 * size, 4 * size, _even(extents[axis], size, words.get(axis, 1))}:
-            if literal[axis] is not None and grown >= extents[axis]:
-                yield _without(tiling, axis)
-            elif grown > size:
-                yield replace(tiling, tiles=tuple({**tiles, axis: grown}.items()))
-    outer = [axis for axis in tiling.order if axis not in terms]
-    inner = tuple(axis for axis in tiling.order if axis in terms)
-    for axis in outer:
-        for other in outer:
-            if axis != other:
-                rest = [one for one in outer if one != axis]
-                at = rest.index(other)
-                yield replace(tiling, order=(*rest[:at], axis, *rest[at:], *inner))
-        if tiling.virtual != (axis, THREADS):
-            yield replace(tiling, virtual=(axis, THREADS))
-    if tiling.virtual is not None:
-        yield replace(tiling, virtual=None)
-
-
-def _even(extent: int, size: int, words: int) -> int:
-    """The tile, larger than `size`, that takes one less of them, all about as large."""
-    count = max(-(-extent // size) - 1, 1)
-    return -(-extent // count // words) * words
-
-
-def _without(tiling: Tiling, axis: str) -> Tiling:
-    """An axis that is not cut."""
-    tiles = tuple(one for one in tiling.tiles if one[0] != axis)
-    order = tuple(one for one in tiling.order if one != axis)
-    virtual = None if tiling.virtual and tiling.virtual[0] == axis else tiling.virtual
-    return Tiling(tiles, order, virtual)
 
 
 def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:

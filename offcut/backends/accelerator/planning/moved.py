@@ -1,0 +1,185 @@
+"""What a copy of a tile moves, or a store of results: words, rows and instructions, by the parts of its window.
+
+Words follow one another along the axes that tiles cut, then along those that they have all of, in both memories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.staging import Staged
+from offcut.backends.accelerator.planning.typical import TYPICAL, typical_extents
+from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.simulator.cycles import bus_cycles
+from offcut.backends.accelerator.spec import Spec
+from offcut.core import index as ix
+from offcut.core.expr import Compare, Expr, Var, substitute, variables
+
+Tile = tuple[int, int]
+"""First iteration, and how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An axis of a window: the sum ``const + k * loop + …``.
+
+    loops   (name, k)
+    lane    elements of a word along it
+    lo, hi  the elements that main memory has
+    padded  whether there are others, which are filled
+    whole   words of all that main memory has
+    """
+
+    loops: tuple[tuple[str, int], ...]
+    const: int
+    lane: int
+    lo: int
+    hi: int
+    padded: bool
+    whole: int
+
+    def counts(self, tiles: Mapping[str, Tile]) -> tuple[int, int]:
+        """Words of a tile, and how many of them are moved."""
+        first, reach = self.const, 1
+        for loop, k in self.loops:
+            start, count = tiles[loop]
+            first += k * start if k > 0 else k * (start + count - 1)
+            reach += abs(k) * (count - 1)
+        there = max(min(first + reach, self.hi) - max(first, self.lo), 0) if self.padded else reach
+        return -(-reach // self.lane), -(-there // self.lane)
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A copy, or what is stored, at the extents of the axes of its nest.
+
+    place  of its words
+    parts  by axis
+    """
+
+    name: str
+    place: Place
+    parts: tuple[Part, ...]
+    spec: Spec
+
+    @cached_property
+    def loops(self) -> frozenset[str]:
+        """Those that move it."""
+        return frozenset(loop for part in self.parts for loop, _ in part.loops)
+
+    @property
+    def unit(self) -> Unit:
+        """Which moves it."""
+        return Unit.STORE if self.place is Place.OUTPUTS else self.spec.loads[self.place]
+
+    def words(self, tiles: Mapping[str, Tile]) -> int:
+        """Words of its window."""
+        return prod(part.counts(tiles)[0] for part in self.parts)
+
+    def cycles(self, tiles: Mapping[str, Tile], cut: Collection[str]) -> tuple[float, float]:
+        """Of a tile: without the bus, and with it.
+
+        cut  the loops that tiles have a part of
+        """
+        parts = sorted(self.parts, key=lambda part: not any(loop in cut for loop, _ in part.loops))
+        counts = [(*part.counts(tiles), part.whole) for part in parts]
+        words = prod(there for _, there, _ in counts)
+        zeros = prod(count for count, _, _ in counts) - words
+        rows, calls = rows_of(counts)
+        of = self.spec.words[self.place]
+        own = calls * self.spec.instruction_cycles[self.unit] + zeros * of.fill_cycles
+        return own, bus_cycles(self.spec, self.place, rows, words)
+
+
+def rows_of(counts: list[tuple[int, int, int]]) -> tuple[int, int]:
+    """Rows and instructions that move a box of words: (words, those that are moved, those that there are) by axis,
+    slowest first. A row goes on as long as faster axes are moved whole.
+    """
+    rest = list(counts)
+    on = True
+    while rest and on:
+        count, there, whole = rest.pop()
+        on = count == there == whole
+    rows = prod(there for _, there, _ in rest)
+    while rest and rest[-1][0] == 1:
+        rest.pop()
+    return rows, prod(count for count, _, _ in rest[:-1])
+
+
+def moving(
+    copy: Staged,
+    made: Operations,
+    spec: Spec,
+    sizes: Mapping[str, int],
+    shapes: Mapping[str, Sequence[Expr]],
+) -> Moving:
+    """A copy with its numbers, at these sizes.
+
+    shapes  of arrays in main memory
+    """
+    held, reached = lanes(made, spec), typical_extents(sizes, copy.axes)
+    loops = {axis.name for axis in (*made.axes, *made.terms)}
+    known: dict[str, Expr] = {name: ix.const(size) for name, size in sizes.items()}
+    parts = []
+    for axis, part in zip(copy.axes, copy.index, strict=True):
+        lo, hi = 0, reached[axis.name]
+        for condition in copy.element.conditions if not copy.by_host else ():
+            low, high = _bound(condition, axis.name, known)
+            lo, hi = (
+                max(lo, low if low is not None else lo),
+                min(hi, high if high is not None else hi),
+            )
+        form = ix.linear(part)
+        terms = tuple((a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in loops)
+        lane = held.get(part.name, 1) if isinstance(part, Var) else 1
+        padded = (lo, hi) != (0, reached[axis.name])
+        length = reached[axis.name] if copy.by_host else _length(copy, axis.name, shapes, known)
+        parts.append(Part(terms, form.const, lane, lo, hi, padded, -(-length // lane)))
+    return Moving(copy.name, copy.place, tuple(parts), spec)
+
+
+def _length(
+    copy: Staged, axis: str, shapes: Mapping[str, Sequence[Expr]], sizes: Mapping[str, Expr]
+) -> int:
+    """Elements of the array along an axis of its copy."""
+    load = copy.element.load
+    along = zip(load.index, shapes[load.buffer], strict=True)
+    extent = next((extent for part, extent in along if axis in variables(part)), ix.const(1))
+    known = ix.literal(ix.simplify(substitute(extent, sizes)))
+    return TYPICAL if known is None else known
+
+
+def storing(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Moving:
+    """Results, at these extents of the axes."""
+    held = lanes(made, spec)
+    parts = (
+        Part(((axis.name, 1),), 0, lane, 0, extent, padded=False, whole=-(-extent // lane))
+        for axis in made.axes
+        for lane, extent in [(held.get(axis.name, 1), extents[axis.name])]
+    )
+    return Moving(made.label, Place.OUTPUTS, tuple(parts), spec)
+
+
+def _bound(condition: Expr, axis: str, sizes: Mapping[str, Expr]) -> tuple[int | None, int | None]:
+    """From where, and up to where, a condition lets an axis run; None: it says nothing of it."""
+    if not isinstance(condition, Compare):
+        return None, None
+    form = ix.linear(substitute(ix.sub(condition.a, condition.b), sizes))
+    match form.terms:
+        case ((Var(name), k),) if name == axis and abs(k) == 1:
+            at = -form.const * k  # where both sides are equal
+            match condition.op, k > 0:
+                case (">=", True) | ("<=", False):
+                    return at, None
+                case (">", True) | ("<", False):
+                    return at + 1, None
+                case ("<", True) | (">", False):
+                    return None, at
+                case ("<=", True) | (">=", False):
+                    return None, at + 1
+    return None, None

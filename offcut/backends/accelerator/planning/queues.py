@@ -1,0 +1,202 @@
+"""Cycles of a nest at a tiling, tile by tile: three queues, each in its order, and a bus that load and store share.
+
+What is issued stands in the order of the stream: virtual threads take turns at what stands side by side on one unit.
+So tails of tiles take what they take, and wait for what they wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from offcut.backends.accelerator.costs.line import Line
+from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.moved import Moving, Tile
+from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.expr import Binary, Load, walk
+from offcut.core.program import Store
+
+RESULTS = "#"
+"""What the windows of results are called."""
+
+Tiles = Mapping[str, Tile]
+
+
+@dataclass
+class Queues:
+    """A nest at a tiling.
+
+    extents  of its axes
+    copies   what it reads
+    result   what it stores
+    """
+
+    made: Operations
+    tiling: Tiling
+    spec: Spec
+    extents: Mapping[str, int]
+    copies: Sequence[Moving]
+    result: Moving
+
+    def __post_init__(self) -> None:
+        self.tiles = dict(self.tiling.tiles)
+        terms = {axis.name for axis in self.made.terms}
+        self.outer = sum(axis not in terms for axis in self.tiling.order)
+        virtual = self.tiling.virtual
+        self.dealt = None if virtual is None else virtual[0]
+        self.threads = 1 if virtual is None else virtual[1]
+        order = self.tiling.order
+        self.depths = {
+            copy.name: max(
+                (at + 1 for at, axis in enumerate(order) if axis in copy.loops), default=0
+            )
+            for copy in self.copies
+        }
+        self.line = Line()
+        self.known: dict[tuple[object, ...], tuple[float, float]] = {}
+        self.words = lanes(self.made, self.spec)
+        own = {buffer.name for buffer in self.made.buffers}
+        self.ends = [step for step in self.made.steps if step.buffer in own]
+        self.stores = len(self.made.steps) - len(self.ends)
+        lead = None if self.made.lead is None else self.made.lead[1].value
+        reads = () if lead is None else (one for one in walk(lead) if isinstance(one, Load))
+        summed = {load.buffer for load in reads}
+        names = [copy.name for copy in self.copies]
+        self.summed = [name for name in names if name in summed]
+        self.others = [name for name in names if name not in summed]
+        self.each_end = cycles_behind(self.made, self.spec)
+
+    @property
+    def instances(self) -> int:
+        """Tiles of the innermost loop."""
+        return prod(-(-self.extents[axis] // size) for axis, size in self.tiling.tiles)
+
+    def cycles(self) -> float:
+        """Until the last unit is free."""
+        whole = {axis: (0, extent) for axis, extent in self.extents.items()}
+        self.level(0, [whole])
+        return self.line.timed().cycles
+
+    def level(self, at: int, threads: Sequence[Tiles]) -> None:
+        """What stands in the first `at` loops: `threads` has the tiles of each of those that take turns."""
+        self.loads(at, threads)
+        if at == self.outer:
+            self.tile(threads)
+            return
+        for inside in self.loop(at, threads):
+            self.level(at + 1, inside)
+
+    def loop(self, at: int, threads: Sequence[Tiles]) -> Iterator[list[Tiles]]:
+        """The turns of a loop."""
+        axis = self.tiling.order[at]
+        extent, size = self.extents[axis], self.tiles[axis]
+        each = self.threads if axis == self.dealt else 1
+        for first in range(0, extent, size * each):
+            starts = [one for one in range(first, first + size * each, size) if one < extent]
+            yield [
+                {**tiles, axis: (start, min(size, extent - start))}
+                for tiles in threads
+                for start in starts
+            ]
+
+    def tile(self, threads: Sequence[Tiles]) -> None:
+        """Tiles of results, one of each thread."""
+        together = self.outer == len(self.tiling.order)
+        if not together:
+            for thread, tiles in enumerate(threads):
+                self.start(thread, tiles)
+            self.sums(self.outer, threads)
+        for thread, tiles in enumerate(threads):
+            if together:
+                self.start(thread, tiles)
+                self.sum(thread, tiles)
+            self.end(thread, tiles)
+        for thread, tiles in enumerate(threads):
+            for _ in range(self.stores):
+                self.line.event(Unit.STORE, *self.moved(self.result, tiles), [(RESULTS, thread)])
+
+    def sums(self, at: int, threads: Sequence[Tiles]) -> None:
+        """The loops over terms."""
+        if at == len(self.tiling.order):
+            for thread, tiles in enumerate(threads):
+                self.sum(thread, tiles)
+            return
+        for inside in self.loop(at, threads):
+            self.loads(at + 1, inside)
+            self.sums(at + 1, inside)
+
+    def loads(self, at: int, threads: Sequence[Tiles]) -> None:
+        """Fill the windows of the copies that stand in the first `at` loops."""
+        for thread, tiles in enumerate(threads):
+            for copy in self.copies:
+                if self.depths[copy.name] == at:
+                    self.line.event(copy.unit, *self.moved(copy, tiles), (), [(copy.name, thread)])
+
+    def moved(self, what: Moving, tiles: Tiles) -> tuple[float, float]:
+        """Cycles of a tile of a copy, or of results."""
+        key = (what.name, *(tiles[loop] for loop in sorted(what.loops)))
+        if key not in self.known:
+            self.known[key] = what.cycles(tiles, self.tiles)
+        return self.known[key]
+
+    def start(self, thread: int, tiles: Tiles) -> None:
+        """Set accumulators to 0."""
+        if self.made.lead is not None:
+            self.compute(thread, 1, self.results(tiles) * self.spec.gemm_cycles)
+
+    def sum(self, thread: int, tiles: Tiles) -> None:
+        """Add up what a tile of terms has."""
+        if self.made.lead is not None:
+            each = self.spec.gemm_cycles if multiplies(self.made) else self.spec.operand_cycles
+            terms = prod(self.along(axis.name, tiles) for axis in self.made.terms)
+            self.compute(thread, 1, self.results(tiles) * terms * each, self.summed)
+
+    def end(self, thread: int, tiles: Tiles) -> None:
+        """The operations behind the sum."""
+        self.compute(thread, len(self.ends), self.results(tiles) * self.each_end, self.others)
+
+    def compute(
+        self, thread: int, instructions: int, cycles: float, copies: Sequence[str] = ()
+    ) -> None:
+        """Note what the compute unit does, reading windows of copies."""
+        reads = [self.window_of(copy, thread) for copy in copies]
+        own = instructions * self.spec.instruction_cycles[Unit.COMPUTE] + cycles
+        self.line.event(Unit.COMPUTE, own, 0.0, reads, [(RESULTS, thread)])
+
+    def window_of(self, copy: str, thread: int) -> tuple[str, int]:
+        """The window that a thread reads: its own, or the one of all."""
+        inside = self.dealt is not None and self.dealt in self.tiling.order[: self.depths[copy]]
+        return copy, thread if inside else 0
+
+    def results(self, tiles: Tiles) -> int:
+        """Words of a tile of results."""
+        return prod(self.along(axis.name, tiles) for axis in self.made.axes)
+
+    def along(self, axis: str, tiles: Tiles) -> int:
+        """Words along an axis."""
+        return -(-tiles[axis][1] // self.words.get(axis, 1))
+
+
+def multiplies(made: Operations) -> bool:
+    """Whether its sum is of products, which the matrix unit adds up."""
+    return made.roles.depth is not None or any(c.place is Place.WEIGHTS for c in made.copies)
+
+
+def cycles_behind(made: Operations, spec: Spec) -> float:
+    """Of the operations behind a sum, a word of results."""
+    own = {buffer.name for buffer in made.buffers}
+    return sum(
+        spec.operand_cycles if _reads_two(step) else spec.immediate_cycles
+        for step in made.steps
+        if step.buffer in own
+    )
+
+
+def _reads_two(step: Store) -> bool:
+    """Whether an operation takes a second word."""
+    value = step.value
+    return isinstance(value, Binary) and isinstance(value.a, Load) and isinstance(value.b, Load)
