@@ -13,11 +13,12 @@ before or after make no difference.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import indices, stored
-from offcut.core.expr import Var
+from offcut.core.expr import Var, variables
 from offcut.core.program import For, Form, If, Program, Stmt, Tile, with_blocks
 
 
@@ -47,7 +48,7 @@ def _joined(first: Tile, then: Stmt) -> Tile | None:
         then = then.body[0]
     if not isinstance(then, Tile) or then.axes != first.axes or first.where is not None:
         return None
-    if {first.form, then.form} != {Form.FULL}:
+    if {first.form, then.form} != {Form.FULL} or _is_bound_anew(then, loops):
         return None
     more: tuple[Stmt, ...] = then.body
     if then.where is not None:
@@ -56,6 +57,17 @@ def _joined(first: Tile, then: Stmt) -> Tile | None:
         more = (replace(loop, body=more),)
     body = (*first.body, *more)
     return replace(then, where=None, body=body) if _is_apart(then, body) else None
+
+
+def _is_bound_anew(tile: Tile, loops: Sequence[For]) -> bool:
+    """Whether an axis of the tile has the name of another coordinate that the loops around it name, or they one of its."""
+    axes = {axis.iter for axis in tile.axes}
+    named = set[str]().union(*(variables(end) for loop in loops for end in (loop.lo, loop.hi)))
+    around = set[str]().union(
+        *(variables(axis.start) | variables(axis.extent) for axis in tile.axes)
+    )
+    mine = {loop.iter for loop in loops}
+    return bool(axes & (named | mine) or around & mine)
 
 
 def _is_apart(tile: Tile, body: tuple[Stmt, ...]) -> bool:

@@ -82,14 +82,21 @@ def conditions(program: Program) -> dict[Store, Expr]:
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}
-    starts = starts_of(program)
-    found: dict[Store, Expr] = {}
+    starts, other = starts_of(program), _otherwise_reduced(program)
+    found: dict[Store, Expr | None] = {}
     for stmt, shown in zip(before, after, strict=True):
         held = _held(program, shown.value)
         first = starts.get(stmt.buffer)
-        if held is not None and first is not None and all(map(_is_zero, first)):
-            found[stmt] = held
-    return found
+        if first is None or not all(map(_is_zero, first)) or stmt.buffer in other:
+            held = None
+        found[stmt] = held if found.get(stmt, held) == held else None
+    return {stmt: held for stmt, held in found.items() if held is not None}
+
+
+def _otherwise_reduced(program: Program) -> set[str]:
+    """Arrays of which elements are greatest or least ones, which may be -0."""
+    stores = (stmt for stmt in walk(program.body) if isinstance(stmt, Store))
+    return {stmt.buffer for stmt in stores if stmt.reduce not in (None, "sum")}
 
 
 def _sums(program: Program) -> Iterator[Store]:
@@ -103,10 +110,9 @@ def _held(program: Program, value: Expr) -> Expr | None:
     if not isinstance(value, Binary) or value.op != "*":
         return None
     for padded, other in ((value.a, value.b), (value.b, value.a)):
-        padded, other = _uncast(padded), _uncast(other)
-        if not isinstance(other, Load) or not _is_finite(program, other):
+        if not _is_finite(program, other):
             continue
-        match padded:
+        match _uncast(padded):
             case Select(condition, _, zero) if _is_zero(zero) and not reads_memory(condition):
                 return condition
     return None
@@ -116,8 +122,22 @@ def _uncast(value: Expr) -> Expr:
     return _uncast(value.a) if isinstance(value, Cast) else value
 
 
-def _is_finite(program: Program, load: Load) -> bool:
-    return dtype_of(load) not in FLOATS or program.buffer(load.buffer).finite
+def _is_finite(program: Program, value: Expr) -> bool:
+    """Whether a number that is read is finite, also as what it is converted to."""
+    while isinstance(value, Cast):
+        if value.dtype in FLOATS and not _holds(value.dtype, dtype_of(value.a)):
+            return False
+        value = value.a
+    if not isinstance(value, Load):
+        return False
+    return dtype_of(value) not in FLOATS or program.buffer(value.buffer).finite
+
+
+def _holds(dtype: str, narrow: str) -> bool:
+    """Whether a type of floats goes as far as another type."""
+    if dtype == "float16":
+        return narrow in ("bool", "int8", "uint8")
+    return dtype == "float64" or narrow != "float64"
 
 
 def _is_zero(value: Expr) -> bool:
