@@ -96,14 +96,11 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
 
 def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:
     """`program`, which says of the constants that padding multiplies by zero whether they are finite."""
-
-    def said(finite: Mapping[str, bool]) -> Program:
-        known = (replace(b, finite=finite.get(b.name, False)) for b in program.buffers)
-        return replace(program, buffers=tuple(known))
-
-    floats = {b.name: True for b in program.buffers if b.name in arrays and b.dtype in FLOATS}
-    read = {load.buffer for stmt in conditions(said(floats)) for load, _ in loads(stmt.value)}
-    return said({name: bool(np.isfinite(arrays[name]).all()) for name in floats.keys() & read})
+    asked = conditions(program, finite=True)
+    read = {load.buffer for stmt in asked for load, _ in loads(stmt.value)} & arrays.keys()
+    finite = {name for name in read if np.isfinite(arrays[name]).all()}
+    floats = (replace(b, finite=b.dtype in FLOATS and b.name in finite) for b in program.buffers)
+    return replace(program, buffers=tuple(floats))
 
 
 def _check(program: Program, made: Request) -> None:

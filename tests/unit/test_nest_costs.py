@@ -83,10 +83,10 @@ def prices(made: Program, target: Target) -> tuple[SchedulePrices, Schedule]:
 
 
 def cost_at(made: Program, target: Target, size: int) -> Cost:
-    """The closed form of the program that the target's own schedule makes."""
+    """The closed form of the program that the target's own schedule makes, with all products that nests have."""
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
-    options = target.options("tune")
+    options = replace(target.options("tune"), padded=True)
     found = target.cost_of(target.policy(request, options), request, options, {"n": size})
     assert isinstance(found, Cost)
     return found

@@ -71,8 +71,13 @@ def without_zeros(program: Program, rows: bool = True) -> Program:
     )
 
 
-def conditions(program: Program) -> dict[Store, Expr]:
-    """Where a term of a sum may be anything but zero, by its store, of those that padding makes zero elsewhere."""
+def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
+    """Where a term of a sum may be anything but zero, by its store, of those that padding makes zero elsewhere.
+
+    finite  whether all numbers are taken for finite, whatever is declared
+    """
+    if finite:
+        program = replace(program, buffers=tuple(replace(b, finite=True) for b in program.buffers))
     zeros = (
         one for stmt in walk(program.body) for expr in expressions(stmt) for one in nodes(expr)
     )

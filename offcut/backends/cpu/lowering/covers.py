@@ -176,7 +176,7 @@ class _Judge:
             self.is_its_sum = True
             reason = self.refusal(store, way, loop, around)
             if reason is None:
-                turns = self.turns(way, around)
+                turns = self.turns(way, around, loop)
                 return Sum(store, way, loop, around[: len(around) - len(turns)], turns)
             reasons.append(reason)
         if reasons:
@@ -185,15 +185,17 @@ class _Judge:
             self.refusals.append(f"{format_expr(store.value)} is not what it sums")
         return None
 
-    def turns(self, found: Match, around: tuple[For, ...]) -> tuple[For, ...]:
+    def turns(self, found: Match, around: tuple[For, ...], terms: For) -> tuple[For, ...]:
         """The innermost of the loops around a sum that the functions run as well: by which both operands move by
-        steps of their own.
+        steps of their own, and no bound inside, those of `terms` among them.
         """
         most = 0 if self.padded else self.kernel.turns
         count = 0
+        inner: set[str] = set(variables(terms.lo) | variables(terms.hi))
         for one in reversed(around[len(around) - most :] if most < len(around) else around):
-            if not self.is_turn(one, found):
+            if one.iter in inner or not self.is_turn(one, found):
                 break
+            inner |= variables(one.lo) | variables(one.hi)
             count += 1
         return around[len(around) - count :]
 

@@ -27,8 +27,8 @@ from offcut.proof.forms.zeros import conditions, without_zeros
 
 
 def in_padded_order(program: Program) -> Program:
-    """`program` with sums of which padding makes terms zero in the order in which these can be left out."""
-    asked = conditions(program)
+    """`program` with sums of which padding makes terms zero in the order in which these can be left out, if finite."""
+    asked = conditions(program, finite=True)
 
     def turned(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
@@ -54,7 +54,10 @@ def without_padding(program: Program, rows: bool) -> Program:
             )
         )
 
-    made = hoisted(without_zeros(program, rows))
+    asked = without_zeros(program, rows)
+    if asked is program:
+        return program
+    made = hoisted(asked)
     return replace(made, body=apart(made.body))
 
 
