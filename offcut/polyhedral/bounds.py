@@ -157,11 +157,15 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 
 @lru_cache(maxsize=64)
-def windows_left(program: Program) -> tuple[str, ...]:
-    """The arrays of `program` that are not seen to be accessed inside of their windows alone."""
-    alone = owned(program.body)
-    windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
-    found = {stmt.buffer for stmt in windows} - alone
+def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
+    """The arrays of `program` that are not seen to be accessed inside of their windows alone.
+
+    among   the arrays that are asked about; None: all that have windows
+    """
+    boxed = {stmt.buffer for stmt in walk(program.body) if isinstance(stmt, Alloc)}
+    asked = boxed if among is None else boxed & among
+    alone = owned(program.body) & asked
+    found = asked - alone
     if alone:
         seen = _Seen(program, alone, windows=True)
         open_ = seen.left(program.body, Around(Space(program.sizes, program.assumptions)))

@@ -58,7 +58,7 @@ from offcut.proof.certificate import Theorem
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
-from offcut.proof.forms.joining import joined_like
+from offcut.proof.forms.joining import joined_like, joined_parts
 from offcut.proof.forms.options import combinations, options
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
@@ -232,7 +232,8 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     """
     own = [buffer.name for buffer in source.buffers]
     emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
-    emitted, source = without_windows(turned_like(emitted, source)), without_windows(source)
+    emitted = joined_parts(without_windows(turned_like(emitted, source)))
+    source = without_windows(source)
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
 
 

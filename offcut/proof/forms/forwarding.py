@@ -116,7 +116,7 @@ class _Copy:
         copied = self.copied(nest, around, held)
         if copied is None or stored(after) & read((copied.value,)):
             return body
-        if _has_parts(copied, held) and name in windows_left(self.program):
+        if _has_parts(copied, held) and windows_left(self.program, frozenset((name,))):
             return body
         return (
             *before,

@@ -12,7 +12,7 @@ other one accesses is named, on some axis, by the iterator alone::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core.accesses import indices, read, stored, touched
@@ -24,31 +24,54 @@ from offcut.core.walking import bound_in
 
 def joined_like(emitted: Program, source: Program) -> Program:
     """`source` with loops joined that are one in `emitted`, where they may be."""
-    together = [
-        (stmt.iter, stored(stmt.body)) for stmt in statements(emitted.body) if isinstance(stmt, For)
-    ]
+    there = [stmt for stmt in statements(emitted.body) if isinstance(stmt, For)]
+    together = [(loop, stored(loop.body)) for loop in there]
 
-    def as_one(first: Stmt | None, second: Stmt) -> For | None:
-        if not isinstance(first, For) or not isinstance(second, For):
-            return None
+    def as_one(first: For, second: For) -> For | None:
         both = stored((first, second))
-        for name in dict.fromkeys(name for name, held in together if both <= held):
+        holding = [loop for loop, held in together if both <= held]
+        alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
+        for name in dict.fromkeys(loop.iter for loop in (*alike, *holding)):
             one, other = _called(first, name), _called(second, name)
             if one is not None and other is not None and _may_join(one, other):
                 return replace(one, body=(*one.body, *other.body))
         return None
 
-    def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made: list[Stmt] = []
-        for stmt in body:
-            joined = as_one(made[-1], stmt) if made else None
-            if joined is not None:
-                made[-1] = joined
-            else:
-                made.append(stmt)
-        return tuple(with_blocks(stmt, change) for stmt in made)
+    return replace(source, body=_joined(source.body, as_one))
 
-    return replace(source, body=change(source.body))
+
+def joined_parts(program: Program) -> Program:
+    """`program` with loops joined that run over one part of a range in turn, where they may be.
+
+    Such are the loops of a block of rows; its start is that of an iteration of the loop around::
+
+        for i_block in 0:(n + 3)//4
+          for i in 4*i_block:min(4*i_block + 4, n)
+            S[i] = …
+          for i in 4*i_block:min(4*i_block + 4, n)
+            Y[i] = S[i] + 1.0
+    """
+    over = {stmt.iter for stmt in statements(program.body) if isinstance(stmt, For)}
+
+    def as_one(first: For, second: For) -> For | None:
+        if not variables(first.lo) & over or not _may_join(first, second):
+            return None
+        return replace(first, body=(*first.body, *second.body))
+
+    return replace(program, body=_joined(program.body, as_one))
+
+
+def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) -> tuple[Stmt, ...]:
+    """`body` with the loops that stand side by side as one, where `as_one` makes one of them."""
+    made: list[Stmt] = []
+    for stmt in body:
+        before = made[-1] if made else None
+        joined = as_one(before, stmt) if isinstance(before, For) and isinstance(stmt, For) else None
+        if joined is not None:
+            made[-1] = joined
+        else:
+            made.append(stmt)
+    return tuple(with_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in made)
 
 
 def _called(loop: For, name: str) -> For | None:

@@ -15,7 +15,7 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.accesses import indices
 from offcut.core.expr import Var
-from offcut.core.program import Alloc, For, Let, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, walk, with_blocks
 from offcut.core.walking import bound, bound_in, rewritten
 from offcut.polyhedral import windows_left
 from offcut.polyhedral.units.footprints import Footprints
@@ -27,14 +27,15 @@ def without_windows(program: Program) -> Program:
     program   all that it accesses lies inside of its buffers
     """
     body = _without(program, program.body, frozenset())
-    boxes = {stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc)}
-    if not boxes:
+    boxes = frozenset(stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc))
+    apart = frozenset(name for name in boxes if _is_apart(program, name))
+    if not apart:
         return replace(program, body=body)
-    apart = {name for name in boxes - set(windows_left(program)) if _is_apart(program, name)}
+    apart -= frozenset(windows_left(program, apart))
     return replace(program, body=_without_boxes(body, apart))
 
 
-def _without_boxes(body: tuple[Stmt, ...], apart: set[str]) -> tuple[Stmt, ...]:
+def _without_boxes(body: tuple[Stmt, ...], apart: frozenset[str]) -> tuple[Stmt, ...]:
     """`body` without the windows of these arrays."""
 
     def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
@@ -58,6 +59,9 @@ def _is_apart(program: Program, name: str) -> bool:
                         return False
                 case Alloc():
                     if not holds(stmt.body):
+                        return False
+                case If(_, then, other):
+                    if not (holds(then) and holds(other)):
                         return False
                 case _:
                     if _has_window(stmt, name):

@@ -32,14 +32,13 @@ from offcut.core.expr import (
     reads_memory,
     variables,
 )
-from offcut.core.expr import walk as nodes
 from offcut.core.program import (
     If,
+    Kind,
     Program,
     Stmt,
     Store,
     Tile,
-    expressions,
     starts_of,
     walk,
     with_blocks,
@@ -78,10 +77,8 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     """
     if finite:
         program = replace(program, buffers=tuple(replace(b, finite=True) for b in program.buffers))
-    zeros = (
-        one for stmt in walk(program.body) for expr in expressions(stmt) for one in nodes(expr)
-    )
-    if not any(isinstance(one, Select) and _is_zero(one.other) for one in zeros):
+    padded = _padded(program)
+    if not any(_may_be_padded(stmt.value, padded) for stmt in _sums(program)):
         return {}
     plain = answered(lambda: forwarded(program), program)
     before, after = list(_sums(program)), list(_sums(plain))
@@ -96,6 +93,36 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
             held = None
         found[stmt] = held if found.get(stmt, held) == held else None
     return {stmt: held for stmt, held in found.items() if held is not None}
+
+
+def _padded(program: Program) -> set[str]:
+    """Local arrays that hold elements which indices make zero: all those that are copies of such ones, among others."""
+    own = {buffer.name for buffer in program.buffers if buffer.kind is Kind.LOCAL}
+    stores = [stmt for stmt in walk(program.body) if isinstance(stmt, Store)]
+    copies = [stmt for stmt in stores if stmt.buffer in own and stmt.reduce is None]
+    found: set[str] = set()
+    while more := {one.buffer for one in copies if _pads(one.value, found)} - found:
+        found |= more
+    return found
+
+
+def _pads(value: Expr, padded: set[str]) -> bool:
+    """Whether a value is zero where a condition on indices fails, or what such an array holds."""
+    match _uncast(value):
+        case Load(buffer):
+            return buffer in padded
+        case Select(condition, _, zero):
+            return _is_zero(zero) and not reads_memory(condition)
+    return False
+
+
+def _may_be_padded(value: Expr, padded: set[str]) -> bool:
+    """Whether a term is a product that padding makes zero somewhere."""
+    return (
+        isinstance(value, Binary)
+        and value.op == "*"
+        and any(_pads(factor, padded) for factor in (value.a, value.b))
+    )
 
 
 def _otherwise_reduced(program: Program) -> set[str]:
@@ -118,7 +145,7 @@ def _held(program: Program, value: Expr) -> Expr | None:
         if not _is_finite(program, other):
             continue
         match _uncast(padded):
-            case Select(condition, _, zero) if _is_zero(zero) and not reads_memory(condition):
+            case Select(condition) if _pads(padded, set()):
                 return condition
     return None
 
