@@ -70,7 +70,8 @@ class Outline:
         written, kept = Function(), (f.lines, f.slots)
         f.lines, f.slots, self._open = written.lines, written.slots, True
         try:
-            yield
+            with f.apart({}):
+                yield
         finally:
             f.lines, f.slots = kept
             self._open = False

@@ -190,11 +190,11 @@ class Lowering(Layout):
         yes, no, end = self.f.name("then"), self.f.name("else"), self.f.name("end")
         self.f.do(f"br i1 {holds}, label {yes}, label {no}")
         self.f.start(yes)
-        with self.assumed(condition, True):
+        with self.assumed(condition, True), self.f.apart():
             self.block(then)
         self.f.do(f"br label {end}")
         self.f.start(no)
-        with self.assumed(condition, False):
+        with self.assumed(condition, False), self.f.apart():
             self.block(other)
         self.f.block(end)
 
@@ -211,7 +211,8 @@ class Lowering(Layout):
         self.f.do(f"switch i64 {best}, label {labels[0]} [ {cases} ]")
         for label, option in zip(labels, options, strict=True):
             self.f.start(label)
-            self.block(option.body)
+            with self.f.apart():
+                self.block(option.body)
             self.f.do(f"br label {end}")
         self.f.start(end)
 

@@ -341,17 +341,17 @@ class _Call:
         now = f.let(f"load i64, ptr {counter}")
         f.do(f"br i1 {f.let(f'icmp slt i64 {now}, {end}')}, label {body}, label {done}")
         f.start(body)
-        room = lanes if aligned else ir.sub(f, lanes, ir.mod(f, now, lanes))
-        count = ir.minimum(f, room, ir.sub(f, end, now))
-        with _many(low, [(name, now)] if name is not None else []):
+        with f.apart(), _many(low, [(name, now)] if name is not None else []):
+            room = lanes if aligned else ir.sub(f, lanes, ir.mod(f, now, lanes))
+            count = ir.minimum(f, room, ir.sub(f, end, now))
             at_c = low.address(low.memory[block.store.buffer], block.store.index)
             at_b = low.address(b, block.b.index)
             if block.family.wide:
                 self.wide(at_c, at_b, count, b)
             else:
                 self.write(at_c, at_b, 1, count, b)
-        f.do(f"store i64 {ir.add(f, now, count)}, ptr {counter}")
-        f.do(f"br label {head}")
+            f.do(f"store i64 {ir.add(f, now, count)}, ptr {counter}")
+            f.do(f"br label {head}")
         f.start(done)
 
     def wide(self, c: str, b: str, columns: str, memory: Memory) -> None:

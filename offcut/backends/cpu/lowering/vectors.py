@@ -216,7 +216,8 @@ class Vectors(Instances):
             multiple = gcd(multiple_of(across.start), width)
             for label, rows in ((square, None), (edge, left[0])):
                 f.start(label)
-                self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
+                with f.apart():
+                    self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
                 f.do(f"br label {end}")
             f.start(end)
 
