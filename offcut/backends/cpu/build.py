@@ -94,7 +94,7 @@ def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
     made = vectorized(marked(canonical(program), reassociate=True), host.isa)
     low = lower(made.program, host.isa, families(host), ix.const(0), host.machine.loops.chains)
-    return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=True))
+    return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 
 def tile_modules(low: Lowered, host: Host) -> list[str]:
@@ -136,11 +136,11 @@ def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
     """A kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lowered(made, signature, host)
-    debug.note(4, low.text, "lower")
+    debug.note(4, low.text + low.loops, "lower")
     with debug.timed("microkernels"):
         parts = [*_tile_objects(low, replace(host, threads=1))]
     with debug.timed("compile"):
-        parts.append(jit.object_code(low.text, host, passes=True, loops=made.has_loops))
+        parts.append(jit.object_code(low.text, host, passes=True, loops=low.loops))
     layouts = [[b.name, astuple(b.layout) if b.layout else None, b.dtype] for b in constants(made)]
     return _framed([json.dumps(layouts).encode(), *parts])
 

@@ -156,8 +156,8 @@ class Cpu(Target):
         low = build.lowered(made, signature, host)
         tiles = build.tile_modules(low, host)
         if form == "llvm":
-            return "\n\n".join([low.text, *tiles])
-        entry = jit.assembly(low.text, host, passes=True, loops=made.has_loops)
+            return "\n\n".join([low.text, *([low.loops] if low.loops else ()), *tiles])
+        entry = jit.assembly(low.text, host, passes=True, loops=low.loops)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
 
     def vectors(self, options: Options) -> tuple[int, int]:
@@ -182,7 +182,7 @@ class Cpu(Target):
         check_name(name)
         made, host = _own(planned), self.host(options)
         low = build.lowered(made, signature, replace(host, threads=1))
-        entry = jit.optimized(low.text, host, passes=True, loops=made.has_loops)
+        entry = jit.optimized(low.text, host, passes=True, loops=low.loops)
         packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
         tiles = build.tile_modules(low, host)
         data = (bytes(one.owner) for one in packed)

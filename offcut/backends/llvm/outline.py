@@ -3,12 +3,15 @@
 A program has a piece for each tile that was cut, and most of them say the same of other sizes. Written once, they
 are optimised once, which is most of what compiling takes. What a piece reads of the code around it becomes a parameter,
 and so does a literal in which the pieces differ; one that all have in common stays, so that a division by it stays a shift.
+
+Loops without calls of microkernels are pieces that become functions in any case, apart from the others: passes over loops
+pay there, and nowhere else. Tiles inside of them are pieces as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +19,7 @@ from offcut.backends.llvm.ir import Function
 from offcut.errors import InternalError
 
 FEW = 32  # instructions that are not worth a call
+LOOPS = "@offcut_loops"  # and a number: functions of loops without calls of microkernels
 
 _PLACE = "  piece "  # and its number: what stands in the text, which is no LLVM IR, until all pieces are known
 _HOLE = "\0"  # a literal, in the form of a piece
@@ -35,7 +39,20 @@ _CONSTANTS = re.compile(r"<i64 |splat \(|getelementptr \(|@llvm\.(?!smin|smax|me
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _Written:
+    """A piece as it was written.
+
+    loops    whether it is one of loops without calls
+    inside   whether it stands in such a piece
+    """
+
+    code: Function
+    loops: bool
+    inside: bool
+
+
+@dataclass(frozen=True)
+class _Form:
     """A piece of code, its names replaced by numbers.
 
     form      its lines, with a hole for each literal that may be a parameter
@@ -44,7 +61,6 @@ class _Piece:
     literals  what stands in the holes
     """
 
-    written: Function
     form: tuple[str, ...]
     given: dict[int, str]
     kinds: tuple[str, ...]
@@ -55,43 +71,74 @@ class Outline:
     """The pieces of one function, apart from it until it is known which of them are alike.
 
     functions   the definitions that `place` makes, by name
+    loops       likewise, of loops without calls and of what is inside of these
+    declared    declarations of the functions in `loops` that the others call
     """
 
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
-        self._pieces: list[_Piece] = []
-        self._open = False
+        self.loops: dict[str, str] = {}
+        self.declared: list[str] = []
+        self._pieces: list[_Written] = []
+        self._open: list[bool] = []
+
+    @property
+    def in_loops(self) -> bool:
+        """Whether what is written belongs to loops without calls."""
+        return self._open == [True]
 
     @contextmanager
-    def piece(self, f: Function) -> Iterator[None]:
-        """Around what may become a function: it ends where it began, and nothing else reads what it computes."""
-        if self._open:
+    def piece(self, f: Function, loops: bool = False) -> Iterator[None]:
+        """Around what may become a function: it ends where it began, and nothing else reads what it computes.
+
+        loops   whether it has loops, and calls no microkernel
+        """
+        inside = self.in_loops
+        if self._open and (loops or not inside):
             raise InternalError("a piece of code inside another")
         written, kept = Function(), (f.lines, f.slots)
-        f.lines, f.slots, self._open = written.lines, written.slots, True
+        f.lines, f.slots = written.lines, written.slots
+        self._open.append(loops)
         try:
             with f.apart({}):
                 yield
         finally:
             f.lines, f.slots = kept
-            self._open = False
-        if len(written.lines) < FEW:
+            self._open.pop()
+        short = not written.slots if loops else len(written.lines) < FEW
+        if short and not any(line.startswith(_PLACE) for line in written.lines):
             f.lines += written.lines
             f.slots += written.slots
         else:
             f.lines.append(f"{_PLACE}{len(self._pieces)}")
-            self._pieces.append(_read(written))
+            self._pieces.append(_Written(written, loops, inside))
 
     def place(self, f: Function) -> None:
-        """Put each piece into `f`: a call where another is like it, else what it says."""
-        alike: dict[object, list[int]] = {}
-        for number, piece in enumerate(self._pieces):
-            alike.setdefault((piece.form, tuple(piece.given), piece.kinds), []).append(number)
+        """Put each piece into `f`: a call where another is like it or it has loops, else what it says."""
         calls: dict[int, str] = {}
+        for loops in (False, True):  # pieces of loops say what the pieces in them became
+            for piece in self._pieces:
+                if piece.loops and loops:
+                    self._put(piece.code, calls)
+            self._outline(loops, calls)
+        self._put(f, calls)
+
+    def _outline(self, loops: bool, calls: dict[int, str]) -> None:
+        """Note the calls of pieces that become functions, by their numbers."""
+        alike: dict[object, dict[int, _Form]] = {}
+        for number, piece in enumerate(self._pieces):
+            if piece.loops == loops:
+                read = _read(piece.code)
+                key = read.form, tuple(read.given), read.kinds, piece.inside
+                alike.setdefault(key, {})[number] = read
         for members in alike.values():
-            if len(members) > 1:
-                found = self._outlined([self._pieces[number] for number in members])
+            if loops or len(members) > 1:
+                apart = loops or self._pieces[min(members)].inside
+                found = self._outlined(list(members.values()), apart, loops)
                 calls |= zip(members, found, strict=True)
+
+    def _put(self, f: Function, calls: Mapping[int, str]) -> None:
+        """Replace the places of pieces in `f` by their calls, or by what they say."""
         lines: list[str] = []
         for line in f.lines:
             if not line.startswith(_PLACE):
@@ -101,12 +148,16 @@ class Outline:
             if number in calls:
                 lines.append(calls[number])
             else:
-                lines += self._pieces[number].written.lines
-                f.slots += self._pieces[number].written.slots
+                lines += self._pieces[number].code.lines
+                f.slots += self._pieces[number].code.slots
         f.lines[:] = lines
 
-    def _outlined(self, pieces: list[_Piece]) -> list[str]:
-        """Define one function for pieces of one form; the call of it for each of them."""
+    def _outlined(self, pieces: list[_Form], apart: bool, shared: bool) -> list[str]:
+        """Define one function for pieces of one form; the call of it for each of them.
+
+        apart    whether it stands with loops
+        shared   whether others than those call it
+        """
         form, numbers = pieces[0].form, pieces[0].given
         holes = list(zip(*(piece.literals for piece in pieces), strict=True))
         differing = dict.fromkeys(literals for literals in holes if len(set(literals)) > 1)
@@ -115,9 +166,13 @@ class Outline:
         own = dict(zip(differing, names[len(numbers) :], strict=True))
         filled = iter(own.get(literals, literals[0]) for literals in holes)
         text = "\n".join(re.sub(_HOLE, lambda _: next(filled), line) for line in form)
-        symbol = f"@offcut_tile{len(self.functions)}"
-        head = f"define internal void {symbol}({_typed(kinds, names)}) noinline nounwind"
-        self.functions[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
+        symbol = f"{LOOPS if shared else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
+        linkage = "" if shared else "internal "
+        head = f"define {linkage}void {symbol}({_typed(kinds, names)}) noinline nounwind"
+        where = self.loops if apart else self.functions
+        where[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
+        if shared:
+            self.declared.append(f"declare void {symbol}({', '.join(kinds)}) nounwind")
         return [
             f"  call void {symbol}({_typed(kinds, [*piece.given.values(), *(one[at] for one in differing)])})"
             for at, piece in enumerate(pieces)
@@ -128,8 +183,8 @@ def _typed(kinds: Iterable[str], values: Iterable[str]) -> str:
     return ", ".join(f"{kind} {value}" for kind, value in zip(kinds, values, strict=True))
 
 
-def _read(written: Function) -> _Piece:
-    """What was written apart, as a piece."""
+def _read(written: Function) -> _Form:
+    """The form of what was written apart."""
     lines = [*written.slots, *written.lines]
     own = set(_defined(lines))
     numbers: dict[str, int] = {}
@@ -157,7 +212,7 @@ def _read(written: Function) -> _Piece:
     if not kinds.keys() >= set(given.values()):
         raise InternalError(f"no type of {', '.join(set(given.values()) - kinds.keys())}")
     types = tuple(kinds[name] for name in given.values())
-    return _Piece(written, tuple(form), given, types, tuple(literals))
+    return _Form(tuple(form), given, types, tuple(literals))
 
 
 def _defined(lines: Iterable[str]) -> Iterator[str]:

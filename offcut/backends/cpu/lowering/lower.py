@@ -51,10 +51,12 @@ from offcut.errors import InternalError
 class Lowered:
     """LLVM IR of `offcut_entry`, `offcut_workspace`, `offcut_work`, and the tiles that they call.
 
+    loops   a module of the functions of loops without microkernels that they call
     tiles   (microkernel, variant, (rows, panels)…) of its functions
     """
 
     text: str
+    loops: str
     tiles: tuple[tuple[str, Variant, tuple[tuple[int, int], ...]], ...]
 
 
@@ -101,9 +103,8 @@ class Lowering(Layout):
 
     def lowered(self) -> Lowered:
         """All that the module defines."""
-        sections = [self.entry(), self.workspace(), self.work(), *self.functions.values()]
-        sections += self.tables.values()
-        sections += self.outline.functions.values()
+        own = [self.entry(), self.workspace(), self.work(), *self.outline.functions.values()]
+        loops = list(self.outline.loops.values())
         tiles = tuple(
             (kernel, variant, tuple(sorted(shapes)))
             for (kernel, variant), shapes in self.tiles.items()
@@ -113,7 +114,9 @@ class Lowering(Layout):
             self.f.declares |= {
                 f"declare void @{symbol(variant, *shape)}({variant.parameters})" for shape in shapes
             }
-        return Lowered("\n\n".join([*sections, "\n".join(sorted(self.f.declares))]) + "\n", tiles)
+        shared = [*self.functions.values(), *self.tables.values(), *sorted(self.f.declares)]
+        text = _module([*own, *shared, *self.outline.declared])
+        return Lowered(text, _module([*loops, *shared]) if loops else "", tiles)
 
     def status(self) -> str:
         """0, or what the buffer of that scope says."""
@@ -153,7 +156,22 @@ class Lowering(Layout):
             self.statement(stmt)
 
     def statement(self, stmt: Stmt) -> None:
-        """One statement."""
+        """One statement; loops without microkernels are a piece of their own."""
+        if isinstance(stmt, For | If) and self.is_of_loops(stmt):
+            with self.outline.piece(self.f, loops=True):
+                self.lowered_statement(stmt)
+        else:
+            self.lowered_statement(stmt)
+
+    def is_of_loops(self, stmt: Stmt) -> bool:
+        """Whether a statement calls no microkernel, and stands in none that does not."""
+        return not self.outline.in_loops and not any(
+            isinstance(inner, Tile) and inner.microkernel in self.families
+            for inner in walk((stmt,))
+        )
+
+    def lowered_statement(self, stmt: Stmt) -> None:
+        """One statement, where what is written belongs."""
         match stmt:
             case For() | If() if is_plain(stmt):
                 self.vector_block((stmt,), Lanes(1, None), {})
@@ -241,7 +259,7 @@ class Lowering(Layout):
             self.block(loops_of(tile))
             return
         found = self.cover(tile)
-        with self.outline.piece(self.f):
+        with self.outline.piece(self.f, loops=self.is_of_loops(tile)):
             if isinstance(found, Refusal):
                 if tile.microkernel in self.families:
                     raise InternalError(f"a tile is not what {tile.microkernel} computes: {found}")
@@ -265,6 +283,10 @@ def _elsewhere(name: str) -> str:
     if kernel is None or kernel.unit == "core":
         return "a declared instruction runs as the loops that say what it does"
     return f"it runs on a {kernel.unit}, and the CPU has none"
+
+
+def _module(sections: Sequence[str]) -> str:
+    return "\n\n".join(sections) + "\n"
 
 
 def is_plain(stmt: Stmt) -> bool:

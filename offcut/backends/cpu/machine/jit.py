@@ -11,6 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.llvm.outline import LOOPS
 from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
@@ -70,39 +71,60 @@ def parsed(text: str) -> Any:
     return module
 
 
-def _module(text: str, host: Host, passes: bool, loops: bool) -> tuple[Any, Any]:
+def _module(text: str, host: Host, passes: bool, loops: str) -> tuple[Any, Any]:
     """A module and the machine that it is for, after the scalar passes where they are wanted.
 
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
-    more than they gain. With `loops` they run as well: what does not change in a loop leaves it. They
+    more than they gain. The functions of `loops` get them: what does not change in a loop leaves it. They
     take longer by the line the more lines there are, so a module of very many does without them.
     """
     module, machine = parsed(text), _emitting(host)
-    if passes and loops and text.count("\n") <= _MOST_LINES:
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = options.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-    elif passes:
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-        manager = llvm.create_new_module_pass_manager()
-        manager.add_always_inliner_pass()  # exp, tanh, erf
-        manager.add_sroa_pass()  # stack slots to registers
-        manager.add_simplify_cfg_pass()
-        manager.add_instruction_combine_pass()
-        manager.add_new_gvn_pass()  # the same address computed for every tile
-        manager.add_dead_code_elimination_pass()
-        manager.run(module, builder)
+    if passes:
+        _scalar_passes(module, machine)
+    if loops:
+        module.link_in(_of_loops(loops, machine))
+        for function in module.functions:
+            if f"@{function.name}".startswith(LOOPS):
+                function.linkage = "internal"
     return module, machine
 
 
-def object_code(text: str, host: Host, *, passes: bool, loops: bool = False) -> bytes:
-    """The object file of a module; without `passes` its functions stay as they were written."""
+def _scalar_passes(module: Any, machine: Any) -> None:
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()  # exp, tanh, erf
+    manager.add_sroa_pass()  # stack slots to registers
+    manager.add_simplify_cfg_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_new_gvn_pass()  # the same address computed for every tile
+    manager.add_dead_code_elimination_pass()
+    manager.add_global_dead_code_eliminate_pass()  # functions that the other module has, too
+    manager.run(module, builder)
+
+
+def _of_loops(text: str, machine: Any) -> Any:
+    """The module of functions of loops, after the passes for these."""
+    module = parsed(text)
+    if text.count("\n") > _MOST_LINES:
+        _scalar_passes(module, machine)
+        return module
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def object_code(text: str, host: Host, *, passes: bool, loops: str = "") -> bytes:
+    """The object file of a module; without `passes` its functions stay as they were written.
+
+    loops   a module of functions that it calls, which become part of it
+    """
     module, machine = _module(text, host, passes, loops)
     return bytes(machine.emit_object(module))
 
 
-def optimized(text: str, host: Host, *, passes: bool, loops: bool = False) -> Any:
+def optimized(text: str, host: Host, *, passes: bool, loops: str = "") -> Any:
     """A module after its passes, to be linked with others."""
     return _module(text, host, passes, loops)[0]
 
@@ -137,7 +159,7 @@ def text_bytes(code: bytes) -> int:
     return sum(section.size() for section in sections if section.is_text())
 
 
-def assembly(text: str, host: Host, *, passes: bool, loops: bool = False) -> str:
+def assembly(text: str, host: Host, *, passes: bool, loops: str = "") -> str:
     """The assembly of a module, likewise."""
     module, machine = _module(text, host, passes, loops)
     return str(machine.emit_assembly(module))

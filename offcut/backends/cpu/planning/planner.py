@@ -90,12 +90,6 @@ class Planned(target.Planned):
     shares: Parallel
     work: Expr | None = None
 
-    @property
-    def has_loops(self) -> bool:
-        """Whether some of it runs without a microkernel."""
-        pieces = () if self.applied is None else self.applied.partition.pieces
-        return not pieces or any(piece.microkernel is None for piece in pieces)
-
 
 def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -> Planned:
     """`program` as the host runs it, proved.
