@@ -10,7 +10,7 @@ from offcut.costmodel.closed_form import (
     rows_seconds,
     unpacked_factor,
 )
-from offcut.costmodel.description import load, of_plain, plain, shipped
+from offcut.costmodel.description import features_of, load, of_plain, plain, shipped
 from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.roofline import Roofline, roofline
@@ -42,6 +42,7 @@ __all__ = [
     "Work",
     "copies_worth",
     "cost",
+    "features_of",
     "formulas",
     "lanes_seconds",
     "load",

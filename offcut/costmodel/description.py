@@ -58,6 +58,19 @@ def load(named: str | os.PathLike[str]) -> Device:
     return _shipped(str(named))
 
 
+@cache
+def features_of(named: str) -> tuple[str, tuple[str, ...]] | None:
+    """The architecture and the features of a processor that is shipped, no more of it read than that; None of
+    what is no processor.
+    """
+    stated = _tables(_text_of(SHIPPED / f"{named}.toml"))
+    base = features_of(stated["like"]) if "like" in stated else None
+    if base is None and "core" not in stated:
+        return None
+    architecture, features = base or ("", ())
+    return stated.get("architecture", architecture), tuple(stated.get("features", features))
+
+
 def plain(device: Device) -> dict[str, Any]:
     """A description field by field, as JSON has them; not those that are as they are where nothing is said."""
     found: dict[str, Any] = _plain(device)

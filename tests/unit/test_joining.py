@@ -6,7 +6,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.forms.joining import joined_like
+from offcut.proof.forms.joining import joined_like, joined_parts
 from offcut.proof.forms.windows import without_windows
 
 HEAD = """program p
@@ -110,3 +110,45 @@ for i in 0:{end}
 def test_loops_of_other_ranges_are_not_joined() -> None:
     two = oc.parse(RANGES.format(end="n - 1"))
     assert joined_like(oc.parse(RANGES.format(end="n")), two) == two
+
+
+BLOCKS = """local S: float32[n, 9]
+if n <= 20
+  for i_block in 0:(n + 3)//4
+    alloc S[4*i_block +: 4, 0 +: 9]
+      for i in 4*i_block:min(4*i_block + 4, n)
+        for j in 0:9
+          S[i, j] = exp(A[i, j])
+      for i in 4*i_block:min(4*i_block + 4, n)
+        for j in 0:9
+          B[i, j] = S[{read}, 8 - j]
+else
+  for i in 0:n
+    alloc S[i +: 1, 0 +: 9]
+      for j in 0:9
+        S[i, j] = exp(A[i, j])
+      for j in 0:9
+        B[i, j] = S[i, 8 - j]
+"""
+
+
+def test_blocks_of_rows_under_a_condition_are_those_rows() -> None:
+    """Windows go on both sides of the condition, and loops over one block are one loop."""
+    blocks, rows_ = oc.parse(HEAD + BLOCKS.format(read="i")), oc.parse(HEAD + TWO.format(read="i"))
+    whole = joined_parts(without_windows(blocks))
+    assert "alloc" not in str(whole)
+    assert str(whole).count("for i in 4*i_block") == 1
+    oc.prove_equal(rows_, blocks)
+
+
+def test_blocks_that_read_a_row_of_another_iteration_are_not_those_rows() -> None:
+    read = "4*(i//4)"
+    blocks = oc.parse(HEAD + BLOCKS.format(read=read))
+    assert str(joined_parts(blocks)).count("for i in 4*i_block") == 2
+    with pytest.raises(PartitionError, match="with n = 2, "):
+        oc.prove_equal(oc.parse(HEAD + TWO.format(read="i")), blocks)
+
+
+def test_a_window_of_which_another_block_reads_a_row_stays() -> None:
+    blocks = oc.parse(HEAD + BLOCKS.format(read="max(i - 1, 0)"))
+    assert "alloc" in str(without_windows(blocks))

@@ -98,8 +98,8 @@ def test_literals_that_must_be_literals_are_no_parameters(line: str) -> None:
     f, apart = Function(), Outline()
     for value in (1, 2):
         with apart.piece(f):
-            for _ in range(outline.FEW):
-                f.let("add i64 %x, 1")
+            for number in range(outline.FEW):
+                f.let(f"add i64 %x, {number}")
             f.do(line.format(value))
             f.start("%other")
     apart.place(f)
@@ -110,8 +110,8 @@ def test_addresses_of_functions_and_tables_are_parameters() -> None:
     f, apart = Function(), Outline()
     for name in ("one", "other"):
         with apart.piece(f):
-            for _ in range(outline.FEW):
-                f.let("add i64 %x, 1")
+            for number in range(outline.FEW):
+                f.let(f"add i64 %x, {number}")
             f.do(f"call void @{name}(ptr @table_{name}, i64 %x)")
     apart.place(f)
     (text,) = apart.functions.values()
@@ -134,8 +134,97 @@ def test_a_piece_inside_a_piece_is_refused() -> None:
 def test_a_value_whose_type_is_not_told_is_refused() -> None:
     def written(f: Function, apart: Outline) -> None:
         with apart.piece(f):
-            for _ in range(outline.FEW):
-                f.let("add <2 x i64> splat (i64 3), %v")
+            for number in range(outline.FEW):
+                f.let(f"add <2 x i64> splat (i64 {number}), %v")
+        with apart.piece(f):
+            for number in range(outline.FEW):
+                f.let(f"add <2 x i64> splat (i64 {number}), %v")
+        apart.place(f)
 
     with pytest.raises(InternalError, match="no type of %v"):
         written(Function(), Outline())
+
+
+def doubles(f: Function, base: str, place: int) -> None:
+    """``base[place]`` doubled three times, in fewer lines than a tile has."""
+    at = f.let(f"getelementptr i64, ptr {base}, i64 {place}")
+    with f.loop("0", "3"):
+        old = f.let(f"load i64, ptr {at}")
+        f.do(f"store i64 {f.let(f'add i64 {old}, {old}')}, ptr {at}")
+
+
+def apart_in_loops(*places: int) -> tuple[Outline, str]:
+    """Loops that double elements, each a piece of loops with two tiles inside, and the module that calls them."""
+    f, apart = Function(), Outline()
+    f.do("store i64 1, ptr %base")
+    for place in places:
+        with apart.piece(f, loops=True):
+            doubles(f, "%base", place)
+            for factor in (3, 5):
+                with apart.piece(f):
+                    adds(f, "%base", place + 1, factor, 4)
+    f.do("ret void")
+    apart.place(f)
+    called = "\n".join(apart.declared)
+    return apart, f"define void @run(ptr %base) {{\n{f.text()}\n}}\n{called}"
+
+
+def test_loops_are_a_function_apart_with_the_functions_of_tiles_inside() -> None:
+    apart, text = apart_in_loops(0)
+    assert not apart.functions
+    assert [name.rstrip("0123456789") for name in apart.loops] == ["@offcut_tile", "@offcut_loops"]
+    assert text.count("call void @offcut_loops") == 1
+    host = isa.host()
+    code = jit.object_code(text, host, passes=True, loops="\n".join(apart.loops.values()))
+    values = (c_int64 * 3)()
+    loaded = jit.load([code], host)
+    CFUNCTYPE(None, POINTER(c_int64))(loaded.address("run"))(values)
+    assert list(values) == [8, 48, 0]
+
+
+def test_loops_that_are_alike_are_one_function() -> None:
+    apart, text = apart_in_loops(0, 1)
+    assert sum(name.startswith("@offcut_loops") for name in apart.loops) == 1
+    assert text.count("call void @offcut_loops") == 2
+
+
+def test_loops_inside_loops_are_refused_and_so_are_loops_inside_a_tile() -> None:
+    for outer in (True, False):
+        f, apart = Function(), Outline()
+
+        def nested(f: Function = f, apart: Outline = apart, outer: bool = outer) -> None:
+            with apart.piece(f, loops=outer), apart.piece(f, loops=True):
+                pass
+
+        with pytest.raises(InternalError, match="a piece of code inside another"):
+            nested()
+
+
+def test_what_is_computed_on_every_way_is_not_computed_again() -> None:
+    f = Function()
+    first = f.let("mul i64 %x, 24")
+    assert f.let("mul i64 %x, 24") == first
+    with f.loop("0", "%n"):
+        assert f.let("mul i64 %x, 24") == first
+        inside = f.let("mul i64 %x, 48")
+    assert f.let("mul i64 %x, 48") != inside
+    with f.when("%c"):
+        sometimes = f.let("add i64 %x, 5")
+    assert f.let("add i64 %x, 5") != sometimes
+
+
+def test_what_memory_holds_is_read_again() -> None:
+    f = Function()
+    first = f.let("load i64, ptr %base")
+    assert f.let("load i64, ptr %base") != first
+    assert f.let("call i64 @next()") != f.let("call i64 @next()")
+
+
+def test_what_is_computed_ahead_is_known_ahead_alone() -> None:
+    f = Function()
+    f.begin()
+    with f.ahead():
+        first = f.let("mul i64 %x, 24")
+    with f.ahead():
+        assert f.let("mul i64 %x, 24") == first
+    assert len(f.instructions()) == 1

@@ -8,6 +8,7 @@ import pytest
 import offcut as oc
 from offcut.core.program import Tile, walk
 from offcut.errors import DescribeError, ParseError, PartitionError
+from offcut.proof.forms import zeros
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
 from offcut.proof.forms.zeros import without_zeros
@@ -44,9 +45,32 @@ APART = f"""{HEAD}for t in 0:(n + 7)//8
 """
 
 
+AGAIN = """for y in 0:n + 2
+  T[y] = S[y]
+"""
+
+
 def test_a_sum_asks_for_the_terms_that_are_not_zero() -> None:
     made = str(without_zeros(oc.parse(SUMS)))
     assert "if x + s >= 1 and x + s - 1 < n" in made
+
+
+def test_a_copy_of_what_is_padded_is_padded() -> None:
+    both = SUMS.replace("local S", "local T: float32[n + 2]\nlocal S")
+    copied = both.replace("for x in", AGAIN + "for x in").replace("S[x + s]", "T[x + s]")
+    assert "if x + s >= 1 and x + s - 1 < n" in str(without_zeros(oc.parse(copied)))
+
+
+def test_copies_are_seen_through_only_where_a_product_may_be_padded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(program: oc.Program) -> oc.Program:
+        raise AssertionError(program)
+
+    monkeypatch.setattr(zeros, "forwarded", never)
+    for old, new in (("X[z - 1], 0.0)", "X[z - 1], 1.0)"), ("* F[s]", "+ F[s]")):
+        program = oc.parse(SUMS.replace(old, new))
+        assert without_zeros(program) is program
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.host import cache as objects
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.costmodel import Machine, load, processor, shipped
+from offcut.costmodel import Machine, features_of, load, processor, shipped
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 
@@ -155,12 +155,15 @@ def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
 
 def nearest(architecture: str, features: frozenset[str]) -> Machine:
     """The shipped description whose features, in LLVM's names, differ least from these."""
-    there = (machine for machine in map(load, shipped()) if machine.architecture == architecture)
-    found = [machine for machine in there if isinstance(machine, Machine)]
-    lists = [frozenset(map(in_llvm, machine.features)) for machine in found]
-    told = features & frozenset().union(*lists)
-    best = min(range(len(found)), key=lambda k: len(lists[k] ^ told), default=None)
-    return processor(load("cascade-lake")) if best is None else found[best]
+    there = [(name, features_of(name)) for name in shipped()]
+    lists = {
+        name: frozenset(map(in_llvm, said[1]))
+        for name, said in there
+        if said is not None and said[0] == architecture
+    }
+    told = features & frozenset().union(*lists.values())
+    best = min(lists, key=lambda name: len(lists[name] ^ told), default="cascade-lake")
+    return processor(load(best))
 
 
 _DATA_CACHES = (0, 2, 3)  # how Linux counts L1, L2 and L3; 1 holds instructions

@@ -11,7 +11,7 @@ import ctypes
 import json
 import time
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,15 @@ def cycles(host: Host, calls: Sequence[Callable[[], None]]) -> list[float]:
 
 def loop(host: Host, text: str, count: int = COUNT) -> Bound:
     """So many iterations of one of `chains`."""
-    loaded = jit.load([jit.object_code(text, host, passes=False)], host)
+    loaded = _loaded(host, text)
     data, kept = np.zeros(128, np.uint8), np.zeros(64 * (CHAINS + 1), np.uint8)
     at, to = (array[-array.ctypes.data % 64 :] for array in (data, kept))
     return Bound(loaded, "loop", PARAMETERS, (at, count, to))
+
+
+@lru_cache(maxsize=8)
+def _loaded(host: Host, text: str) -> jit.Loaded:
+    return jit.load([jit.object_code(text, host, passes=False)], host)
 
 
 def _least(calls: Sequence[Callable[[], None]]) -> list[float]:

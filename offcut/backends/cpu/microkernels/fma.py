@@ -236,8 +236,7 @@ class RowBlock:
         before, depth = yield from self.opening()
         yield "  br i1 %fresh, label %begin, label %resume"
         yield "resume:"
-        for r, p in self.cells:
-            yield from self.c_access(r, p, f"%old{r}_{p}", "load")
+        yield from self.c_accesses("%old", "load")
         yield "  br label %begin"
         yield "begin:"
         yield from self.started(before)
@@ -269,8 +268,7 @@ class RowBlock:
         if turns:
             yield from self.turned()
         end = yield from self.closing(end)
-        for r, p in self.cells:
-            yield from self.c_access(r, p, f"%{end}{r}_{p}", "store")
+        yield from self.c_accesses(f"%{end}", "store")
         yield "  ret void"
         yield "}"
 
@@ -496,12 +494,19 @@ class RowBlock:
             f"i32 {self.item}, <{self.lanes} x i1> %mask, {self.v} zeroinitializer)"
         )
 
-    def c_access(self, r: int, p: int, value: str, what: str) -> Iterator[str]:
+    def c_accesses(self, stem: str, what: str) -> Iterator[str]:
+        """A ``load`` or a ``store`` of each vector of C."""
+        for r in range(self.rows):
+            distance, row = self.temp(), self.temp()
+            yield f"  {distance} = mul i64 %c_row, {r}"
+            yield f"  {row} = getelementptr i8, ptr %c, i64 {distance}"
+            for p in range(self.vectors):
+                yield from self.c_access(row, p, f"{stem}{r}_{p}", what)
+
+    def c_access(self, row: str, p: int, value: str, what: str) -> Iterator[str]:
         """A ``load`` or a ``store`` of one vector of C."""
-        row, base, address = self.temp(), self.temp(), self.temp()
-        yield f"  {row} = mul i64 %c_row, {r}"
-        yield f"  {base} = getelementptr i8, ptr %c, i64 {row}"
-        yield f"  {address} = getelementptr i8, ptr {base}, i64 {p * self.lanes * self.item}"
+        address = self.temp()
+        yield f"  {address} = getelementptr i8, ptr {row}, i64 {p * self.lanes * self.item}"
         if p == self.vectors - 1:
             if what == "load":
                 yield self.masked_load(value, address)
