@@ -259,8 +259,8 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             first = ir.add(f, f.let(f"mul i64 {thread}, {each}"), ir.minimum(f, thread, rest))
             end = ir.add(f, ir.add(f, first, each), f.let(f"zext i1 {more} to i64"))
             ends = ir.add(f, lo, first), ir.add(f, lo, end)
-            own = self.outline.piece(f, loops=True) if self.is_of_loops(loop) else nullcontext()
-            with own, f.loop(*ends) as now, self.alone(), self.bound(loop.iter, now):
+            apart = self.outline.piece(f, loops=True) if self.is_of_loops(loop) else nullcontext()
+            with apart, f.loop(*ends) as now, self.alone(), self.bound(loop.iter, now):
                 self.block(loop.body)
             return
         mine, team = self.of_rest(rest)
