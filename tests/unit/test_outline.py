@@ -188,6 +188,20 @@ def test_loops_that_are_alike_are_one_function() -> None:
     assert text.count("call void @offcut_loops") == 2
 
 
+def test_loops_with_other_tiles_inside_are_other_functions() -> None:
+    """The functions of tiles are known among loops alone: no address of one is given from outside."""
+    f, apart = Function(), Outline()
+    for trips in (4, 4, 6, 6):
+        with apart.piece(f, loops=True):
+            doubles(f, "%base", 0)
+            with apart.piece(f):
+                adds(f, "%base", 1, 3, trips)
+    apart.place(f)
+    assert sum(name.startswith("@offcut_tile") for name in apart.loops) == 2
+    assert sum(name.startswith("@offcut_loops") for name in apart.loops) == 2
+    assert not any("@offcut_tile" in line for line in f.lines)
+
+
 def test_loops_inside_loops_are_refused_and_so_are_loops_inside_a_tile() -> None:
     for outer in (True, False):
         f, apart = Function(), Outline()

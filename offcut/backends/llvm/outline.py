@@ -28,7 +28,9 @@ _TYPED = re.compile(rf"{_TYPE} (%[\w.]+)")
 _SECOND = re.compile(rf"{_TYPE} [^\s,()]+, (%[\w.]+)")
 _LABEL = re.compile(r"([\w.]+):")
 _NAME = r"%[\w.]+"
-_TOKENS = re.compile(rf"{_NAME}|(?<=\bi64 )-?\d+\b|(?<=ptr )@[\w.]+|(?<=call void )@(?!llvm)[\w.]+")
+_TOKENS = re.compile(
+    rf"{_NAME}|(?<=\bi64 )-?\d+\b|(?<=ptr )@[\w.]+|(?<=call void )@(?!llvm|offcut_tile)[\w.]+"
+)
 _OF_INTEGERS = re.compile(rf"{_TOKENS.pattern}|(?<=, )-?\d+$")
 _INTEGERS = re.compile(r"  %\S+ = (add|sub|mul|sdiv|udiv|srem|urem)( nsw| nuw)* i64 ")
 # What may take a value for a literal. A comparison may not: a loop that runs a literal number of times is unrolled.
