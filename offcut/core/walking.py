@@ -114,6 +114,16 @@ def bound_in(tree: Tree) -> frozenset[str]:
     return frozenset(name for stmt in walk(tree) for name in bound(stmt))
 
 
+def runs_parts(loop: For) -> bool:
+    """Whether each iteration runs several loops in turn, over ranges that it starts: a block of rows, by stage."""
+    body = loop.body
+    while len(body) == 1 and isinstance(body[0], Alloc):
+        body = body[0].body
+    return len(body) > 1 and all(
+        isinstance(stmt, For) and loop.iter in variables(stmt.lo) for stmt in body
+    )
+
+
 def taken(program: Program) -> frozenset[str]:
     """Every name that `program` uses: of a size, of a buffer, or bound by a statement."""
     declared = {size.name for size in program.sizes} | {buffer.name for buffer in program.buffers}

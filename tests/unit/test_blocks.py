@@ -7,6 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning.policy import without_blocks
 from offcut.core.program import For, If
 from offcut.core.text.printer import format_expr
 from offcut.kernel import Kernel
@@ -51,7 +52,7 @@ def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, r
 
 def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> None:
     one, two = softmax(100), softmax(100, threads=2)
-    assert "together i by 4 in " in str(one.schedule)
+    assert "together i by 8 in " in str(one.schedule)
     for rows in ROWS:
         for columns in (1, 43, 100):
             x = floats("softmax", rows, columns)
@@ -165,3 +166,27 @@ def test_blocks_that_are_not_told_run_row_by_row_and_the_plan_says_so(
     assert "i_block" not in str(kernel.loops)
     said = f"no blocks of shared loops: {NOT_TOLD}: isl takes too long"
     assert said in kernel.plan(m=3, n=4).notes
+
+
+def attention(schedule: oc.Schedule | None = None) -> Kernel:
+    b, s = oc.dim("b", min=1, max=64), oc.dim("s", min=1, max=900)
+    q, k, v = inputs = [oc.placeholder((b, s, 16), name=name) for name in "QKV"]
+    return oc.compile(oc.ops.attention(q, k, v), inputs=inputs, schedule=schedule, records=False)
+
+
+def test_blocks_inside_of_other_loops_are_proved_and_have_the_bits_of_single_iterations() -> None:
+    blocks = attention()
+    assert str(blocks.schedule).count(" by 8 in ") == 2
+    by_row = attention(without_blocks(blocks.schedule))
+    assert "i_block" in str(blocks.loops)
+    assert "i_block" not in str(by_row.loops)
+    for batch, rows in ((1, 1), (3, 7), (2, 8), (1, 9), (2, 24), (1, 29), (1, 700)):
+        given = [floats(name, batch, rows, 16) for name in "qkv"]
+        assert same_bits(blocks(*given), by_row(*given))
+
+
+def test_what_a_block_runs_in_turn_is_a_function_each() -> None:
+    """Loops over one block keep their own values in registers: in one function they run out of these."""
+    text = softmax().source("llvm")
+    entry, *_ = text.split("define i64 @offcut_workspace")
+    assert entry.count("call void @offcut_loops") == 4 + 1  # in blocks, and row by row

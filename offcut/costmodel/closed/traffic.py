@@ -136,7 +136,8 @@ class Traffic:
             all_of = _times(runs, self._spread(whole, body.first))
             moved.append(_either(fits, all_of, some))
         inside = replace(body, kept=tuple(_at(size, half_way) for size in body.kept))
-        return Touched(boxes, body.first, tuple(moved), self._kept(boxes, (inside,), known))
+        kept = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
+        return Touched(boxes, body.first, tuple(moved), tuple(kept))
 
     def at_once(self, body: Touched, name: str, first: Expr, last: Expr) -> Touched:
         """Of all lanes of a tile together, whose accesses are of all of them already; what loops inside of it do otherwise

@@ -31,7 +31,7 @@ def joined_like(emitted: Program, source: Program) -> Program:
         both = stored((first, second))
         holding = [loop for loop, held in together if both <= held]
         alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
-        for name in dict.fromkeys(loop.iter for loop in (*alike, *holding)):
+        for name in dict.fromkeys(loop.iter for loop in (*alike, *reversed(holding))):
             one, other = _called(first, name), _called(second, name)
             if one is not None and other is not None and _may_join(one, other):
                 return replace(one, body=(*one.body, *other.body))

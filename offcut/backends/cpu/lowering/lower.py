@@ -43,6 +43,7 @@ from offcut.core.program import (
     Tile,
     walk,
 )
+from offcut.core.walking import runs_parts
 from offcut.describe.intrinsic import declared
 from offcut.errors import InternalError
 
@@ -164,9 +165,12 @@ class Lowering(Layout):
             self.lowered_statement(stmt)
 
     def is_of_loops(self, stmt: Stmt) -> bool:
-        """Whether a statement calls no microkernel, and stands in none that does not."""
+        """Whether a statement calls no microkernel, and stands in none that does not; parts of a range that
+        several loops run through in turn are a piece for each of these: what they keep in registers is their own.
+        """
         return not self.outline.in_loops and not any(
-            isinstance(inner, Tile) and inner.microkernel in self.families
+            (isinstance(inner, Tile) and inner.microkernel in self.families)
+            or (isinstance(inner, For) and runs_parts(inner))
             for inner in walk((stmt,))
         )
 

@@ -89,12 +89,13 @@ def policy(
 def without_blocks(schedule: Schedule) -> Schedule:
     """A schedule whose shared loops run one iteration after the other."""
 
-    def single(step: Step) -> Step:
-        if not isinstance(step, Together) or step.block is None:
-            return step
-        return replace(step, block=None)  # blocks are of outermost shared loops alone
+    def single(nest: Nest | Together) -> Nest | Together:
+        if isinstance(nest, Nest):
+            return nest
+        return replace(nest, parts=tuple(map(single, nest.parts)), block=None)
 
-    return replace(schedule, steps=tuple(map(single, schedule.steps)))
+    steps = (single(step) if isinstance(step, Together) else step for step in schedule.steps)
+    return replace(schedule, steps=tuple(steps))
 
 
 def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> WayPrice:
@@ -193,9 +194,7 @@ class _Planner:
         shared = fused(self.given, limits)
         self.hold(with_shared(self.given, shared))
         nests = [self.nest(part, ()) for part in shared.parts]
-        made = Schedule(self.given.name, (*self.steps, *self.laid, *nests))
-        several = sum(isinstance(nest, Together) and nest.block is not None for nest in nests) > 1
-        return without_blocks(made) if several else made
+        return Schedule(self.given.name, (*self.steps, *self.laid, *nests))
 
     def to_scratch(self, stage: str) -> None:
         """Lay computed factors in scratch where some microkernel computes the sum for it: before they
@@ -219,7 +218,7 @@ class _Planner:
         inside = (*around, *part.axes)
         names = tuple(axis.name for axis in part.axes)
         nests = tuple(self.nest(inner, inside) for inner in part.parts)
-        return Together(names, nests, None if around else self.block(part, nests))
+        return Together(names, nests, self.block(part, nests))
 
     def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
