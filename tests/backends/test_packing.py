@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import offcut as oc
 from offcut import ops
 from offcut.backends.cpu.constants import pack
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.program import Panels
 from offcut.describe.request import own
 
 # Around one panel and around two, of 16 columns and of 4.
@@ -166,3 +168,51 @@ def test_a_constant_that_its_caller_made_read_only_is_copied() -> None:
     kernel = oc.compile(ops.add(A, B), inputs=[A, B], constants={"B": given})
     memory[:] = np.full(16, 7, "f").tobytes()
     np.testing.assert_array_equal(kernel(np.zeros((2, 16), "f")), np.zeros((2, 16)))
+
+
+# Element types, and how many rows of each lie side by side: words of 1, 2, 4, 8 and 16 bytes.
+SIDES = [
+    *(("float32", 1), ("float32", 2), ("float64", 1), ("float64", 2)),
+    *(("bfloat16", 1), ("bfloat16", 2), ("float16", 2), ("int8", 4), ("uint8", 1)),
+]
+
+
+@pytest.mark.parametrize(("dtype", "side"), SIDES)
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)])
+def test_a_packed_constant_has_each_element_where_its_panel_says(
+    axes: tuple[int, int, int], dtype: str, side: int
+) -> None:
+    rng = np.random.default_rng(5)
+    width = 6
+    for depth, columns in [(0, 6), (1, 1), (7, 5), (8, 6), (9, 7), (2, 18), (13, 23), (3000, 7)]:
+        shape = [0, 0, 0]
+        for axis, extent in zip(axes, (2, depth, columns), strict=True):
+            shape[axis] = extent
+        whole = rng.integers(0, 99, (*shape[:2], 2 * shape[2])).astype(numpy_dtype(dtype))
+        for array in (np.ascontiguousarray(whole[..., ::2]), whole[..., ::2], whole[..., ::-2]):
+            source = np.transpose(array, axes)
+            layout = Panels(axes[1], axes[2], width, side, 2 * side)
+            sets = -(-depth // (2 * side)) * 2
+            expected = np.zeros((2, -(-columns // width), sets, width, side), array.dtype)
+            for r in range(depth):
+                for c in range(columns):
+                    at = c // width, r // side, c % width, r % side
+                    expected[(slice(None), *at)] = source[:, r, c]
+            found = pack(array, layout, dtype)
+            assert bytes(found.owner[: expected.nbytes]) == expected.tobytes()
+            assert not np.any(found.owner[expected.nbytes :])
+
+
+def test_many_bytes_of_constants_lie_in_pages_of_this_process_alone() -> None:
+    pages = pack(np.ones(1 << 20, "f")[::-1], None, "float32").owner
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    assert isinstance(pages, memoryview)
+    at = np.frombuffer(pages, np.uint8).ctypes.data
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("the system does not say how memory is mapped")
+    for line in maps.read_text().splitlines():
+        first, last = (int(end, 16) for end in line.split()[0].split("-"))
+        if first <= at < last:
+            assert line.split()[1].endswith("p")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 from weakref import WeakValueDictionary, ref
 
@@ -16,6 +17,8 @@ from offcut.describe.request import is_owned
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
+_WORDS = (1, 2, 4, 8)  # bytes
+_TURNED = 1 << 15  # elements that are turned at a time: they stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -62,25 +65,53 @@ def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Pack
     shape = (*(array.shape[a] for a in outer), -(-columns // width), sets, width, side)
     count = int(np.prod(shape, dtype=np.int64))
     target = _allocate(count * array.itemsize + PANEL_SLACK)
-    view = target[: count * array.itemsize].view(array.dtype).reshape(shape)
-    source = array.transpose(*outer, layout.rows, layout.columns)
+    bits = np.dtype(f"u{array.itemsize}")  # numpy copies its own types fast
+    view = target[: count * array.itemsize].view(bits).reshape(shape)
+    source = array.view(bits).transpose(*outer, layout.rows, layout.columns)
+    turned = source.strides[-2] == array.itemsize < source.strides[-1]
+    fill = _turn if turned and side * array.itemsize in _WORDS else _interleave
     for first in range(0, columns, width):
-        panel, part = view[..., first // width, :, :, :], source[..., first : first + width]
-        for row in range(side):
-            rows = part[..., row::side, :]
-            panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
+        fill(view[..., first // width, :, :, :], source[..., first : first + width])
     return Packed(target.ctypes.data, target)
+
+
+def _interleave(panel: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> None:
+    """Fill a panel ``(…, sets, width, side)`` by the columns ``(…, depth, columns)``."""
+    side = panel.shape[-1]
+    for row in range(side):
+        rows = part[..., row::side, :]
+        panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
+
+
+def _turn(panel: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> None:
+    """`_interleave` of columns that lie along memory: what stands side by side in the panel does so there.
+
+    Columns may lie a multiple of a page apart, which a cache holds few of: a piece of each is copied to where
+    they do not, and is turned from there, as words.
+    """
+    *outer, sets, width, side = panel.shape
+    columns = part.shape[-1]
+    word = np.dtype(f"u{side * panel.itemsize}")
+    words = panel.view(word)[..., 0]
+    held = max(_LINE, _TURNED // (width * side * max(prod(outer), 1)))
+    beside = np.zeros((*outer, width, (held + _LINE // word.itemsize) * side), panel.dtype)
+    for first in range(0, sets, held):
+        rows = part[..., first * side : (first + held) * side, :]
+        many = -(-rows.shape[-2] // side)
+        beside[..., : many * side][..., rows.shape[-2] :] = 0
+        beside[..., :columns, : rows.shape[-2]] = rows.swapaxes(-1, -2)
+        words[..., first : first + many, :] = beside.view(word)[..., :many].swapaxes(-1, -2)
 
 
 def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Zeros at a cache line, in large pages where there are many and the system has them."""
-    if size < _HUGE:
+    if size < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         block = np.zeros(size + _LINE, np.uint8)
         start = -block.ctypes.data % _LINE
         return block[start : start + size]
-    pages = mmap.mmap(-1, size + _HUGE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+    # shared pages, which are the default, would be small ones
+    pages = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
     block = np.frombuffer(pages, np.uint8)
     start = -block.ctypes.data % _HUGE
     return block[start : start + size]
