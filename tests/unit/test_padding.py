@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -220,6 +222,29 @@ def test_rows_and_loops_of_the_padding_are_left_out() -> None:
     tiles = [line for line in loops if "@microkernel" in line]
     assert tiles
     assert all("where x >= 1 - s and x < w - s + 1" in line for line in tiles)
+
+
+def by_channel(channels: int) -> oc.Kernel:
+    x, w = oc.placeholder((N, H, W, channels), name="X"), oc.placeholder((3, 3, channels), name="K")
+    r, s = oc.reduce_axis(3, name="r"), oc.reduce_axis(3, name="s")
+
+    def element(n: Any, i: Any, j: Any, c: Any) -> Any:
+        rows = (i + r - 1 >= 0) & (i + r - 1 < H)
+        inside = rows & (j + s - 1 >= 0) & (j + s - 1 < W)
+        read = oc.where(inside, x[n, i + r - 1, j + s - 1, c], 0.0)
+        return oc.sum(read * w[r, s, c], axis=[r, s])
+
+    y = oc.compute((N, H, W, channels), element, name="Y")
+    weights = np.ones((3, 3, channels), "float32")
+    return oc.compile(y, inputs=[x, w], constants={"K": weights})
+
+
+def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None:
+    kernel = by_channel(24)
+    loops = kernel.source()
+    assert "for r in 1 - i:3" in loops
+    assert "where(" not in loops
+    assert "products with padding stay" not in str(kernel.plan(n=1, h=9, w=9))
 
 
 def test_bits_are_those_of_every_strategy_and_number_of_threads() -> None:

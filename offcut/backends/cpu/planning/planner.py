@@ -328,6 +328,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     whole, (loops, notes) = loops, separated(loops, schedule)
     if loops is not whole:
         debug.passed("separate", loops, whole)
+        unpadded = (*unpadded, whole) if unpadded else ()
     if undecided or notes:
         asks = "its accesses are asked at run time, and a tile that asks is none"
         because = "its conditions leave its loops" if notes else asks
