@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from torch.utils import _pytree as pytree
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
+from offcut.plugins.torch.copied import copied
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.traced import Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
@@ -152,7 +152,7 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
                 help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
             )
         try:
-            mine = copy.deepcopy(model)
+            mine = copied(model)
         except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
             with _TRACING:
                 model, _ = _exported(model, args, dynamic_shapes)
