@@ -7,7 +7,7 @@ sums, integer multiples, ``//`` and ``%`` by positive integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from numbers import Integral, Real
 from typing import Any
@@ -285,6 +285,16 @@ def quotient(size: Any, divisor: int) -> Any:
         (rest if factor % divisor else whole).append(term / divisor)
     left = sympy.Add(*rest)
     return sympy.Add(*whole, sympy.floor(left, evaluate=bool(left.is_number)))
+
+
+def with_sizes(expr: Any, now: Mapping[Dim, Dim]) -> Any:
+    """A size in other symbols of the same facts, what sympy's `xreplace` gives: a `floor` that stood for itself does so in them, and is
+    not asked again, which takes sympy long.
+    """
+    if not expr.args:
+        return now.get(expr, expr)
+    args = [with_sizes(arg, now) for arg in expr.args]
+    return sympy.floor(*args, evaluate=False) if expr.func is sympy.floor else expr.func(*args)
 
 
 def real_of(expr: Any) -> Expr | None:

@@ -1,11 +1,11 @@
-"""`quotient` gives what sympy's ``//`` gives, which searches for it longer."""
+"""`quotient` and `with_sizes` give what sympy's ``//`` and ``xreplace`` give, which search for it longer."""
 
 from itertools import product
 
 import pytest
 import sympy
 
-from offcut.core.sizes import dim, quotient
+from offcut.core.sizes import dim, quotient, with_sizes
 
 N, M = dim("n"), dim("m", max=9, multiple_of=3)
 HALF = (N - 1) // 2
@@ -26,3 +26,13 @@ def test_what_is_no_sum_of_whole_terms_is_left_to_sympy(size):
 
 def test_a_quotient_of_numbers_is_a_number():
     assert [quotient(n, 4) for n in (-5, -1, 0, 3, 4, 9)] == [-2, -1, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "size", [one for pair in SIZES for one in pair] + [HALF // 3 + M, sympy.Integer(3)], ids=str
+)
+def test_a_size_in_other_symbols_is_what_sympy_makes_of_it(size):
+    now = {N: dim("t"), M: dim("a", max=9, multiple_of=3)}
+    made, expected = with_sizes(sympy.sympify(size), now), sympy.sympify(size).xreplace(now)
+    assert (made, str(made)) == (expected, str(expected))
+    assert made + 1 - expected == 1

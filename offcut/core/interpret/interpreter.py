@@ -59,7 +59,7 @@ Chooser: TypeAlias = str | Callable[[Choose], str]
 _RESULTS = (Kind.OUTPUT, Kind.INOUT)
 _POISON_BYTE = 0xA5
 _MAX_LANES = 1 << 22  # a larger tile runs in slices of its first axis
-_MAX_ITERATIONS = 1 << 14  # of loops that run together
+_MAX_ITERATIONS = 1 << 16  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
 _LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself

@@ -25,7 +25,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.sizes import Dim
+from offcut.core.sizes import Dim, with_sizes
 from offcut.describe.reads import sizes_of, tensors_of
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.value import Axis, size_var
@@ -342,7 +342,7 @@ def with_own_sizes(
     named: dict[str, Expr] = {size_var(old): Var(size_var(new)) for old, new in names.items()}
 
     def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
-        shape = tuple(extent.xreplace(now) for extent in tensor.shape)
+        shape = tuple(with_sizes(extent, now) for extent in tensor.shape)
         if tensor.definition is None:
             return replace(tensor, shape=shape)
         definition = tensor.definition
@@ -354,7 +354,7 @@ def with_own_sizes(
         ):
             for number, axis in enumerate(part):
                 letters[axis.name] = Var(f"{prefix}{number}")
-                made_axes.append(Axis(f"{prefix}{number}", axis.extent.xreplace(now)))
+                made_axes.append(Axis(f"{prefix}{number}", with_sizes(axis.extent, now)))
         reads = tuple(made[one.name] for one in definition.reads)
         own = tuple(now[size] for size in definition.sizes)
         body = substitute(definition.body, letters)

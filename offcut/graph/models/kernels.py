@@ -343,7 +343,7 @@ def _run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str,
     read = [tensor for tensor in tensors_of(derived) if tensor.definition is None]
     made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
     arrays = made if isinstance(made, tuple) else (made,)
-    return {tensor.name: array for tensor, array in zip(derived, arrays, strict=True)}
+    return {tensor.name: own(array) for tensor, array in zip(derived, arrays, strict=True)}
 
 
 def _entry(kernel: Kernel) -> Entry | None:
