@@ -321,7 +321,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     padded = loops
     if not undecided:
         loops = _unpadded(loops, host, asked)
-    unpadded = (padded,) if loops is not padded else ()
+    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
     if undecided:
         loops = kept_inside(loops)
         debug.passed("bounds", loops, applied.partition.loops)
