@@ -111,7 +111,7 @@ def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         return block[start : start + size]
     # shared pages, which are the default, would be small ones
     pages = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_HUGEPAGE)
     block = np.frombuffer(pages, np.uint8)
     start = -block.ctypes.data % _HUGE
+    pages.madvise(mmap.MADV_HUGEPAGE, start, size // _HUGE * _HUGE)  # no more than is written to
     return block[start : start + size]
