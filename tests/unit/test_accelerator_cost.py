@@ -1,5 +1,8 @@
 """The closed form of a machine of queues, held to its simulator: cycles, bytes, energy; formulas to numbers."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -7,7 +10,15 @@ import pytest
 
 import offcut as oc
 from offcut import ops
+from offcut.backends.accelerator.lowering.running import Chip
+from offcut.backends.accelerator.simulator import Run
+from offcut.backends.accelerator.target import Accelerator
+from offcut.backends.requested import Request, requested
+from offcut.backends.target import DEFAULT, Planned
+from offcut.costmodel import Cost
 from offcut.kernel import Kernel
+from offcut.schedule import Schedule
+from tests.backends.accelerator.machines import shipped, without_threads
 from tests.conftest import slow
 
 # Input rows, channels, results, window, stride: layers of ResNet-18.
@@ -27,13 +38,74 @@ QUICK = ("C4", "C10")
 TILE = 64  # of rows of the dense layer, by the policy
 
 
-def layer(name: str, target: str, images: tuple[int, int, int] | None = None) -> Kernel:
+# Of the bus: bytes a cycle, and cycles of a row; None as described. Some are what the published experiment calibrates.
+MACHINES: dict[str, tuple[str, float | None, float | None]] = {
+    "vta": ("vta", None, None),
+    "vta-osdi18": ("vta-osdi18", None, None),
+    "gemmini": ("gemmini", None, None),
+    "vta, few bytes": ("vta", 1.42, 1e-6),
+    "vta, slow rows": ("vta", None, 492.0),
+    "vta-osdi18, fewer bytes": ("vta-osdi18", 5.79, 1e-6),
+    "vta-osdi18, slow rows": ("vta-osdi18", None, 126.0),
+}
+
+
+@cache
+def machine(name: str) -> Accelerator:
+    like, rate, row = MACHINES[name]
+    base = shipped(like)
+    rate = base.dram.bytes_per_cycle if rate is None else rate
+    row = base.dram.latency_cycles if row is None else row
+    dram = replace(base.dram, bytes_per_cycle=rate, latency_cycles=row)
+    found = oc.target("accelerator", machine=replace(base, dram=dram))
+    assert isinstance(found, Accelerator)
+    return found
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as a target plans it."""
+
+    target: Accelerator
+    request: Request
+    planned: Planned
+
+    def cost(self) -> Cost:
+        found = self.target.cost_of(self.planned, self.request, DEFAULT, {})
+        assert isinstance(found, Cost)
+        return found
+
+    def timeline(self) -> Run:
+        return Chip(self.planned.program, self.target.spec).timeline({})
+
+    def alone(self) -> Layer:
+        """The same tiles without virtual threads."""
+        assert self.planned.schedule is not None
+        return planned(self.target, self.request, without_threads(self.planned.schedule))
+
+
+def planned(target: Accelerator, request: Request, schedule: Schedule | None = None) -> Layer:
+    options = replace(DEFAULT, schedule=schedule)
+    return Layer(target, request, next(target.space(request.program, request.users, options)))
+
+
+@cache
+def layer(name: str, target: str, images: tuple[int, int, int] | None = None) -> Layer:
+    """A layer by the policy."""
     h, c, o, window, stride = LAYERS[name]
     x = oc.placeholder((*(images or (1, h, h)), c), "int8", name="X")
     w = oc.placeholder((window, window, c, o), "int8", name="W")
     sums = ops.conv2d(x, w, stride=stride, padding=window // 2, layout="NHWC", name="S")
-    weights = np.zeros((window, window, c, o), "int8")
-    return oc.compile(ops.requantize(sums, 8, name="Y"), constants={"W": weights}, target=target)
+    weights = {"W": np.zeros((window, window, c, o), "int8")}
+    return planned(
+        machine(target), requested(ops.requantize(sums, 8, name="Y"), None, weights, "test")
+    )
+
+
+def odd(name: str, batch: int) -> tuple[int, int, int]:
+    """Images of 33×47 where a layer has 56×56, and of as many halvings where it has fewer."""
+    h = LAYERS[name][0]
+    return batch, -(-33 * h // 56), -(-47 * h // 56)
 
 
 @cache
@@ -45,37 +117,53 @@ def dense() -> Kernel:
     return oc.compile(ops.requantize(sums, 6, name="Y"), constants=constants, target="vta")
 
 
-def close(kernel: Kernel, **sizes: int) -> None:
+def close(kernel: Kernel | Layer, **sizes: int) -> None:
     said, ran = kernel.cost(**sizes), kernel.timeline(**sizes)
-    assert said.cycles == pytest.approx(ran.cycles, rel=0.05)
+    assert said.cycles == pytest.approx(ran.cycles, rel=0.01)
     moved = {place.value: count for place, count in ran.bytes.items() if count}
     moved.pop("micro-ops", None)  # loaded once, of no matter
     assert {name: size for name, size in said.bytes.items() if size} == moved
     assert said.energy == pytest.approx(sum(ran.energy.values()), rel=0.01)
 
 
-@pytest.mark.parametrize("target", ["vta", "vta-osdi18"])
-@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
-def test_cycles_of_a_layer_are_those_of_the_simulator_to_five_percent(
+@pytest.mark.parametrize("target", MACHINES)
+@pytest.mark.parametrize("name", [name if name == "C10" else slow(name) for name in LAYERS])
+def test_cycles_of_a_layer_are_those_of_the_simulator_with_virtual_threads_and_without(
     name: str, target: str
 ) -> None:
-    close(layer(name, target))
+    made = layer(name, target)
+    close(made)
+    close(made.alone())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [1, 3, 5])
+@pytest.mark.parametrize("target", MACHINES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_cycles_of_some_images_of_odd_sizes_are_those_of_the_simulator(
+    name: str, target: str, batch: int
+) -> None:
+    h = LAYERS[name][0]
+    for images in ((batch, h, h), odd(name, batch)):
+        made = layer(name, target, images)
+        close(made)
+        close(made.alone())
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
 def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str) -> None:
     h, *_, stride = LAYERS[name]
-    images = 3, -(-33 * h // 56), -(-47 * h // 56)
-    even, odd = layer(name, "vta"), layer(name, "vta", images)
-    close(odd)
+    images = odd(name, 3)
+    even, other = layer(name, "vta"), layer(name, "vta", images)
+    close(other)
     rows, columns = (-(-extent // stride) for extent in images[1:])
     work = rows * columns * images[0] / (-(-h // stride)) ** 2
     # channels are whole words, and a word of inputs is one pixel: nothing has to be padded
-    assert odd.timeline().cycles <= 1.01 * work * even.timeline().cycles
+    assert other.timeline().cycles <= 1.01 * work * even.timeline().cycles
 
 
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE, 3 * TILE + 5])
-def test_cycles_at_any_size_are_those_of_the_simulator_to_five_percent(n: int) -> None:
+def test_cycles_at_any_size_are_those_of_the_simulator(n: int) -> None:
     close(dense(), n=n)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel import Accelerator, load
+from offcut.schedule import Nest, Schedule
 
 
 def shipped(name: str) -> Accelerator:
@@ -29,3 +30,14 @@ def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) ->
     )
     units = tuple(replace(one, rows=rows, columns=columns, terms=terms) for one in machine.unit)
     return Spec.of(replace(machine, memory=memories, unit=units))
+
+
+def without_threads(schedule: Schedule) -> Schedule:
+    """The same tiles, no virtual threads."""
+    steps = tuple(
+        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
+        if isinstance(step, Nest)
+        else step
+        for step in schedule.steps
+    )
+    return replace(schedule, steps=steps)

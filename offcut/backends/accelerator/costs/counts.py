@@ -13,136 +13,53 @@ and a nest is the sum over its loops: visited one by one where all sizes are kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from math import prod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from offcut.backends.accelerator.costs.issued import ONE, ZERO, Fetched, Issued
 from offcut.backends.accelerator.costs.largest import How, Largest
 from offcut.backends.accelerator.costs.line import Line
-from offcut.backends.accelerator.isa import Place, Unit
-from offcut.backends.accelerator.lowering.covers import Copy, Product, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work, touched_of
+from offcut.backends.accelerator.costs.visited import Visited
+from offcut.backends.accelerator.lowering.covers import Copy, Result
+from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
-from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 
-ZERO, ONE = ix.const(0), ix.const(1)
-
 
 @dataclass(frozen=True, slots=True)
-class Issued:
-    """Of a leaf, over all of its instances in a call.
+class Counted:
+    """A nest in a call.
 
-    runs          instances; turns: those of the first virtual thread, where several take turns
-    instructions  that are issued
-    steps         of products, or of the vector unit with an immediate
-    pairs         of the vector unit with a second word
-    resets        of words that are set to 0
-    rows, words   that the bus moves
-    zeros         words that are filled
-    turned        words that the first virtual thread moves
+    leaves   their counts, by number
+    fetched  the loads of micro-ops
+    taken    bytes of each memory that windows take
+    line     all instances in their order, where all sizes are known
     """
 
-    runs: Expr = ZERO
-    turns: Expr = ZERO
-    instructions: Expr = ZERO
-    steps: Expr = ZERO
-    pairs: Expr = ZERO
-    resets: Expr = ZERO
-    rows: Expr = ZERO
-    words: Expr = ZERO
-    zeros: Expr = ZERO
-    turned: Expr = ZERO
-
-    def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
-        """Each count put through a function."""
-        return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))
+    leaves: Sequence[Issued]
+    fetched: Fetched
+    taken: Mapping[str, int]
+    line: Line | None = None
 
 
-def issued(
-    nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]
-) -> tuple[list[Issued], Largest, Line | None]:
-    """The counts of each leaf, by its number, its largest instances, and all of them in their order where all
-    sizes are known.
+def counted(nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]) -> Counted:
+    """What its leaves issue and move.
 
-    typical  sizes at which the largest instance of each leaf is looked at
-    sizes    all of them, or those that are known
+    typical  sizes at which the largest instance of each leaf is looked at, where not all are known
+    sizes    those that are known
 
-    Raises TargetError where a window does not fit at the typical sizes.
+    Raises TargetError where a window does not fit.
     """
+    if all(size.name in sizes for size in nest.program.sizes):
+        visited = Visited(nest, sizes)
+        leaves, fetched = visited.counted()
+        return Counted(leaves, fetched, visited.taken, visited.line)
     largest = Largest(nest, typical)
     how = largest.look()
-    if all(size.name in sizes for size in nest.program.sizes):
-        counts, line = visited(nest, how, sizes, largest)
-        return counts, largest, line
-    return _Sums(nest, how, sizes).made(), largest, None
-
-
-def visited(
-    nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int], seen: Largest
-) -> tuple[list[Issued], Line]:
-    """The counts where all sizes are known, and the line, instance by instance."""
-    line, spec = Line(), nest.spec
-    fetched = seen.fetch_cycles
-    brought = set[tuple[int, bool]]()
-    names = [one.name for one in fields(Issued)]
-    totals = [dict.fromkeys(names, 0) for _ in nest.work]
-    touches = [touched_of(work) for work in nest.work]
-
-    def issue(number: int, values: Sequence[int]) -> None:
-        work, total = nest.work[number], totals[number]
-        run = how[number]
-        counts = work.counts_of(values)
-        whole = prod(counts)
-        first = not any(values[at] for at in work.threads.values())
-        total["runs"] += 1
-        total["turns"] += first
-        total["instructions"] += run.instructions
-        if isinstance(work.does, Copy | Result):
-            bounds = work.bounds_of(values, counts)
-            there = [
-                max(min(high, count) - max(low, 0), 0)
-                for count, (low, high) in zip(counts, bounds, strict=True)
-            ]
-            words = prod(there)
-            rows = prod(there[axis] for axis in run.across) if words else 0
-            total["words"] += words
-            total["turned"] += words * first
-            total["rows"] += rows
-            total["zeros"] += whole - words
-            place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
-            zeros = (whole - words) * spec.words[place].fill_cycles
-            own, bus = zeros, bus_cycles(spec, place, rows, words)
-        else:
-            total["steps"] += run.steps * whole
-            total["pairs"] += run.pairs * whole
-            total["resets"] += run.resets * whole
-            visits = run.steps * (
-                spec.gemm_cycles if isinstance(work.does, Product) else spec.immediate_cycles
-            )
-            visits += run.pairs * spec.operand_cycles + run.resets * spec.gemm_cycles
-            own, bus = visits * whole, 0.0
-            if run.fetches and (number, first) not in brought:
-                brought.add((number, first))
-                line.event(Unit.COMPUTE, run.fetches * fetched[0], run.fetches * fetched[1])
-        own += run.instructions * spec.instruction_cycles[work.unit]
-        touched = [
-            ((nest.regions[name], work.thread_of(name, values)), writes)
-            for name, writes in touches[number]
-        ]
-        line.event(
-            work.unit,
-            own,
-            bus,
-            [key for key, writes in touched if not writes],
-            [key for key, writes in touched if writes],
-        )
-
-    nest.walk(issue, sizes)
-    return [Issued(*(ix.const(total[name]) for name in names)) for total in totals], line
+    return Counted(_Sums(nest, how, sizes).made(), largest.fetched, largest.taken)
 
 
 class _Sums:
@@ -247,7 +164,8 @@ def _instance(work: Work, how: How | None) -> Issued:
     if how is None:
         return Issued()
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
-    whole, calls = _product(counts), ix.const(how.instructions)
+    whole = _product(counts)
+    calls = ix.mul(how.instructions, _product([counts[axis] for axis in how.apart]))
     if not isinstance(work.does, Copy | Result):
         visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
         return Issued(ONE, ZERO, calls, *visits)

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offcut.backends.accelerator.costs.line import Timed
 from offcut.backends.accelerator.costs.numbers import (
     Number,
     each,
@@ -41,6 +40,7 @@ from offcut.backends.accelerator.costs.numbers import (
     times,
     where_any,
 )
+from offcut.backends.accelerator.costs.running import Timed
 from offcut.backends.accelerator.costs.totals import Totals
 from offcut.backends.accelerator.isa import Unit
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Place, Store
+from offcut.backends.accelerator.costs.issued import Fetched
+from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
-from offcut.backends.accelerator.lowering.emit import Emitter
+from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import Work
-from offcut.backends.accelerator.simulator.cycles import moving_cycles
+from offcut.backends.accelerator.simulator.cycles import step_count
 
 
 @dataclass(frozen=True, slots=True)
 class How:
     """How the instances of a leaf are run.
 
-    instructions  of one; of tails there may be fewer
+    instructions  of one, at each coordinate of the axes that no instruction runs along
     steps, pairs, resets  times that each word of the box is visited: by a product or with an immediate; with a second
                           word; to be set to 0
-    across        axes that are in no row, of what moves words
-    fetches       loads of micro-ops before the first one
+    across        axes that are in no row, of what moves words; apart: of these, the ones along which no instruction runs
     """
 
     instructions: int
@@ -29,7 +29,7 @@ class How:
     pairs: int = 0
     resets: int = 0
     across: tuple[int, ...] = ()
-    fetches: int = 0
+    apart: tuple[int, ...] = ()
 
 
 @dataclass
@@ -52,8 +52,7 @@ class Largest(Emitter):
             self.issue(number, values)
             work = self.nest.work[number]
             issued = self.stream[before:]
-            fetches = sum(_brings_micro_ops(one) for one in issued)
-            found[number] = replace(_how(work, work.counts_of(values), issued), fetches=fetches)
+            found[number] = _how(work, work.counts_of(values), issued)
         return found
 
     def measure(self, number: int, values: Sequence[int]) -> None:
@@ -64,41 +63,24 @@ class Largest(Emitter):
             self.values[number] = box, tuple(values)
 
     @property
-    def fetches(self) -> int:
-        """Loads of micro-ops."""
-        return sum(map(_brings_micro_ops, self.stream))
-
-    @property
-    def fetch_cycles(self) -> tuple[float, float]:
-        """Of a load of micro-ops: without the bus and with it."""
-        spec = self.spec
-        words = len(self.ops.table) // max(self.fetches, 1)
-        own = spec.instruction_cycles[spec.loads[Place.MICRO_OPS]]
-        return own, moving_cycles(Place.MICRO_OPS, 1, words, spec)
-
-    @property
-    def taken(self) -> dict[str, int]:
-        """Bytes of each memory that windows take."""
-        total: dict[str, int] = {}
-        for (region, _), words in self.room.items():
-            of = self.spec.words[self.nest.place_of[region]]
-            total[of.memory] = total.get(of.memory, 0) + words * of.bytes
-        return total
-
-
-def _brings_micro_ops(one: Instruction) -> bool:
-    return isinstance(one, Load) and one.place is Place.MICRO_OPS
+    def fetched(self) -> Fetched:
+        """Micro-ops of the largest instances."""
+        return Fetched(sum(map(brings_micro_ops, self.stream)), len(self.ops.table))
 
 
 def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
     if isinstance(work.does, Copy | Result):
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
-        return How(len(moving), across=_across(work, counts, row))
+        across = _across(work, counts, row)
+        column = next((axis for axis in across if counts[axis] != 1), None)
+        apart = tuple(axis for axis in across if axis != column)
+        each = max(prod(counts[axis] for axis in apart), 1)
+        return How(len(moving) // each, across=across, apart=apart)
     steps = pairs = resets = 0
     own = [one for one in made if isinstance(one, Gemm | Alu)]
     for one in own:
-        visited = one.outer.extent * one.inner.extent * (one.end - one.begin)
+        visited = step_count(one)
         if isinstance(one, Gemm) and one.reset:
             resets += visited
         elif isinstance(one, Alu) and one.immediate is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.backends.accelerator.costs.counts import issued
+from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.totals import Totals, totals
@@ -49,8 +49,8 @@ def taken(
     made: list[Found] = []
     for nest in Chip(program, spec).phases:
         if isinstance(nest, Lowered):
-            counts, seen, line = issued(nest, typical, sizes)
-            made.append((nest, totals(nest, counts, seen, line), seen.taken))
+            found = counted(nest, typical, sizes)
+            made.append((nest, totals(nest, found), found.taken))
     return made
 
 

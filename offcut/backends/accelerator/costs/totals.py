@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offcut.backends.accelerator.costs.counts import Issued
-from offcut.backends.accelerator.costs.largest import Largest
-from offcut.backends.accelerator.costs.line import Line, Timed
+from offcut.backends.accelerator.costs.counts import Counted
+from offcut.backends.accelerator.costs.issued import Fetched, Issued
 from offcut.backends.accelerator.costs.numbers import Number, count_of, each, plus, scaled, times
+from offcut.backends.accelerator.costs.running import Timed
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -156,14 +156,13 @@ class Totals:
         self.touched(held, ix.add(one.words, one.zeros))
         return own
 
-    def fetched(self, loads: int, words: int) -> None:
-        """Note micro-ops that come before they are first used: those of each virtual thread."""
-        spec = self.spec
-        of = spec.words[Place.MICRO_OPS]
-        beats = -(-of.bytes * words // max(loads, 1) // spec.beat) * spec.beat * loads
+    def fetched(self, of: Fetched, threads: Number) -> None:
+        """Note micro-ops that are brought, for each of so many virtual threads."""
+        spec, words = self.spec, self.spec.words[Place.MICRO_OPS]
+        loads = of.loads
+        beats = -(-words.bytes * of.words // max(loads, 1) // spec.beat) * spec.beat * loads
         on_bus = loads * spec.row_cycles + beats / spec.bus_bytes
         own = loads * spec.instruction_cycles[spec.loads[Place.MICRO_OPS]] + on_bus
-        threads = each(self.tiles, self.turns) if self.dealt else 1.0
         self.compute(times(threads, own))
         self.start = plus(self.start, own / max(loads, 1))
         self.bus = plus(self.bus, times(threads, on_bus))
@@ -173,16 +172,10 @@ class Totals:
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(
-    nest: Lowered, counts: Sequence[Issued], seen: Largest, line: Line | None = None
-) -> Totals:
-    """What a nest does.
-
-    counts   by leaf
-    seen     its largest instances
-    line     all of them, where all sizes are known
-    """
-    made = Totals(nest.spec, timed=None if line is None else line.timed())
+def totals(nest: Lowered, found: Counted) -> Totals:
+    """What a nest does, of what its leaves issue and move."""
+    counts = found.leaves
+    made = Totals(nest.spec, timed=None if found.line is None else found.line.timed())
     made.dealt = any(one is not None for work in nest.work for one in work.leaf.threads.values())
     sums = [work.leaf.number for work in nest.work if isinstance(work.does, Product)]
     results = [
@@ -203,7 +196,8 @@ def totals(
         if isinstance(work.does, Product)
     ]
     inner = inner or [made.runs]
-    made.fetched(seen.fetches, len(seen.ops.table))
+    apart = found.line is None and made.dealt
+    made.fetched(found.fetched, each(made.tiles, made.turns) if apart else 1.0)
     made.sums = times(scaled(ix.add(*inner), 1 / len(inner)), each(made.tiles, count_of(made.runs)))
     return made
 

@@ -1,7 +1,7 @@
 """The stream of a nest for the sizes of a call.
 
 The loops run twice: first for the words that windows take, which gives each buffer its place on the chip,
-then for the instructions. What two instances of a leaf have in common is made once.
+then for the instructions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 from offcut.backends.accelerator.isa import (
     Alu,
@@ -65,7 +64,6 @@ class Emitter:
         self.images: dict[str, Image] = {}
         self.zeros: dict[Place, int] = {}
         self.ops = _MicroOps(self.spec)
-        self.made_of: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
         depths = {place.value: words.depth for place, words in self.spec.words.items()}
         fields = dict(f for part in instructions(depths)["gemm"] for f in part)
         alu = dict(f for part in instructions(depths)["alu"] for f in part)
@@ -118,6 +116,15 @@ class Emitter:
         self.base, ends = laid(self.room, nest.place_of, nest.stored, self.spec)
         self.spare = spare(ends, self.spec)
 
+    @property
+    def taken(self) -> dict[str, int]:
+        """Bytes of each memory that windows take."""
+        total: dict[str, int] = {}
+        for (region, _), words in self.room.items():
+            of = self.spec.words[self.nest.place_of[region]]
+            total[of.memory] = total.get(of.memory, 0) + words * of.bytes
+        return total
+
     def issue(self, number: int, values: Sequence[int]) -> None:
         """The instructions of one instance: the first pops its tokens, the last pushes them."""
         work, first = self.nest.work[number], len(self.stream)
@@ -135,7 +142,7 @@ class Emitter:
             return
         if len(self.stream) == first:
             self.stream.append(_idle(work))
-        while _brings_micro_ops(self.stream[first]):
+        while brings_micro_ops(self.stream[first]):
             first += 1
         pops = Tokens(tokens.pop_prev, tokens.pop_next)
         self.stream[first] = replace(self.stream[first], tokens=pops)
@@ -333,7 +340,8 @@ def _idle(work: Work) -> Instruction:
             return Gemm(0, 0)
 
 
-def _brings_micro_ops(instruction: Instruction) -> bool:
+def brings_micro_ops(instruction: Instruction) -> bool:
+    """Whether an instruction is a load of micro-ops."""
     return isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS
 
 

@@ -81,8 +81,8 @@ class Moving:
         """Words of its window."""
         return prod(part.counts(tiles)[0] for part in self.parts)
 
-    def cycles(self, tiles: Mapping[str, Tile], cut: Collection[str]) -> tuple[float, float]:
-        """Of a tile: without the bus, and with it.
+    def cycles(self, tiles: Mapping[str, Tile], cut: Collection[str]) -> tuple[float, float, int]:
+        """Of a tile: without the bus, and with it, and its instructions.
 
         cut  the loops that tiles have a part of
         """
@@ -93,7 +93,7 @@ class Moving:
         rows, calls = rows_of(counts)
         of = self.spec.words[self.place]
         own = calls * self.spec.instruction_cycles[self.unit] + zeros * of.fill_cycles
-        return own, bus_cycles(self.spec, self.place, rows, words)
+        return own, bus_cycles(self.spec, self.place, rows, words), calls
 
 
 def rows_of(counts: list[tuple[int, int, int]]) -> tuple[int, int]:

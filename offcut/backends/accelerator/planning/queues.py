@@ -56,8 +56,8 @@ class Queues:
             )
             for copy in self.copies
         }
-        self.line = Line()
-        self.known: dict[tuple[object, ...], tuple[float, float]] = {}
+        self.line = Line(self.spec)
+        self.known: dict[tuple[object, ...], tuple[float, float, int]] = {}
         self.words = lanes(self.made, self.spec)
         own = {buffer.name for buffer in self.made.buffers}
         self.ends = [step for step in self.made.steps if step.buffer in own]
@@ -117,7 +117,8 @@ class Queues:
             self.end(thread, tiles)
         for thread, tiles in enumerate(threads):
             for _ in range(self.stores):
-                self.line.event(Unit.STORE, *self.moved(self.result, tiles), [(RESULTS, thread)])
+                own, bus, calls = self.moved(self.result, tiles)
+                self.line.event(Unit.STORE, own, bus, [(RESULTS, thread)], instructions=calls)
 
     def sums(self, at: int, threads: Sequence[Tiles]) -> None:
         """The loops over terms."""
@@ -134,10 +135,12 @@ class Queues:
         for thread, tiles in enumerate(threads):
             for copy in self.copies:
                 if self.depths[copy.name] == at:
-                    self.line.event(copy.unit, *self.moved(copy, tiles), (), [(copy.name, thread)])
+                    own, bus, calls = self.moved(copy, tiles)
+                    window = [(copy.name, thread)]
+                    self.line.event(copy.unit, own, bus, writes=window, instructions=calls)
 
-    def moved(self, what: Moving, tiles: Tiles) -> tuple[float, float]:
-        """Cycles of a tile of a copy, or of results."""
+    def moved(self, what: Moving, tiles: Tiles) -> tuple[float, float, int]:
+        """Cycles and instructions of a tile of a copy, or of results."""
         key = (what.name, *(tiles[loop] for loop in sorted(what.loops)))
         if key not in self.known:
             self.known[key] = what.cycles(tiles, self.tiles)
@@ -165,7 +168,9 @@ class Queues:
         """Note what the compute unit does, reading windows of copies."""
         reads = [self.window_of(copy, thread) for copy in copies]
         own = instructions * self.spec.instruction_cycles[Unit.COMPUTE] + cycles
-        self.line.event(Unit.COMPUTE, own, 0.0, reads, [(RESULTS, thread)])
+        self.line.event(
+            Unit.COMPUTE, own, 0.0, reads, [(RESULTS, thread)], instructions=instructions
+        )
 
     def window_of(self, copy: str, thread: int) -> tuple[str, int]:
         """The window that a thread reads: its own, or the one of all."""

@@ -1,0 +1,49 @@
+"""Counts of what a leaf, or a nest, issues and moves in a call: numbers, or expressions over sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+
+ZERO, ONE = ix.const(0), ix.const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Of a leaf, over all of its instances in a call.
+
+    runs          instances; turns: those of the first virtual thread, where several take turns
+    instructions  that are issued
+    steps         of products, or of the vector unit with an immediate
+    pairs         of the vector unit with a second word
+    resets        of words that are set to 0
+    rows, words   that the bus moves
+    zeros         words that are filled
+    turned        words that the first virtual thread moves
+    """
+
+    runs: Expr = ZERO
+    turns: Expr = ZERO
+    instructions: Expr = ZERO
+    steps: Expr = ZERO
+    pairs: Expr = ZERO
+    resets: Expr = ZERO
+    rows: Expr = ZERO
+    words: Expr = ZERO
+    zeros: Expr = ZERO
+    turned: Expr = ZERO
+
+    def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
+        """Each count put through a function."""
+        return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Micro-ops that are brought before they are first used: in so many loads, so many words."""
+
+    loads: int
+    words: int

@@ -1,0 +1,193 @@
+"""When events end: three units side by side, the queues before them, and a bus that serves who asks first.
+
+As in the simulator, but for an event that is so many instructions of one length: one after the other where nobody
+else wants the bus, in turns with those of another unit where it does. Instructions are fetched in the order of the
+stream, as long as the queue of their unit has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from offcut.backends.accelerator.isa import Unit
+from offcut.backends.accelerator.spec import Spec
+
+UNITS = tuple(Unit)
+
+
+class Event(NamedTuple):
+    """An instance on a unit: its instructions, cycles without the bus and with it, and the events of other units
+    that it follows.
+    """
+
+    unit: int
+    instructions: int
+    own: float
+    bus: float
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long it takes.
+
+    cycles  until the last unit is free
+    alone   by unit: what it does, and what comes before its first and behind its last instance
+    """
+
+    cycles: float
+    alone: dict[Unit, float]
+
+
+class _Unit:
+    """A unit with its queue.
+
+    events  by number, in order; first: instructions before each of them
+    at      the one that is next, or that runs
+    left    its instructions that still want the bus; asked: since when the first of them has
+    looked  where the instruction stands that was last looked for
+    """
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.events: list[int] = []
+        self.first: list[int] = []
+        self.count = 0
+        self.at = self.left = self.looked = 0
+        self.asked = self.free = self.busy = 0.0
+        self.begun: list[float] = []
+        self.ended: list[float] = []
+
+    def started(self, number: int) -> float | None:
+        """When an instruction began; None where that is not known yet. Those asked for are in order."""
+        if number < 0:
+            return 0.0
+        while self.looked + 1 < len(self.first) and self.first[self.looked + 1] <= number:
+            self.looked += 1
+        event = self.looked
+        if event >= len(self.begun):
+            return None
+        inside = number - self.first[event]
+        if not inside:
+            return self.begun[event]
+        if event >= len(self.ended):
+            return None
+        behind = self.first[event + 1] if event + 1 < len(self.first) else self.count
+        share = inside / (behind - self.first[event])
+        return self.begun[event] + share * (self.ended[event] - self.begun[event])
+
+
+class Running:
+    """The run of events."""
+
+    def __init__(self, events: Sequence[Event], spec: Spec) -> None:
+        self.events, self.fetch_cycles = events, spec.fetch_cycles
+        self.units = [_Unit(spec.queue_depth[unit]) for unit in UNITS]
+        before = []
+        for number, event in enumerate(events):
+            unit = self.units[event.unit]
+            unit.events.append(number)
+            unit.first.append(unit.count)
+            before.append(unit.count)
+            unit.count += event.instructions
+        self.before = before
+        self.ends: list[float | None] = [None] * len(events)
+        self.arrived: list[float] = []
+        self.whole, self.last = 0, 0.0  # events that are fetched whole, and when the last one was
+        self.bus = 0.0
+
+    def timed(self) -> Timed:
+        """When all has ended."""
+        while True:
+            self.go_on()
+            asking = [(one.asked, at) for at, one in enumerate(self.units) if one.left]
+            if not asking:
+                break
+            _, at = min(asking)
+            self.serve(
+                self.units[at], min((asked for asked, other in asking if other != at), default=inf)
+            )
+        cycles = max(unit.free for unit in self.units)
+        alone = {
+            name: unit.busy + unit.begun[0] + cycles - unit.free
+            for name, unit in zip(UNITS, self.units, strict=True)
+            if unit.events
+        }
+        return Timed(cycles, alone)
+
+    def go_on(self) -> None:
+        """Begin what can begin, up to where it asks for the bus."""
+        more = True
+        while more:
+            self.fetch()
+            more = False
+            for unit in self.units:
+                while not unit.left and self.begin(unit):
+                    more = True
+
+    def fetch(self) -> None:
+        """Fetch as far as it is known when there is room."""
+        events = self.events
+        while self.whole < len(events):
+            number = self.whole
+            event = events[number]
+            unit = self.units[event.unit]
+            first = self.before[number] - unit.depth
+            if number == len(self.arrived):
+                room = unit.started(first)
+                if room is None:
+                    return
+                self.arrived.append(max(self.last + self.fetch_cycles, room))
+            others = event.instructions - 1
+            room = unit.started(first + others)
+            if room is None:
+                return
+            self.last = max(self.arrived[number] + others * self.fetch_cycles, room)
+            self.whole += 1
+
+    def begin(self, unit: _Unit) -> bool:
+        """Begin the next event of a unit; whether it can."""
+        if unit.at == len(unit.events):
+            return False
+        number = unit.events[unit.at]
+        if number >= len(self.arrived):
+            return False
+        when, event = max(unit.free, self.arrived[number]), self.events[number]
+        for other in event.after:
+            end = self.ends[other]
+            if end is None:
+                return False
+            when = max(when, end)
+        unit.begun.append(when)
+        unit.busy += event.own + event.bus
+        if event.bus:
+            unit.left, unit.asked = event.instructions, when + event.own / event.instructions
+        else:
+            self.end(unit, when + event.own)
+        return True
+
+    def serve(self, unit: _Unit, until: float) -> None:
+        """Give the bus to a unit, again and again while nobody else asks for it before: who does, does so at `until`."""
+        event = self.events[unit.events[unit.at]]
+        own, bus = event.own / event.instructions, event.bus / event.instructions
+        self.bus = max(self.bus, unit.asked) + bus
+        unit.left -= 1
+        asks = self.bus + own
+        if unit.left and asks < until:
+            more = (
+                unit.left if until == inf else min(unit.left, int((until - asks) / (own + bus)) + 1)
+            )
+            self.bus += more * (own + bus)
+            unit.left -= more
+        unit.asked = self.bus + own
+        if not unit.left:
+            self.end(unit, self.bus)
+
+    def end(self, unit: _Unit, when: float) -> None:
+        """Note when an event has ended."""
+        self.ends[unit.events[unit.at]] = unit.free = when
+        unit.ended.append(when)
+        unit.at += 1
