@@ -85,7 +85,9 @@ def compiled(name: str, target: Target) -> tuple[list[Tensor], Kernel | None]:
 
 
 @pytest.mark.parametrize("seed", [2, *map(slow, (0, 1, *range(3, 40)))])
-def test_values_on_any_machine_are_those_of_another_target(seed: int) -> None:
+def test_values_on_any_machine_are_those_of_another_target_and_cycles_those_that_are_said(
+    seed: int,
+) -> None:
     target = oc.target("accelerator", machine=machine(seed))
     rng = np.random.default_rng(seed)
     for name in list(PROGRAMS)[seed % 2 :: 2]:
@@ -100,6 +102,8 @@ def test_values_on_any_machine_are_those_of_another_target(seed: int) -> None:
             assert not run.races
             assert not run.unwritten
             assert not run.left
+            if n:
+                assert kernel.cost(n=n).cycles == pytest.approx(run.cycles, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])

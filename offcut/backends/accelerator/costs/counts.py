@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from offcut.backends.accelerator.costs.issued import ONE, ZERO, Fetched, Issued
 from offcut.backends.accelerator.costs.largest import How, Largest
 from offcut.backends.accelerator.costs.line import Line
 from offcut.backends.accelerator.costs.visited import Visited
+from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
@@ -68,7 +71,9 @@ class _Sums:
     def __init__(self, nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> None:
         self.nest = nest
         self.fixed = {name: ix.const(value) for name, value in sizes.items()}
-        self.each = [_instance(work, how.get(number)) for number, work in enumerate(nest.work)]
+        self.each = [
+            _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
+        ]
         self.found = [Issued() for _ in nest.work]
         self.sizes = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
@@ -159,7 +164,7 @@ def _whole(
     return loops, values
 
 
-def _instance(work: Work, how: How | None) -> Issued:
+def _instance(work: Work, how: How | None, spec: Spec) -> Issued:
     """The counts of one instance."""
     if how is None:
         return Issued()
@@ -175,7 +180,20 @@ def _instance(work: Work, how: How | None) -> Issued:
     ]
     words, rows = _product(there), _product([there[axis] for axis in how.across])
     zeros = ix.sub(whole, words)
-    return Issued(runs=ONE, instructions=calls, rows=rows, words=words, zeros=zeros)
+    row = _product([count for axis, count in enumerate(there) if axis not in how.across])
+    place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
+    size = _bytes(spec, place, rows, words, ix.literal(row))
+    return Issued(runs=ONE, instructions=calls, rows=rows, words=words, bytes=size, zeros=zeros)
+
+
+def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Expr:
+    """Bytes of rows in whole beats, of so many words each: where that is not known, half a beat a row is lost."""
+    each, beat = spec.words[place].bytes, spec.beat
+    if each % beat == 0:
+        return ix.mul(each, words)
+    if row is not None:
+        return ix.mul(-(-row * each // beat) * beat, rows)
+    return ix.add(ix.mul(each, words), ix.mul((beat - gcd(each, beat)) // 2, rows))
 
 
 def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:

@@ -16,7 +16,7 @@ runs beside the operations of the tile before::
 **turns**, of two sets, whose tiles are computed by the one compute unit: what it waits for is added to what it
 computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
 and what of it is longer than e. A tile without another beside it is a chain, as long as which the bus is idle,
-too. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
+too, but the last one, whose load nothing holds up. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
 alone behind it::
 
     turns = tiles * c + pairs * wait + alone * (l + s - min(f, e)) + sum over shared loads of max(load + l - e, 0)
@@ -59,7 +59,7 @@ def _known(of: Totals, timed: Timed) -> Mapping[str, Number]:
         unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": of.bus, "turns" if of.dealt else "chain": timed.cycles}
+    return {**found, "bus": timed.bus, "turns" if of.dealt else "chain": timed.cycles}
 
 
 def _open(of: Totals) -> Mapping[str, Number]:
@@ -69,9 +69,8 @@ def _open(of: Totals) -> Mapping[str, Number]:
     loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))
     beside = least(first, end)
     pairs = less(of.tiles, of.turns) if of.dealt else 0.0
-    at_ends = positive(less(1.0, pairs))  # its loads and stores stand before and behind all others
-    alone = positive(less(less(of.turns, pairs), at_ends)) if of.dealt else 0.0
-    before = less(of.first, times(at_ends, least(of.first, of.start)))
+    alone = positive(less(less(of.turns, pairs), 1.0)) if of.dealt else 0.0
+    before = less(of.first, least(of.first, of.start))
     idle = times(alone, less(computed, beside))  # of loads and the bus
     found = {
         "load": plus(load, sum_, end, stored, idle),

@@ -20,7 +20,7 @@ class Issued:
     steps         of products, or of the vector unit with an immediate
     pairs         of the vector unit with a second word
     resets        of words that are set to 0
-    rows, words   that the bus moves
+    rows, words, bytes  that the bus moves; bytes in whole beats
     zeros         words that are filled
     turned        words that the first virtual thread moves
     """
@@ -33,6 +33,7 @@ class Issued:
     resets: Expr = ZERO
     rows: Expr = ZERO
     words: Expr = ZERO
+    bytes: Expr = ZERO
     zeros: Expr = ZERO
     turned: Expr = ZERO
 

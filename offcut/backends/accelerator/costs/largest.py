@@ -9,7 +9,7 @@ from math import prod
 from offcut.backends.accelerator.costs.issued import Fetched
 from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
-from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
+from offcut.backends.accelerator.lowering.emit import Emitter
 from offcut.backends.accelerator.lowering.nest import Work
 from offcut.backends.accelerator.simulator.cycles import step_count
 
@@ -65,7 +65,7 @@ class Largest(Emitter):
     @property
     def fetched(self) -> Fetched:
         """Micro-ops of the largest instances."""
-        return Fetched(sum(map(brings_micro_ops, self.stream)), len(self.ops.table))
+        return Fetched(len(self.ops.starts), len(self.ops.table))
 
 
 def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:

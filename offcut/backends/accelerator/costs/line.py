@@ -6,19 +6,31 @@ instructions, and tokens make them wait; here a leaf of a nest runs for a tile, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from offcut.backends.accelerator.costs.running import UNITS, Event, Running, Timed
 from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.spec import Spec
 
 
+class Part(NamedTuple):
+    """Equal instructions of an instance on a unit, one after the other: their cycles without the bus and with it, and how
+    many there are.
+    """
+
+    unit: Unit
+    own: float
+    bus: float
+    instructions: int = 1
+
+
 @dataclass(slots=True)
 class _Window:
-    """The last events that touched a window: who wrote it, who has read it since, by unit."""
+    """The last events that touched a window, by unit: who wrote it, who has read it since."""
 
-    written: int = -1
+    written: Mapping[int, int] = field(default_factory=dict)
     read: dict[int, int] = field(default_factory=dict)
 
 
@@ -30,30 +42,35 @@ class Line:
     events: list[Event] = field(default_factory=list)
     windows: dict[Hashable, _Window] = field(default_factory=dict)
 
-    def event(
-        self,
-        unit: Unit,
-        own: float,
-        bus: float,
-        reads: Iterable[Hashable] = (),
-        writes: Iterable[Hashable] = (),
-        instructions: int = 1,
+    def instance(
+        self, parts: Iterable[Part], reads: Iterable[Hashable] = (), writes: Iterable[Hashable] = ()
     ) -> None:
-        """Note an instance, by its cycles without the bus and with it, the windows that it reads and writes."""
-        number, queue = len(self.events), UNITS.index(unit)
+        """Note an instance by its parts, and by the windows that it reads and writes."""
         after = set[int]()
-        for key in reads:
-            window = self.windows.setdefault(key, _Window())
-            after.add(window.written)
-            window.read[queue] = number
-        for key in writes:
-            window = self.windows.setdefault(key, _Window())
-            after |= {window.written, *window.read.values()}
-            window.written = number
-            window.read = {}
-        others = (one for one in after if 0 <= one < number)
-        follows = tuple(one for one in others if self.events[one].unit != queue)
-        self.events.append(Event(queue, max(instructions, 1), own, bus, follows))
+        read = [self.windows.setdefault(key, _Window()) for key in reads]
+        written = [self.windows.setdefault(key, _Window()) for key in writes]
+        for window in (*read, *written):
+            after.update(window.written.values())
+        for window in written:
+            after.update(window.read.values())
+        last: dict[int, int] = {}
+        for part in parts:
+            number, queue = len(self.events), UNITS.index(part.unit)
+            before = (
+                after.union(last.values()) if part.bus else after
+            )  # rows lie on what was filled
+            follows = tuple(one for one in before if self.events[one].unit != queue)
+            event = Event(queue, max(part.instructions, 1), part.own, part.bus, follows)
+            self.events.append(event)
+            last[queue] = number
+        for window in read:
+            window.read.update(last)
+        for window in written:
+            window.written, window.read = last, {}
+
+    def replace(self, number: int, own: float, bus: float) -> None:
+        """Give an event other cycles."""
+        self.events[number] = self.events[number]._replace(own=own, bus=bus)
 
     def timed(self) -> Timed:
         """When all has ended."""

@@ -35,10 +35,12 @@ class Timed:
     """How long it takes.
 
     cycles  until the last unit is free
+    bus     for which the bus is taken
     alone   by unit: what it does, and what comes before its first and behind its last instance
     """
 
     cycles: float
+    bus: float
     alone: dict[Unit, float]
 
 
@@ -116,7 +118,7 @@ class Running:
             for name, unit in zip(UNITS, self.units, strict=True)
             if unit.events
         }
-        return Timed(cycles, alone)
+        return Timed(cycles, sum(event.bus for event in self.events), alone)
 
     def go_on(self) -> None:
         """Begin what can begin, up to where it asks for the bus."""

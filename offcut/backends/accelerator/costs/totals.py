@@ -143,29 +143,27 @@ class Totals:
         """Note words that are moved; the cycles that they take."""
         spec = self.spec
         of = spec.words[place]
-        size = ix.mul(-(-of.bytes // spec.beat) * spec.beat, one.words)
-        on_bus = plus(scaled(one.rows, spec.row_cycles), scaled(size, 1.0 / spec.bus_bytes))
+        on_bus = plus(scaled(one.rows, spec.row_cycles), scaled(one.bytes, 1.0 / spec.bus_bytes))
         issue = scaled(one.instructions, spec.instruction_cycles[unit])
         own = plus(issue, scaled(one.zeros, of.fill_cycles), on_bus)
         self.bus = plus(self.bus, on_bus)
         self.cycles[unit] = plus(self.cycles[unit], own)
         if unit is Unit.LOAD:
             self.first = plus(self.first, each(own, count_of(one.runs)))
-        self.bytes[place] = ix.add(self.bytes.get(place, ZERO), size)
+        self.bytes[place] = ix.add(self.bytes.get(place, ZERO), one.bytes)
         held = Place.ACCUMULATORS if place is Place.OUTPUTS else place
         self.touched(held, ix.add(one.words, one.zeros))
         return own
 
     def fetched(self, of: Fetched, threads: Number) -> None:
-        """Note micro-ops that are brought, for each of so many virtual threads."""
+        """Note micro-ops that are brought, as many words for each of so many virtual threads."""
         spec, words = self.spec, self.spec.words[Place.MICRO_OPS]
-        loads = of.loads
-        beats = -(-words.bytes * of.words // max(loads, 1) // spec.beat) * spec.beat * loads
-        on_bus = loads * spec.row_cycles + beats / spec.bus_bytes
-        own = loads * spec.instruction_cycles[spec.loads[Place.MICRO_OPS]] + on_bus
-        self.compute(times(threads, own))
-        self.start = plus(self.start, own / max(loads, 1))
-        self.bus = plus(self.bus, times(threads, on_bus))
+        beats = -(-words.bytes * of.words // spec.beat) * spec.beat
+        on_bus = plus(of.loads * spec.row_cycles, times(threads, beats / spec.bus_bytes))
+        own = plus(of.loads * spec.instruction_cycles[spec.loads[Place.MICRO_OPS]], on_bus)
+        self.compute(own)
+        self.start = plus(self.start, own)
+        self.bus = plus(self.bus, on_bus)
 
     def touched(self, place: Place, words: Expr) -> None:
         """Note words that a memory on the chip gives or takes."""

@@ -7,28 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import groupby
 from math import prod
 
 from offcut.backends.accelerator.costs.issued import Fetched, Issued
-from offcut.backends.accelerator.costs.line import Line
-from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store, Unit
+from offcut.backends.accelerator.costs.line import Line, Part
+from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import Work, touched_of
-from offcut.backends.accelerator.simulator.cycles import cycles, step_count
+from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
+from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
+
+RESULTS = "results"
+"""What all stores write, and the end reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """What instances of one shape are.
 
-    own, bus  cycles without the bus and with it
-    counts    as those of `Issued`, but for runs and turns
+    parts   what its units do
+    counts  as those of `Issued`, but for runs and turns
     """
 
-    own: float
-    bus: float
+    parts: Sequence[Part]
     counts: Mapping[str, int]
 
 
@@ -51,13 +55,16 @@ class Visited(Emitter):
         self.touches = [touched_of(work) for work in self.nest.work]
         names = [one.name for one in fields(Issued)]
         self.totals = [dict.fromkeys(names, 0) for _ in self.nest.work]
-        self.brought: list[Load] = []
+        self.fills: list[int] = []
         self.lay_images()
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.visit, self.sizes)
+        self.line.instance([Part(Unit.COMPUTE, *cycles(Finish(), self.spec))], [RESULTS])
+        for fill, event in enumerate(self.fills):
+            self.line.replace(event, *cycles(self.ops.load(fill), self.spec))
         counts = [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
-        return counts, Fetched(len(self.brought), sum(one.x for one in self.brought))
+        return counts, Fetched(len(self.fills), len(self.ops.table))
 
     def visit(self, number: int, values: Sequence[int]) -> None:
         """Note an instance."""
@@ -77,46 +84,42 @@ class Visited(Emitter):
             ((self.nest.regions[name], work.thread_of(name, values)), writes)
             for name, writes in self.touches[number]
         ]
-        self.line.event(
-            work.unit,
-            shape.own,
-            shape.bus,
-            [key for key, writes in touched if not writes],
-            [key for key, writes in touched if writes],
-            shape.counts["instructions"],
-        )
+        writes = [RESULTS] if work.unit is Unit.STORE else [key for key, own in touched if own]
+        self.line.instance(shape.parts, [key for key, own in touched if not own], writes)
 
     def looked(self, number: int, values: Sequence[int]) -> _Shape:
-        """What an instance is; micro-ops that it is the first to use are brought before it."""
-        work, end = self.nest.work[number], self.ops.end
+        """What an instance is; where it is the first to use micro-ops of a fill, this is brought before it."""
+        work, fills = self.nest.work[number], len(self.ops.starts)
         self.stream.clear()
         self.issue(number, values)
-        if self.ops.end < end:
-            self.shapes.clear()  # all micro-ops were thrown out
-        own, bus, made = 0.0, 0.0, list[Instruction]()
-        for one in self.stream:
-            alone, moving = cycles(one, self.spec)
-            if brings_micro_ops(one):
-                assert isinstance(one, Load)
-                self.brought.append(one)
-                self.line.event(Unit.COMPUTE, alone, moving)
-            else:
-                own, bus = own + alone, bus + moving
-                made.append(one)
-        counts = _counts(made)
+        if len(self.ops.starts) > fills:
+            self.shapes.clear()  # what others use was thrown out
+        made = [one for one in self.stream if not brings_micro_ops(one)]
+        if len(made) < len(self.stream):
+            self.fills.append(len(self.line.events))
+            self.line.instance([Part(Unit.COMPUTE, 0.0, 0.0)])
+        taken = ((self.spec.unit(one), *cycles(one, self.spec)) for one in made)
+        parts = [
+            Part(unit, own * count, bus * count, count)
+            for (unit, own, bus), same in groupby(taken)
+            for count in [len(list(same))]
+        ]
+        counts = _counts(made, self.spec)
         if isinstance(work.does, Copy | Result):
             counts["zeros"] = prod(work.counts_of(values)) - counts["words"]
-        return _Shape(own, bus, counts)
+        return _Shape(parts, counts)
 
 
-def _counts(made: Sequence[Instruction]) -> dict[str, int]:
+def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:
     """What instructions are, by the names of `Issued`."""
-    counts = dict.fromkeys(("steps", "pairs", "resets", "rows", "words"), 0)
+    counts = dict.fromkeys(("steps", "pairs", "resets", "rows", "words", "bytes"), 0)
     for one in made:
         match one:
             case Load(y=y, x=x) | Store(y=y, x=x):
                 counts["rows"] += y if x else 0
                 counts["words"] += y * x
+                place = one.place if isinstance(one, Load) else Place.OUTPUTS
+                counts["bytes"] += moved_bytes(place, y, x, spec)
             case Gemm(reset=True):
                 counts["resets"] += step_count(one)
             case Alu(immediate=None):

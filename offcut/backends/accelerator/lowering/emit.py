@@ -1,7 +1,7 @@
 """The stream of a nest for the sizes of a call.
 
 The loops run twice: first for the words that windows take, which gives each buffer its place on the chip,
-then for the instructions.
+then for the instructions. Micro-ops come in one load before the first of them, as many as their memory holds.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Emitter:
         self.room: dict[Region, int] = {}
         self.images: dict[str, Image] = {}
         self.zeros: dict[Place, int] = {}
-        self.ops = _MicroOps(self.spec)
         depths = {place.value: words.depth for place, words in self.spec.words.items()}
         fields = dict(f for part in instructions(depths)["gemm"] for f in part)
         alu = dict(f for part in instructions(depths)["alu"] for f in part)
         memory = dict(f for part in instructions(depths)["memory"] for f in part)
         self.pad = (1 << memory["pad_top"]) - 1
         self.rows = (1 << memory["y"]) - 1
+        self.ops = _MicroOps(min(self.spec.words[Place.MICRO_OPS].depth, self.rows))
         self.gemm_limits = self.limits(fields, ("dst", "src", "wgt"))
         self.alu_limits = self.limits(alu, ("dst", "src", None))
 
@@ -79,7 +79,7 @@ class Emitter:
         return Limits(
             (1 << fields["outer"]) - 1,
             (most[0], most[1], most[2]),
-            self.spec.words[Place.MICRO_OPS].depth,
+            self.ops.depth,
         )
 
     def made(self) -> tuple[Stream, dict[str, Image]]:
@@ -88,6 +88,9 @@ class Emitter:
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.issue, self.sizes)
+        fills = (at for at, one in enumerate(self.stream) if brings_micro_ops(one))
+        for fill, at in enumerate(fills):
+            self.stream[at] = self.ops.load(fill)
         end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.conditions)
         self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
@@ -309,9 +312,9 @@ class Emitter:
         """Instructions of the compute unit on words: products, where `op` is None."""
         limits = self.gemm_limits if op is None else self.alu_limits
         for part in parts(base, axes, limits):
-            begin, load = self.ops.kept(part.micro_ops)
-            if load is not None:
-                yield load
+            begin, first = self.ops.kept(part.micro_ops)
+            if first:
+                yield Load(Place.MICRO_OPS, 0, 0, 0, 0, 0)  # as many as it is found to have
             end = begin + len(part.micro_ops)
             if op is None:
                 yield Gemm(begin, end, part.outer, part.inner, reset)
@@ -347,30 +350,34 @@ def brings_micro_ops(instruction: Instruction) -> bool:
 
 @dataclass
 class _MicroOps:
-    """The micro-ops of a stream in main memory, and which of them lie in their memory.
+    """The micro-ops of a stream in main memory, and which of them lie in their memory: what fits it lies there at once.
 
-    table  all, each sequence once
+    depth   how many one load brings
+    table   all, one fill of the memory behind the other
+    starts  where each fill begins
     """
 
-    spec: Spec
+    depth: int
     table: list[MicroOp] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.depth = self.spec.words[Place.MICRO_OPS].depth
-        self.first: dict[tuple[MicroOp, ...], int] = {}
         self.held: dict[tuple[MicroOp, ...], int] = {}
-        self.end = 0
 
-    def kept(self, ops: tuple[MicroOp, ...]) -> tuple[int, Load | None]:
-        """Where a sequence begins, and what brings it there where it is not."""
+    def kept(self, ops: tuple[MicroOp, ...]) -> tuple[int, bool]:
+        """Where a sequence begins, and whether it is the first of a fill."""
         if ops in self.held:
-            return self.held[ops], None
-        if ops not in self.first:
-            self.first[ops] = len(self.table)
-            self.table += ops
-        if self.end + len(ops) > self.depth:
-            self.held, self.end = {}, 0
-        begin = self.held[ops] = self.end
-        self.end += len(ops)
-        count = len(ops)
-        return begin, Load(Place.MICRO_OPS, begin, self.first[ops], 1, count, count)
+            return self.held[ops], False
+        first = not self.starts or len(self.table) + len(ops) - self.starts[-1] > self.depth
+        if first:
+            self.starts.append(len(self.table))
+            self.held = {}
+        begin = self.held[ops] = len(self.table) - self.starts[-1]
+        self.table += ops
+        return begin, first
+
+    def load(self, fill: int) -> Load:
+        """What brings a fill, once all of it is known."""
+        start, *rest = (*self.starts, len(self.table))[fill:]
+        count = rest[0] - start
+        return Load(Place.MICRO_OPS, 0, start, 1, count, count)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.accelerator.costs.line import Line
+from offcut.backends.accelerator.costs.line import Line, Part
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
@@ -57,7 +57,7 @@ class Queues:
             for copy in self.copies
         }
         self.line = Line(self.spec)
-        self.known: dict[tuple[object, ...], tuple[float, float, int]] = {}
+        self.known: dict[tuple[object, ...], Part] = {}
         self.words = lanes(self.made, self.spec)
         own = {buffer.name for buffer in self.made.buffers}
         self.ends = [step for step in self.made.steps if step.buffer in own]
@@ -117,8 +117,7 @@ class Queues:
             self.end(thread, tiles)
         for thread, tiles in enumerate(threads):
             for _ in range(self.stores):
-                own, bus, calls = self.moved(self.result, tiles)
-                self.line.event(Unit.STORE, own, bus, [(RESULTS, thread)], instructions=calls)
+                self.line.instance([self.moved(self.result, tiles)], [(RESULTS, thread)])
 
     def sums(self, at: int, threads: Sequence[Tiles]) -> None:
         """The loops over terms."""
@@ -135,15 +134,13 @@ class Queues:
         for thread, tiles in enumerate(threads):
             for copy in self.copies:
                 if self.depths[copy.name] == at:
-                    own, bus, calls = self.moved(copy, tiles)
-                    window = [(copy.name, thread)]
-                    self.line.event(copy.unit, own, bus, writes=window, instructions=calls)
+                    self.line.instance([self.moved(copy, tiles)], (), [(copy.name, thread)])
 
-    def moved(self, what: Moving, tiles: Tiles) -> tuple[float, float, int]:
-        """Cycles and instructions of a tile of a copy, or of results."""
+    def moved(self, what: Moving, tiles: Tiles) -> Part:
+        """What a tile of a copy takes, or of results."""
         key = (what.name, *(tiles[loop] for loop in sorted(what.loops)))
         if key not in self.known:
-            self.known[key] = what.cycles(tiles, self.tiles)
+            self.known[key] = Part(what.unit, *what.cycles(tiles, self.tiles))
         return self.known[key]
 
     def start(self, thread: int, tiles: Tiles) -> None:
@@ -168,9 +165,8 @@ class Queues:
         """Note what the compute unit does, reading windows of copies."""
         reads = [self.window_of(copy, thread) for copy in copies]
         own = instructions * self.spec.instruction_cycles[Unit.COMPUTE] + cycles
-        self.line.event(
-            Unit.COMPUTE, own, 0.0, reads, [(RESULTS, thread)], instructions=instructions
-        )
+        part = Part(Unit.COMPUTE, own, 0.0, instructions)
+        self.line.instance([part], reads, [(RESULTS, thread)])
 
     def window_of(self, copy: str, thread: int) -> tuple[str, int]:
         """The window that a thread reads: its own, or the one of all."""
