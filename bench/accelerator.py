@@ -28,8 +28,8 @@ from rich.table import Table
 
 import offcut as oc
 from offcut import ops
+from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.isa import Stream
-from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.simulator import timed
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.requested import Request, requested
@@ -193,16 +193,21 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Programs:
-    """A layer by the same tiles without and with virtual threads, ready to be timed on any bus."""
+    """A layer by the same tiles without and with virtual threads, ready to be timed on any bus.
+
+    alone  the streams without: the same on each
+    """
 
     layer: Layer
     planned: tuple[Planned, Planned]
-    streams: tuple[list[Stream], list[Stream]]
+    alone: list[Stream]
 
     def timed(self, target: Accelerator, side: int) -> Ran:
         """One of them on a machine with the memories of the one that it was made for."""
-        cycles = sum(timed(stream, target.spec).cycles for stream in self.streams[side])
-        return told(target, self.layer, self.planned[side], DEFAULT, cycles)
+        planned = self.planned[side]
+        streams = Chip(planned.program, target.spec).streams({}) if side else self.alone
+        cycles = sum(timed(stream, target.spec).cycles for stream in streams)
+        return told(target, self.layer, planned, DEFAULT, cycles)
 
 
 def programs(target: Accelerator, layer: Layer) -> Programs:
@@ -212,8 +217,7 @@ def programs(target: Accelerator, layer: Layer) -> Programs:
     assert hidden.schedule is not None
     options = replace(DEFAULT, schedule=alone(hidden.schedule))
     plain = next(iter(target.space(request.program, request.users, options)))
-    made = [Chip(one.program, target.spec).streams({}) for one in (plain, hidden)]
-    return Programs(layer, (plain, hidden), (made[0], made[1]))
+    return Programs(layer, (plain, hidden), Chip(plain.program, target.spec).streams({}))
 
 
 def calibrated(

@@ -12,11 +12,13 @@ from accelerators import bytes_of, convolution, dense, pooling, residual
 from conftest import slow
 
 import offcut as oc
-from offcut.backends.target import Target
+from offcut.backends.requested import Request, requested
+from offcut.backends.target import DEFAULT, Planned, Target
 from offcut.costmodel import Accelerator
 from offcut.describe.tensor import Tensor
 from offcut.kernel import Kernel
-from tests.backends.accelerator.machines import shipped
+from offcut.schedule import Schedule
+from tests.backends.accelerator.machines import shipped, without_threads
 
 PROGRAMS = {
     "dense": lambda: dense(70, 45),
@@ -104,6 +106,31 @@ def test_values_on_any_machine_are_those_of_another_target_and_cycles_those_that
             assert not run.left
             if n:
                 assert kernel.cost(n=n).cycles == pytest.approx(run.cycles, rel=0.01)
+
+
+@pytest.mark.parametrize("seed", [9, *map(slow, (*range(9), *range(10, 40)))])
+def test_virtual_threads_are_never_slower_than_the_same_tiles_without(seed: int) -> None:
+    target = oc.target("accelerator", machine=machine(seed))
+    assert isinstance(target, Target)
+    for program in PROGRAMS.values():
+        inputs, result = program()
+        request = requested(result, inputs, {}, "test")
+
+        def cycles(planned: Planned, n: int, request: Request = request) -> float:
+            return target.simulated(planned, request, DEFAULT, {"n": n})
+
+        def plan(schedule: Schedule | None, request: Request = request) -> Planned:
+            options = replace(DEFAULT, schedule=schedule)
+            return next(target.space(request.program, request.users, options))
+
+        try:
+            hidden = plan(None)
+        except oc.TargetError:
+            continue
+        assert hidden.schedule is not None
+        alone = plan(without_threads(hidden.schedule))
+        for n in (1, 2, 3, 5, 8):
+            assert cycles(hidden, n) <= cycles(alone, n)
 
 
 @pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])

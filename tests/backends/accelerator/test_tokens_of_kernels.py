@@ -12,8 +12,8 @@ from accelerators import convolution, dense, pooling, residual
 from conftest import slow
 
 import offcut as oc
+from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.isa import Instruction, Stream, Tokens, Unit
-from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.simulator import simulate
 from offcut.backends.accelerator.spec import Spec
 from offcut.errors import StreamError

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from offcut.backends.accelerator.costs.issued import ONE, ZERO, Fetched, Issued
 from offcut.backends.accelerator.costs.largest import How, Largest
-from offcut.backends.accelerator.costs.line import Line
-from offcut.backends.accelerator.costs.visited import Visited
+from offcut.backends.accelerator.instances.issued import ONE, ZERO, Fetched, Issued
+from offcut.backends.accelerator.instances.running import Timed
+from offcut.backends.accelerator.instances.visited import Visited
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -39,13 +39,18 @@ class Counted:
     leaves   their counts, by number
     fetched  the loads of micro-ops
     taken    bytes of each memory that windows take
-    line     all instances in their order, where all sizes are known
+    timed    when all instances have ended, where all sizes are known
     """
 
     leaves: Sequence[Issued]
     fetched: Fetched
     taken: Mapping[str, int]
-    line: Line | None = None
+    timed: Timed | None = None
+
+    @property
+    def cycles(self) -> float:
+        """Until all have ended; 0 where not all sizes are known."""
+        return 0.0 if self.timed is None else self.timed.cycles
 
 
 def counted(nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]) -> Counted:
@@ -59,7 +64,7 @@ def counted(nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int])
     if all(size.name in sizes for size in nest.program.sizes):
         visited = Visited(nest, sizes)
         leaves, fetched = visited.counted()
-        return Counted(leaves, fetched, visited.taken, visited.line)
+        return Counted(leaves, fetched, visited.taken, visited.line.timed())
     largest = Largest(nest, typical)
     how = largest.look()
     return Counted(_Sums(nest, how, sizes).made(), largest.fetched, largest.taken)

@@ -40,8 +40,8 @@ from offcut.backends.accelerator.costs.numbers import (
     times,
     where_any,
 )
-from offcut.backends.accelerator.costs.running import Timed
 from offcut.backends.accelerator.costs.totals import Totals
+from offcut.backends.accelerator.instances.running import Timed
 from offcut.backends.accelerator.isa import Unit
 
 HARDLY = 0.02

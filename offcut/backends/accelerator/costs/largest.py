@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.costs.issued import Fetched
+from offcut.backends.accelerator.instances.issued import Fetched
 from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter

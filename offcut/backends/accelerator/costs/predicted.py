@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.totals import Totals, totals
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
-from offcut.backends.accelerator.lowering.running import Chip
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, substitute
@@ -47,10 +47,14 @@ def taken(
     Raises TargetError where windows do not fit.
     """
     made: list[Found] = []
-    for nest in Chip(program, spec).phases:
-        if isinstance(nest, Lowered):
-            found = counted(nest, typical, sizes)
-            made.append((nest, totals(nest, found), found.taken))
+    chip = Chip(program, spec)
+    known = all(size.name in sizes for size in program.sizes)
+    for at, phase in enumerate(chip.phases):
+        if isinstance(phase, Lowered):
+            nests = chip.ways(at) if known else (phase,)
+            ways = ((nest, counted(nest, typical, sizes)) for nest in nests)
+            nest, one = min(ways, key=lambda way: way[1].cycles)
+            made.append((nest, totals(nest, one), one.taken))
     return made
 
 

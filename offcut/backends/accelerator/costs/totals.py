@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.counts import Counted
-from offcut.backends.accelerator.costs.issued import Fetched, Issued
 from offcut.backends.accelerator.costs.numbers import Number, count_of, each, plus, scaled, times
-from offcut.backends.accelerator.costs.running import Timed
+from offcut.backends.accelerator.instances.issued import Fetched, Issued
+from offcut.backends.accelerator.instances.running import Timed
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -173,8 +173,8 @@ class Totals:
 def totals(nest: Lowered, found: Counted) -> Totals:
     """What a nest does, of what its leaves issue and move."""
     counts = found.leaves
-    made = Totals(nest.spec, timed=None if found.line is None else found.line.timed())
-    made.dealt = any(one is not None for work in nest.work for one in work.leaf.threads.values())
+    made = Totals(nest.spec, timed=found.timed)
+    made.dealt = nest.dealt
     sums = [work.leaf.number for work in nest.work if isinstance(work.does, Product)]
     results = [
         one for work, one in zip(nest.work, counts, strict=True) if isinstance(work.does, Result)
@@ -194,7 +194,7 @@ def totals(nest: Lowered, found: Counted) -> Totals:
         if isinstance(work.does, Product)
     ]
     inner = inner or [made.runs]
-    apart = found.line is None and made.dealt
+    apart = found.timed is None and made.dealt
     made.fetched(found.fetched, each(made.tiles, made.turns) if apart else 1.0)
     made.sums = times(scaled(ix.add(*inner), 1 / len(inner)), each(made.tiles, count_of(made.runs)))
     return made

@@ -117,19 +117,26 @@ class Lowered:
         asked = {work.leaf.number: work.asked for work in self.work}
         self._walk = walker(self.program, self.nodes, asked)
 
+    @property
+    def dealt(self) -> bool:
+        """Whether virtual threads take turns."""
+        return any(one is not None for work in self.work for one in work.leaf.threads.values())
+
     def walk(self, issue: Issue, sizes: Values) -> None:
         """Call `issue` for each instance of a leaf, in order."""
         self._walk(issue, sizes)
 
 
-def lowered(program: Program, body: Sequence[Stmt], spec: Spec) -> Lowered:
+def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = True) -> Lowered:
     """A nest of `program`, read.
+
+    turns  whether virtual threads take turns; else they run one after the other, in the same windows
 
     Raises TargetError for a statement that no instruction runs, TokensError for virtual threads that could come to a
     standstill.
     """
     covers = Covers(program, spec)
-    nodes = issued(body, covers.unit)
+    nodes = issued(body, covers.unit, turns)
     found = leaves(nodes)
     covers.of(found, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}

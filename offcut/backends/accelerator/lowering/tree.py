@@ -73,14 +73,15 @@ Node: TypeAlias = Leaf | Loop | Guard
 UnitOf: TypeAlias = Callable[[Leaf], Unit]
 
 
-def issued(body: Sequence[Stmt], unit: UnitOf) -> tuple[Node, ...]:
+def issued(body: Sequence[Stmt], unit: UnitOf, turns: bool = True) -> tuple[Node, ...]:
     """The nodes of a nest.
 
     unit   which unit runs a leaf: virtual threads take turns where it changes
+    turns  whether they do; else they run one after the other
 
     Raises TargetError for a statement that no stream of instructions is.
     """
-    return _Reading(unit).block(body, _Around({}, {}, {}, (), None))
+    return _Reading(unit, turns).block(body, _Around({}, {}, {}, (), None))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
@@ -116,8 +117,8 @@ class _Around:
 
 
 class _Reading:
-    def __init__(self, unit: UnitOf) -> None:
-        self.unit = unit
+    def __init__(self, unit: UnitOf, turns: bool) -> None:
+        self.unit, self.turns = unit, turns
         self.count = 0
 
     def block(self, body: Sequence[Stmt], at: _Around) -> tuple[Node, ...]:
@@ -127,7 +128,7 @@ class _Reading:
         match stmt:
             case Alloc(buffer, axes, body):
                 return self.block(body, at.held(buffer, axes))
-            case For(name, lo, hi, body, execution=Execution.VIRTUAL):
+            case For(name, lo, hi, body, execution=Execution.VIRTUAL) if self.turns:
                 if at.thread is not None:
                     raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
                 nodes = self.block(body, replace(at.inside(name), thread=name))

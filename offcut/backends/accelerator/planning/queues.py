@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.accelerator.costs.line import Line, Part
+from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling

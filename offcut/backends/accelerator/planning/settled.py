@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.running import Chip
+from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.lowering.tokens import TokensError
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.spec import Spec

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from offcut.backends.accelerator.instances.visited import cycles_of
 from offcut.backends.accelerator.isa import Place, Stream
 from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emitted
@@ -39,6 +40,7 @@ class Chip:
 
     def __post_init__(self) -> None:
         self._streams: dict[tuple[int, tuple[int, ...]], tuple[Stream, dict[str, Image]]] = {}
+        self._apart: dict[int, Lowered] = {}
         self._packed: dict[tuple[int, str], Array] = {}
 
     @cached_property
@@ -54,6 +56,22 @@ class Chip:
             found.append(stmts[0] if host else lowered(self.program, stmts, self.spec))
         return tuple(found)
 
+    def ways(self, at: int) -> tuple[Lowered, ...]:
+        """The nest of a phase: its virtual threads in turns, and one after the other; as it is where it has none."""
+        nest = self.phases[at]
+        assert isinstance(nest, Lowered)
+        if not nest.dealt:
+            return (nest,)
+        if at not in self._apart:
+            _, stmts = in_turn(self.program)[at]
+            self._apart[at] = lowered(self.program, stmts, self.spec, turns=False)
+        return nest, self._apart[at]
+
+    def taken(self, at: int, sizes: Values) -> Lowered:
+        """The way of a nest that takes the fewest cycles at these sizes."""
+        ways = self.ways(at)
+        return ways[0] if len(ways) == 1 else min(ways, key=lambda way: cycles_of(way, sizes))
+
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
         return [stream for stream, _ in self.named(sizes)]
@@ -64,19 +82,19 @@ class Chip:
         for at, nest in enumerate(self.phases):
             if not isinstance(nest, Lowered):
                 continue
-            stream, images = self.stream(at, nest, sizes)
+            stream, images = self.stream(at, sizes)
             names: dict[Place, dict[int, str]] = {}
             for name, image in images.items():
                 names.setdefault(image.place, {})[image.base] = nest.images[name].buffer
             found.append((stream, names))
         return found
 
-    def stream(self, at: int, nest: Lowered, sizes: Values) -> tuple[Stream, dict[str, Image]]:
+    def stream(self, at: int, sizes: Values) -> tuple[Stream, dict[str, Image]]:
         """The stream of one nest, which is kept."""
         key = at, tuple(sizes.values())
         found = self._streams.get(key)
         if found is None:
-            found = emitted(nest, sizes)
+            found = emitted(self.taken(at, sizes), sizes)
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
             self._streams[key] = found
@@ -104,7 +122,7 @@ class Chip:
         self, at: int, nest: Lowered, known: Mapping[str, Array], sizes: Values
     ) -> dict[str, Array]:
         """The results of one stream."""
-        stream, images = self.stream(at, nest, sizes)
+        stream, images = self.stream(at, sizes)
         dram = self.main_memory(images)
         for name, image in images.items():
             of = nest.images[name]

@@ -10,15 +10,23 @@ from dataclasses import dataclass, field, fields
 from itertools import groupby
 from math import prod
 
-from offcut.backends.accelerator.costs.issued import Fetched, Issued
-from offcut.backends.accelerator.costs.line import Line, Part
+from offcut.backends.accelerator.instances.issued import Fetched, Issued
+from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
-from offcut.backends.accelerator.lowering.nest import Work, touched_of
+from offcut.backends.accelerator.lowering.nest import Lowered, Work, touched_of
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
+
+
+def cycles_of(nest: Lowered, sizes: Mapping[str, int]) -> float:
+    """Cycles of a nest in a call."""
+    visited = Visited(nest, sizes)
+    visited.counted()
+    return visited.line.timed().cycles
+
 
 RESULTS = "results"
 """What all stores write, and the end reads."""

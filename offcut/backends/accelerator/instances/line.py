@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offcut.backends.accelerator.costs.running import UNITS, Event, Running, Timed
+from offcut.backends.accelerator.instances.running import UNITS, Event, Running, Timed
 from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.spec import Spec
 
