@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from accelerators import bytes_of, clipped, convolved, dense, requantised, residual
+from accelerators import bytes_of, clipped, convolved, dense, pooling, requantised, residual
 
 import offcut as oc
 
@@ -39,6 +39,12 @@ def test_convolutions_are_those_of_integers_at_odd_sizes(
         image = bytes_of(rng, (shape[0], 40, *shape[1:]))
         wide = convolved(image, weights, stride, padding)
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
+
+
+def test_images_of_an_open_batch_are_pooled_in_words_of_channels() -> None:
+    inputs, result = pooling()
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
 
 
 def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:

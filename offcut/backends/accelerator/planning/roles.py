@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from math import sqrt
 
 from offcut.backends.accelerator.lowering.words import sides
 from offcut.backends.accelerator.planning.staging import Element, variables_of
@@ -94,15 +95,19 @@ def word_roles(
     terms: Sequence[StageAxis],
     spec: Spec,
 ) -> Roles:
-    """The roles of a nest without a product: the axes that fill words best, and are alone in what is read."""
+    """The roles of a nest without a product: the axes that fill words best, and are alone in what is read. One whose
+    extent is open may be 1: it fills words as well as between then and at a middle size.
+    """
     names = [axis.name for axis in axes]
     extents = {axis.name: typical_extent(axis) for axis in axes}
+    open_ = {axis.name for axis in axes if ix.literal(axis.extent) is None}
 
     def price(roles: Roles) -> tuple[float, int, int]:
         factor = 1.0
         for axis, lanes in ((roles.rows, spec.rows), (roles.columns, spec.columns)):
             extent = 1 if axis is None else extents[axis]
-            factor *= -(-extent // lanes) * lanes / extent
+            waste = -(-extent // lanes) * lanes / extent
+            factor *= sqrt(waste * lanes) if axis in open_ else waste
         spread = sum(_is_spread(one, roles) for one in elements)
         late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
         return factor * (1 + spread), spread, late
