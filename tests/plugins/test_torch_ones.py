@@ -1,4 +1,4 @@
-"""Attention of torch's own layers: taken whole, and compiled once for batches of 1 and others."""
+"""What torch asks about sizes of 1, attention of its own layers first: compiled once for batches of 1 and others."""
 
 from collections.abc import Iterator
 
@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED
+from offcut.plugins.torch.unguarded.einsum import einsum
 from tests.plugins.torch_models import held
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
@@ -88,6 +89,89 @@ def test_a_mask_of_all_batches_needs_one_graph(kind: torch.dtype) -> None:
 
     calls = [(torch.randn(b, n, 16),) for b, n in SIZES[:3]]
     assert ours_in_one_graph(Placed(), calls)
+
+
+class Products(nn.Module):
+    """Scores of batches, axes that are exchanged before they are joined, sums of products by letters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, n, _ = x.shape
+        y = x.view(b, n, 2, 8).transpose(1, 2)
+        y = torch.softmax(torch.matmul(y, y.transpose(2, 3)), -1) @ y
+        y = torch.einsum("bhnk,hkd->bnhd", y, self.weight) + y.transpose(1, 2)
+        return y.transpose(1, 2).reshape(b, n, 16) + y.transpose(1, 3).flatten(2).sum((1, 2))[0]
+
+
+class Rows(nn.Module):
+    """A convolution along sentences of words that lie together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(16, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.layer(x.transpose(1, 2)))
+
+
+class Masked(nn.Module):
+    """Attention under a mask of its own for each sentence, after transformers."""
+
+    def forward(self, x: torch.Tensor, pad: torch.Tensor) -> torch.Tensor:
+        b, n, _ = x.shape
+        x = x.view(b, n, 2, 8).transpose(1, 2)
+        mask = ~pad[:, None, None].expand(b, 1, n, n)
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+class Turned(nn.Module):
+    """Scores under a triangle, of arrays that a generator gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, n, _ = x.shape
+        p, q = (one.view(b, n, 2, 4).transpose(1, 2) for one in self.layer(x).chunk(2, -1))
+        return torch.matmul(p, q.transpose(2, 3)).masked_fill(torch.ones(n, n).triu(1) > 0, 0.0)
+
+
+@pytest.mark.parametrize("model", [Products(), Rows(), Turned()], ids=lambda m: type(m).__name__)
+def test_what_torch_asks_about_sizes_of_one_needs_one_graph(model: nn.Module) -> None:
+    calls = [(torch.randn(b, n, 16),) for b, n in (*SIZES, (3, 1))]
+    assert ours_in_one_graph(model.eval(), calls)
+
+
+def test_a_mask_for_each_sentence_needs_one_graph() -> None:
+    calls = [(torch.randn(b, n, 16), padding(b, n)) for b, n in (*SIZES, (3, 1))]
+    assert ours_in_one_graph(Masked(), calls)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bnd,dhk->bhnk", [(2, 3, 4), (4, 2, 5)]),
+        ("bhnm,bhmk,hko->bnho", [(2, 3, 4, 5), (2, 3, 5, 6), (3, 6, 7)]),
+        ("bii->bi", [(2, 3, 3)]),
+        ("ii", [(3, 3)]),
+        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 6)]),
+        ("i,j->ij", [(3,), (4,)]),
+        ("bn,bn", [(2, 3), (2, 3)]),
+        ("ij,jk", [(3, 4), (4, 5)]),
+        ("ab,cb->ca", [(3, 1), (4, 5)]),
+        ("ba,", [(2, 3), ()]),
+    ],
+)
+def test_a_sum_of_products_by_letters_is_that_of_torch(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> None:
+    operands = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    wanted = torch.einsum(equation, *operands)
+    torch.testing.assert_close(einsum(equation, operands), wanted)
 
 
 def test_torch_is_as_it_was() -> None:

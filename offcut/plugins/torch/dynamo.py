@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._dynamo import callback as dynamo_callbacks
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
@@ -45,7 +45,7 @@ def backend(
     threads = _threads(dict(options or {}), others)
     if not Oblivious.now() and _specialised(examples):
         _oblivious()
-        raise TensorifyScalarRestartAnalysis(restart_reason="a batch of 1 is a batch like others")
+        raise _Again(restart_reason="a batch of 1 is a batch like others")
     try:
         return _by_aot(module, examples, threads)
     except TensorifyScalarRestartAnalysis:
@@ -53,6 +53,12 @@ def backend(
     except BaseException:
         Oblivious.leave()
         raise
+
+
+class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):
+    """Trace the frame once more: torch lets the first kind through a backend; for the second it forgets the places where it might
+    have broken the graph, which are others where a branch depends on a size of 1.
+    """
 
 
 def _oblivious() -> None:

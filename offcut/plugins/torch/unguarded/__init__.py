@@ -1,0 +1,63 @@
+"""Operators of which torch asks whether a size is 1, traced without that question: a batch of 1 then needs no graph of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._subclasses.fake_impls import op_implementations_dict
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+from offcut.plugins.torch.unguarded.attention import attention
+from offcut.plugins.torch.unguarded.einsum import einsum
+from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape
+from offcut.plugins.torch.unguarded.products import dense, matmul
+from offcut.plugins.torch.unguarded.windows import convolution
+
+aten = torch.ops.aten
+
+_KEY = DispatchKey.CompositeImplicitAutograd
+
+UNGUARDED: Mapping[Any, Callable[..., Any]] = {
+    aten.linear.default: dense,
+    aten.matmul.default: matmul,
+    aten.einsum.default: einsum,
+    aten.reshape.default: reshape,
+    aten.flatten.using_ints: flatten,
+    aten.scaled_dot_product_attention.default: attention,
+}
+"""By operator of torch that is others in sequence, what stands for it while torch traces for us."""
+
+_SHAPES: Mapping[Any, Callable[..., Any]] = {aten.convolution.default: convolution}
+"""By operator of torch, what tells the shape of its result."""
+
+_TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
+"""Tensors without elements, that torch traces with."""
+
+_before: dict[Any, Any] = {}
+"""What told the shapes otherwise."""
+
+
+def enter() -> None:
+    """Trace them so."""
+    for op, rule in UNGUARDED.items():
+        op.py_kernels[_KEY] = rule
+        op._dispatch_cache.clear()
+    for one in _TRACED:
+        one.contiguous = contiguous
+    for op, shape in _SHAPES.items():
+        _before[op], op_implementations_dict[op] = op_implementations_dict[op], shape
+
+
+def leave() -> None:
+    """Trace them as torch does."""
+    for op in UNGUARDED:
+        op.py_kernels.pop(_KEY, None)
+        op._dispatch_cache.clear()
+    for one in _TRACED:
+        del one.contiguous
+    op_implementations_dict.update(_before)
+    _before.clear()

@@ -1,0 +1,52 @@
+"""Arrays in another shape, traced without asking whether a size is 1.
+
+Of an array whose axes are exchanged, torch asks whether its elements lie by rows all the same, as they do where an axis is 1. Here an
+array that is not known to lie so is copied where one of sizes above 1 is: what is written to the copy is then not written to the array,
+in a batch of 1 as in others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import infer_size, is_contiguous_or_false
+from torch._subclasses.fake_impls import _compute_stride
+
+
+def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    """The array, or a copy of it by rows: as a method of arrays, which asks before it is an operator."""
+    if memory_format is not torch.contiguous_format:
+        return torch.Tensor.contiguous(x, memory_format=memory_format)
+    return x if is_contiguous_or_false(x) else x.clone(memory_format=memory_format)
+
+
+def reshape(x: Any, shape: Sequence[Any]) -> Any:
+    """The elements in another shape: a view where sizes above 1 allow one, else a copy."""
+    if -1 in [one for one in shape if isinstance(one, int)]:
+        shape = infer_size(tuple(shape), x.numel())
+    if is_contiguous_or_false(x) or _viewed(x, shape):
+        return x.view(shape)
+    return x.clone(memory_format=torch.contiguous_format).view(shape)
+
+
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """Some axes beside each other as one."""
+    first, last = (dim + x.dim() if dim < 0 else dim for dim in (start_dim, end_dim))
+    if first >= last or not 0 <= first < last < x.dim():
+        return torch.ops.aten.flatten.using_ints._op_dk(
+            torch._C.DispatchKey.CompositeImplicitAutograd, x, start_dim, end_dim
+        )
+    joined = math.prod(x.shape[first : last + 1])
+    return reshape(x, (*x.shape[:first], joined, *x.shape[last + 1 :]))
+
+
+def _viewed(x: Any, shape: Sequence[Any]) -> bool:
+    """Whether strides give the shape, of sizes above 1."""
+    return (
+        x.dim() > 0
+        and len(shape) > 0
+        and _compute_stride(x.size(), x.stride(), shape, size_oblivious=True) is not None
+    )
