@@ -27,7 +27,7 @@ from offcut.ops.activation import (
     softplus,
     tanh,
 )
-from offcut.ops.adaptive import adaptive_avg_pool2d
+from offcut.ops.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
 from offcut.ops.arrangement import concat, merge_axes, split_axis, transpose
 from offcut.ops.attention import attention
 from offcut.ops.convolution import conv1d, conv2d, conv3d
@@ -94,6 +94,7 @@ from offcut.ops.transposed import conv_transpose2d
 __all__ = [
     "absolute",
     "adaptive_avg_pool2d",
+    "adaptive_max_pool2d",
     "add",
     "argmax",
     "argmin",

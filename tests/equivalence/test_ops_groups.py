@@ -62,8 +62,8 @@ def test_each_channel_is_normalized_alone(dtype: str) -> None:
         op.check([a], exact, interpreted=channels == 1)
 
 
-def parted(x: Array, places: tuple[int, int]) -> Array:
-    """The means of the windows, channels first."""
+def parted(x: Array, places: tuple[int, int], over: Any = np.mean) -> Array:
+    """The means of the windows, or what else is over them, channels first."""
     made = np.zeros((*x.shape[:2], *places))
     for i, j in np.ndindex(*places):
         ends = [
@@ -71,7 +71,7 @@ def parted(x: Array, places: tuple[int, int]) -> Array:
             for at, n, count in zip((i, j), x.shape[2:], places, strict=True)
         ]
         (top, bottom), (left, right) = ends
-        made[:, :, i, j] = x[:, :, top:bottom, left:right].mean((2, 3))
+        made[:, :, i, j] = over(x[:, :, top:bottom, left:right], axis=(2, 3))
     return made
 
 
@@ -91,6 +91,15 @@ def test_an_image_is_averaged_in_parts(places: Any, layout: str) -> None:
             exact = parted(a.astype("f8"), pair)
             given = a if first else np.ascontiguousarray(np.moveaxis(a, 1, -1))
             op.check([given], exact if first else np.moveaxis(exact, 1, -1), size == (8, 1))
+
+
+@pytest.mark.parametrize("places", [(2, 3), (1, 1)], ids=str)
+def test_the_greatest_of_each_part_of_an_image_is_found(places: tuple[int, int]) -> None:
+    x = oc.placeholder((b, 3, h, w), name="X")
+    op = Operator(ops.adaptive_max_pool2d(x, places), [x])
+    for size in SIZES:
+        a = floats("a", 2, 3, *size)
+        op.check([a], parted(a, places, np.max), interpreted=size == (8, 1))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])

@@ -171,6 +171,12 @@ def lookups(x: torch.Tensor, ids: torch.Tensor) -> Results:
             x[ids[:, 0] % b, :, ids[0, :1] % 6 - 6],
             table[ids, ids % 6],
         ),
+        *(torch.arange(0, 9, 2.0, dtype=torch.int64), torch.arange(9, 0, -2.0).to(torch.int64)),
+        *(
+            x.scatter(2, ids[..., None] % 6, x * 2),
+            x.scatter(-1, ids[..., None] % 6, 1.5),
+            x.scatter_add(1, (ids % n)[..., None].expand(b, n, 6), x),
+        ),
     )
 
 
@@ -204,7 +210,7 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
         *(F.conv1d(x[:, :, 0], w[:, :, 0]), F.group_norm(x, 2), F.instance_norm(x)),
         *(F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
         *(F.avg_pool2d(x, 2, ceil_mode=True), F.max_pool2d(x.sum(0), 2)),
-        F.adaptive_max_pool2d(x, 1),
+        *(F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (2, 3))),
         *(F.conv_transpose1d(x[:, :, 0], t[:, :, 0], stride=2), F.pad(x, (2, 1, 1, 1), "reflect")),
         F.grid_sample(x, x[:, :2].movedim(1, -1), align_corners=False),
         *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),

@@ -1,11 +1,13 @@
 """Sizes of 0 and 1: which of them are sizes, and what they are where they are none."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("torch", reason="torch is an extra")
 
+import sympy
 import torch
 import torch._dynamo
 from torch import nn
@@ -13,7 +15,11 @@ from torch._dynamo.utils import counters
 from torch._subclasses.fake_impls import get_fast_op_impls
 
 from offcut.plugins.torch import programs
+from offcut.plugins.torch.sizes import equalities
 from tests.plugins.torch_models import held, mlp
+
+SHAPES = [(3, 5), (1, 2), (2, 1), (7, 4)]
+"""Batches and lengths; a model is traced with the first."""
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +103,49 @@ def test_a_batch_that_a_branch_fixes_is_a_number_everywhere() -> None:
     held(run, Compared(), [(torch.randn(b, 5),) for b in (3, 1, 2)])
     assert stats() == (2, 0)
     assert [program.left for program in programs()[-2:]] == [[], []]
+
+
+class Attended(nn.Module):
+    """Keys with a batch of their own, in the shape of the queries: after transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        b, n, _ = x.shape
+        q = self.layer(x).view(b, n, 2, 4).transpose(1, 2)
+        k = self.layer(y).view(b, -1, 2, 4).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, k, k)
+
+
+def test_a_view_that_leaves_a_size_open_keeps_the_batch() -> None:
+    model = Attended().eval()
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    held(run, model, [(torch.randn(b, n, 8), torch.randn(b, 5, 8)) for b, n in SHAPES])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+
+
+class Halved(nn.Module):
+    """Rows and columns in pairs, of sizes that only their product says to be even."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, h, w = x.shape
+        y = (2 * x).view(b, h // 2, 2, w // 2, 2)
+        return torch.cat([y.sum((2, 4)), y[:, :, 0, :, 1]], 1)
+
+
+def test_sizes_whose_floors_multiply_to_them_are_multiples() -> None:
+    run = torch.compile(Halved(), backend="offcut", dynamic=True)
+    held(run, Halved(), [(torch.randn(b, 2 * n, 4 * b),) for b, n in SHAPES])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+
+
+def test_what_two_guards_say_of_one_expression_is_equal() -> None:
+    s, t = sympy.symbols("s t", positive=True, integer=True)
+    least = sympy.Min(64, s)
+    guards = [SimpleNamespace(expr=sympy.Eq(least, one)) for one in (s, t)]
+    known = SimpleNamespace(guards=guards, replace=lambda expr: expr)
+    assert equalities(known) == ((least, s), (t, s))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -88,8 +88,7 @@ class Facts:
 
     def simplified(self, expr: sympy.Expr) -> sympy.Expr:
         """An expression in its simplest terms."""
-        for one, other in self.equal:
-            expr = expr.subs(one, other)
+        expr = _put(expr, self.equal)
         for symbol in expr.free_symbols:
             least, most = self.range(symbol)
             if least == most:
@@ -120,9 +119,10 @@ def facts_in(shape_env: Any) -> Facts:
 
 
 def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
-    """Symbols that a shape environment guards to be multiples: ``Eq(2*(s//2), s)``, ``Eq(s % 2, 0)``."""
+    """Symbols that a shape environment guards to be multiples: ``Eq(2*(s//2), s)``, ``Eq(s % 2, 0)``, ``Eq(6*(s//2)*(t//3), s*t)``."""
     symbols = {one.name: one for guard in shape_env.guards for one in guard.expr.free_symbols}
-    nothing = [zero for guard in shape_env.guards if (zero := _difference(guard.expr)) is not None]
+    equal = [pair for guard in shape_env.guards for pair in _pairs(guard.expr)]
+    nothing = [zero for pair in equal if (zero := _difference(*pair)) is not None]
     found: dict[str, int] = {}
     while True:
         parts = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
@@ -133,15 +133,31 @@ def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
         found[name] = found.get(name, 1) * by
 
 
-def _difference(guard: sympy.Basic) -> Expr | None:
-    """What is 0 in every call; None where a guard is no equality of sizes."""
+def _pairs(guard: sympy.Basic) -> Iterable[tuple[sympy.Expr, sympy.Expr]]:
+    """What is equal in every call of sizes above 0; nothing where a guard is no equality.
+
+    ``c*(s//c)`` is s at most: where the product of such is that of their sizes, each is its size.
+    """
     if not isinstance(guard, sympy.Eq):
-        return None
+        return []
+    if not (guard.lhs.is_Mul and guard.rhs.is_Mul):
+        return [guard.args]
+    sides = (guard.lhs / guard.rhs).as_numer_denom()
+    floors = [part for side in sides for part in side.args if isinstance(part, _FLOOR)]
+    whole = sympy.prod([floor.args[0] / (floor.args[1] * floor) for floor in floors])
+    if floors and any(
+        sympy.simplify(one / other - whole) == 0 for one, other in (sides, sides[::-1])
+    ):
+        return [(floor.args[0], floor.args[1] * floor) for floor in floors]
+    return [guard.args]
+
+
+def _difference(one: sympy.Expr, other: sympy.Expr) -> Expr | None:
+    """What is 0 where two are equal; None for what no extent says."""
     try:
-        one, other = map(_translated, guard.args)
+        return normal(Binary("-", _translated(one), _translated(other)))
     except Left:
         return None
-    return normal(Binary("-", one, other))
 
 
 def _rest(zero: Expr) -> tuple[str, int] | None:
@@ -157,16 +173,23 @@ def _rest(zero: Expr) -> tuple[str, int] | None:
 
 def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
     """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out."""
-    found = []
+    found: list[tuple[sympy.Expr, sympy.Expr]] = []
     for guard in shape_env.guards:
         if isinstance(guard.expr, sympy.Eq):
-            one, other = map(shape_env.replace, guard.expr.args)
+            one, other = (_put(shape_env.replace(side), found) for side in guard.expr.args)
             if one.is_Integer or (one.is_Symbol and not other.is_Integer):
                 one, other = other, one
             one, other = _solved(one, other)
             if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
                 found.append((one, other))
     return tuple(found)
+
+
+def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
+    """An expression with what stands for the parts of it."""
+    for one, other in equal:
+        expr = expr.subs(one, other)
+    return expr
 
 
 def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
@@ -178,6 +201,8 @@ def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]
         left, right = (one / other).as_numer_denom()
         if left.is_Symbol and (right.is_Symbol or right.is_Integer):
             return left, right
+        if right.is_Integer and left.is_Add:
+            return _solved(left, right)
     if other.is_Integer and len(one.free_symbols) == 1 and not one.is_Symbol:
         (symbol,) = one.free_symbols
         factor = one.coeff(symbol)

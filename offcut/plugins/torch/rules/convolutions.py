@@ -176,9 +176,11 @@ def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
 
 @takes("adaptive_max_pool2d")
 def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-    if list(size) != [1, 1]:
-        raise Left("it gives more than the greatest of all")
-    return t.node("max", x, axis=(-2, -1), keepdims=True), None
+    if list(size) == [1, 1]:
+        return t.node("max", x, axis=(-2, -1), keepdims=True), None
+    if t.rank(x) != 4:
+        raise Left("it is without a batch")
+    return t.node("adaptive_max_pool2d", x, tuple(size)), None
 
 
 @takes("upsample_nearest2d.vec", "upsample_nearest1d.vec")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
@@ -27,12 +28,21 @@ def ones(t: Translation, *_: Any, **__: Any) -> Any:
 
 @takes("arange", "arange.start", "arange.start_step")
 def arange(t: Translation, *given: Any, **_: Any) -> Any:
-    start = given[0] if len(given) > 1 else 0
-    step = given[2] if len(given) > 2 else 1
+    start = _counted(t, given[0]) if len(given) > 1 else 0
+    step = _counted(t, given[2]) if len(given) > 2 else 1
     found = t.node("iota", plain(t.extents[0]), t.result)
     if step != 1:
         found = t.node("multiply", found, operand(t, step, t.result))
     return found if start == 0 else t.node("add", found, operand(t, start, t.result))
+
+
+def _counted(t: Translation, value: Any) -> Any:
+    """A start or a step in the type of the result."""
+    if "float" in t.result or not isinstance(value, float):
+        return value
+    if not value.is_integer():
+        raise Left(f"it counts integers by {value}")
+    return int(value)
 
 
 @takes("tril")

@@ -13,7 +13,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.einsum import einsum
-from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape
+from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
 from offcut.plugins.torch.unguarded.products import dense, matmul
 from offcut.plugins.torch.unguarded.windows import convolution
 
@@ -31,7 +31,10 @@ UNGUARDED: Mapping[Any, Callable[..., Any]] = {
 }
 """By operator of torch that is others in sequence, what stands for it while torch traces for us."""
 
-_SHAPES: Mapping[Any, Callable[..., Any]] = {aten.convolution.default: convolution}
+_SHAPES: Mapping[Any, Callable[..., Any]] = {
+    aten.convolution.default: convolution,
+    aten.view.default: view,
+}
 """By operator of torch, what tells the shape of its result."""
 
 _TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)

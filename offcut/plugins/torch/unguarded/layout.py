@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import infer_size, is_contiguous_or_false
-from torch._subclasses.fake_impls import _compute_stride
+from torch._subclasses.fake_impls import _compute_stride, _view_meta
 
 
 def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
@@ -25,11 +25,40 @@ def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_for
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape: a view where sizes above 1 allow one, else a copy."""
-    if -1 in [one for one in shape if isinstance(one, int)]:
+    if _has_rest(shape):
+        _led(x, shape)
         shape = infer_size(tuple(shape), x.numel())
     if is_contiguous_or_false(x) or _viewed(x, shape):
         return x.view(shape)
     return x.clone(memory_format=torch.contiguous_format).view(shape)
+
+
+def view(mode: Any, op: Any, x: Any, shape: Sequence[Any]) -> Any:
+    """The elements in another shape, without the elements."""
+    if _has_rest(shape):
+        _led(x, shape)
+    return _view_meta(mode, op, x, shape)
+
+
+def _has_rest(shape: Sequence[Any]) -> bool:
+    return any(isinstance(one, int) and one == -1 for one in shape)
+
+
+def _led(x: Any, shape: Sequence[Any]) -> None:
+    """Guard that the first sizes stay what they are: of two symbols that are equal in the traced call, which -1 would hide.
+
+    ``keys.view(batch, -1, heads, width)``, where keys have a batch of their own.
+    """
+    for own, said in zip(x.shape, shape, strict=False):
+        if own is said or (isinstance(own, int) and isinstance(said, int) and own == said):
+            continue
+        if not (_is_symbol(own) and _is_symbol(said) and own.node.hint == said.node.hint):
+            return
+        torch._check(own == said)
+
+
+def _is_symbol(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.has_hint()
 
 
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
