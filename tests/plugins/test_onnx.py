@@ -316,6 +316,25 @@ from_onnx: cannot bound h by (5, 7)
     )
 
 
+def test_an_image_is_padded_to_a_multiple_of_a_window() -> None:
+    text = """g (float[n, 2, h, 5] x) => (float[n, 2, r, 5] y)
+    {
+      rows = Shape <start = 2, end = 3> (x)
+      under = Mul (rows, minus)
+      rest = Mod <fmod = 0> (under, four)
+      pads = Concat <axis = 0> (zeros, rest, zero)
+      y = Pad (x, pads)
+    }"""
+    proto = parsed(
+        text,
+        minus=np.array([-1]),
+        four=np.array([4]),
+        zeros=np.zeros(6, np.int64),
+        zero=np.array([0]),
+    )
+    each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 4), (3, 7), (1, 9))])
+
+
 def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     text = """g (float[n, 2, h, 5] x) => (float[n, 4, h, 5] y)
     {

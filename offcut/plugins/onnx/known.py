@@ -238,8 +238,16 @@ def _divide(context: Context, a: Element, b: Element) -> Element | None:
     return arithmetic("//", a, b)
 
 
-def _modulo(context: Context, a: Element, b: Element) -> Element | None:
-    return arithmetic("%", a, b) if isinstance(b, int) and b > 0 else None
+def _modulo(context: Context, call: Call) -> Known | None:
+    """The remainder of the floor; ``fmod`` says that it has the sign of the dividend, which is the same where that is not below 0."""
+    signed = bool(call.get("fmod", 0))
+
+    def remainder(context: Context, a: Element, b: Element) -> Element | None:
+        if not isinstance(b, int) or b <= 0 or (signed and context.bounds(a)[0] < 0):
+            return None
+        return arithmetic("%", a, b)
+
+    return _element_wise(remainder)(context, call)
 
 
 def _extreme(op: str) -> Callable[[Context, Element, Element], Element]:
@@ -360,7 +368,7 @@ SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]]
     "LessOrEqual": _element_wise(_compare(_at_most)),
     "Max": _element_wise(_extreme("max")),
     "Min": _element_wise(_extreme("min")),
-    "Mod": _element_wise(_modulo),
+    "Mod": _modulo,
     "Mul": _element_wise(lambda context, a, b: arithmetic("*", a, b)),
     "Neg": _negated,
     "ReduceProd": _reduced(product),

@@ -55,7 +55,7 @@ def backend(
         raise
 
 
-class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):
+class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # type: ignore[misc]
     """Trace the frame once more: torch lets the first kind through a backend; for the second it forgets the places where it might
     have broken the graph, which are others where a branch depends on a size of 1.
     """
