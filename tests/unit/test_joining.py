@@ -152,3 +152,90 @@ def test_blocks_that_read_a_row_of_another_iteration_are_not_those_rows() -> Non
 def test_a_window_of_which_another_block_reads_a_row_stays() -> None:
     blocks = oc.parse(HEAD + BLOCKS.format(read="max(i - 1, 0)"))
     assert "alloc" in str(without_windows(blocks))
+
+
+DOUBLED = """program d
+size n in 0:40
+input A: float32[n]
+local S: float32[n]
+output B: float32[n]
+"""
+ALL = """for i in 0:n
+  S[i] = A[i]{twice}
+for i in 0:n
+  B[i] = S[i] + 1.0
+"""
+AGAIN = {
+    "in turn": """for i in 0:n
+  alloc S[i +: 1]
+    S[i] = A[i]{twice}
+  alloc S[i +: 1]
+    B[i] = S[i] + 1.0
+""",
+    "one inside of the other": """for i in 0:n
+  alloc S[i +: 1]
+    S[i] = A[i]{twice}
+    alloc S[i +: 1]
+      B[i] = S[i] + 1.0
+""",
+    "of all, one inside of the other": """alloc S[0 +: n]
+  for i in 0:n
+    S[i] = A[i]{twice}
+  alloc S[0 +: n]
+    for i in 0:n
+      B[i] = S[i] + 1.0
+""",
+    "read outside of the inner one": """for i in 0:n
+  alloc S[i +: 1]
+    alloc S[i +: 1]
+      S[i] = A[i]{twice}
+    B[i] = S[i] + 1.0
+""",
+    "under a condition": """for i in 0:n
+  alloc S[i +: 1]
+    S[i] = A[i]{twice}
+  if i >= 0
+    alloc S[i +: 1]
+      B[i] = S[i] + 1.0
+""",
+    "of a block": """for i_block in 0:(n + 3)//4
+  alloc S[4*i_block +: 4]
+    for i in 4*i_block:min(4*i_block + 4, n)
+      S[i] = A[i]{twice}
+  alloc S[4*i_block +: 4]
+    for i in 4*i_block:min(4*i_block + 4, n)
+      B[i] = S[i] + 1.0
+""",
+    "in loops of their own": """for i in 0:n
+  alloc S[i +: 1]
+    S[i] = A[i]{twice}
+for i in 0:n
+  alloc S[i +: 1]
+    B[i] = S[i] + 1.0
+""",
+}
+
+
+@pytest.mark.parametrize("twice", [" * 2.0", ""], ids=["computed", "copied"])
+@pytest.mark.parametrize("text", AGAIN.values(), ids=list(AGAIN))
+def test_a_window_that_is_opened_again_holds_nothing_of_before(text: str, twice: str) -> None:
+    source, emitted = (oc.parse(DOUBLED + one.format(twice=twice)) for one in (ALL, text))
+    with pytest.raises(PartitionError, match=r"with n = 1, .* reads S\[0\] of nothing"):
+        oc.prove_equal(source, emitted)
+
+
+def test_windows_in_turn_that_share_no_element_are_parts_of_one_array() -> None:
+    halves = """for t in 0:n//4
+  alloc S[4*t +: 4]
+    for i in 4*t:4*t + 4
+      S[i] = A[i] * 2.0
+    for i in 4*t:4*t + 4
+      B[i] = S[i] + 1.0
+alloc S[4*(n//4) +: n % 4]
+  for i in 4*(n//4):n
+    S[i] = A[i] * 2.0
+  for i in 4*(n//4):n
+    B[i] = S[i] + 1.0
+"""
+    emitted = oc.parse(DOUBLED + halves)
+    assert "alloc" not in str(without_windows(emitted))

@@ -113,6 +113,8 @@ class _Copy:
             if len(nest) > 1:
                 return body
             return (*before, *self.inside(nest[0], around, held), *after)
+        if any(isinstance(s, Alloc) and s.buffer == name for s in statements((*nest, *after))):
+            return body  # what another window holds is no element of this one
         copied = self.copied(nest, around, held)
         if copied is None or stored(after) & read((copied.value,)):
             return body

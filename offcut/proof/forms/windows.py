@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import combinations, product
 
 from offcut.core import index as ix
 from offcut.core.accesses import indices
@@ -45,30 +46,36 @@ def _without_boxes(body: tuple[Stmt, ...], apart: frozenset[str]) -> tuple[Stmt,
 
 
 def _is_apart(program: Program, name: str) -> bool:
-    """Whether iterations of each loop around the windows of an array touch no element in common."""
+    """Whether no window of an array holds an element that another one holds, of another iteration or of the same.
+
+    Else what one of them leaves would be there in the other one, if the array were whole: a window holds nothing
+    at first, also where it is of the same elements, or stands inside of the other.
+    """
     footprints = Footprints(program, frozenset((name,)))
 
-    def holds(body: tuple[Stmt, ...]) -> bool:
-        for stmt in body:
-            match stmt:
-                case Alloc(buffer) if buffer == name:
-                    continue
-                case For() if any(_has_window(inner, name) for inner in stmt.body):
-                    touched = tuple(footprints.of(stmt.body, stmt.iter))
-                    if not (footprints.moves_on(touched, stmt.iter) and holds(stmt.body)):
-                        return False
-                case Alloc():
-                    if not holds(stmt.body):
-                        return False
-                case If(_, then, other):
-                    if not (holds(then) and holds(other)):
-                        return False
-                case _:
-                    if _has_window(stmt, name):
-                        return False
-        return True
+    def keep_apart(one: Stmt, other: Stmt) -> bool:
+        pairs = product(footprints.of((one,)), footprints.of((other,)))
+        return all(footprints.apart(*pair) for pair in pairs)
 
-    return sum(_has_window(stmt, name) for stmt in program.body) == 1 and holds(program.body)
+    def holds(body: tuple[Stmt, ...]) -> bool:
+        having = [stmt for stmt in body if _has_window(stmt, name)]
+        return all(map(alone, having)) and all(keep_apart(*p) for p in combinations(having, 2))
+
+    def alone(stmt: Stmt) -> bool:
+        match stmt:
+            case Alloc(buffer) if buffer == name:
+                return not any(_has_window(inner, name) for inner in stmt.body)
+            case Alloc():
+                return holds(stmt.body)
+            case If(_, then, other):
+                return holds(then) and holds(other)
+            case For():
+                touched = tuple(footprints.of(stmt.body, stmt.iter))
+                return footprints.moves_on(touched, stmt.iter) and holds(stmt.body)
+            case _:
+                return False
+
+    return holds(program.body)
 
 
 def _has_window(stmt: Stmt, name: str) -> bool:
