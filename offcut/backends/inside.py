@@ -163,7 +163,7 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
         assert found is not None
         let, pairs = broken.let, zip(program.sizes, found[0], strict=True)
         sizes = ", ".join(f"{size.name} = {value}" for size, value in pairs)
-        because = f"with {sizes}, it is not in {let.lo}:{let.hi}"
+        because = f"{f'with {sizes}, ' if sizes else ''}it is not in {let.lo}:{let.hi}"
         if broken.open:
             because = f"sets do not show that it is in {let.lo}:{let.hi}, nor express all around it"
         raise PartitionError(

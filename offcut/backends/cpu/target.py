@@ -156,7 +156,9 @@ class Cpu(Target):
         low = build.lowered(made, signature, host)
         tiles = build.tile_modules(low, host)
         if form == "llvm":
-            return "\n\n".join([low.text, *([low.loops] if low.loops else ()), *tiles])
+            parts = [("the entry", low.text), ("loops that it calls", low.loops)]
+            parts += (("a microkernel", text) for text in tiles)
+            return "\n\n".join(f"; module of {name}\n{text}" for name, text in parts if text)
         entry = jit.assembly(low.text, host, passes=True, loops=low.loops)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+# What gives the same for the same operands. A load does not, nor a call; of the intrinsics, those of addresses do.
 _PURE = re.compile(
     r"(f?(add|sub|mul|div|rem|neg)|[su](div|rem)|[if]cmp|select|and|or|xor|shl|[al]shr|(fp|[sz])?ext|(fp)?trunc|bitcast"
     r"|[su]itofp|fpto[su]i|getelementptr|(insert|extract)element|shufflevector|call i64 @llvm\.s(min|max)\.i64)\b"
@@ -27,7 +28,8 @@ class Function:
     prefix   of every local name
     early    what is computed ahead of all of `lines`, once there is such a place
     known    what has been computed ahead, by whatever its users call it
-    numbers  instructions that read no memory and are on every way to here, with the names of what they give
+    numbers  instructions that read no memory and are on every way to here, with the names of what they give;
+             a block that some ways go past is written `within` its label
     """
 
     slots: list[str] = field(default_factory=list)
@@ -45,12 +47,11 @@ class Function:
         """Inside, instructions are written at the place of what is computed ahead of all else."""
         assert self.early is not None
         kept, self.lines, self.early = self.lines, self.early, None
-        numbers, self.numbers = self.numbers, self._early_numbers
         try:
-            yield
+            with self.knowing(self._early_numbers):
+                yield
         finally:
             self.early, self.lines = self.lines, kept
-            self.numbers = numbers
 
     def begin(self) -> None:
         """What is written so far is ahead of all that follows, and what is computed ahead comes behind it."""
@@ -58,13 +59,16 @@ class Function:
         self._early_numbers = dict(self.numbers)
 
     @contextmanager
-    def apart(self, numbers: dict[str, str] | None = None) -> Iterator[None]:
-        """Around blocks that not every way from here takes: what they compute is not known behind them.
+    def within(self, label: str) -> Iterator[None]:
+        """Start the block `label`; what is computed from here on, inside, is not known behind it: some ways go past it."""
+        self.start(label)
+        with self.knowing(dict(self.numbers)):
+            yield
 
-        numbers   what is known inside, at first; None: all that is known here
-        """
-        kept = self.numbers
-        self.numbers = dict(kept) if numbers is None else numbers
+    @contextmanager
+    def knowing(self, numbers: dict[str, str]) -> Iterator[None]:
+        """Inside, these instructions and no others are known to be computed already."""
+        kept, self.numbers = self.numbers, numbers
         try:
             yield
         finally:
@@ -116,11 +120,10 @@ class Function:
         head, body, end = self.name("head"), self.name("body"), self.name("end")
         self.do(f"store i64 {lo}, ptr {counter}")
         self.block(head)
-        with self.apart():
-            now = self.let(f"load i64, ptr {counter}", "i")
-            more = self.let(f"icmp slt i64 {now}, {hi}")
-            self.do(f"br i1 {more}, label {body}, label {end}")
-            self.start(body)
+        now = self.let(f"load i64, ptr {counter}", "i")
+        more = self.let(f"icmp slt i64 {now}, {hi}")
+        self.do(f"br i1 {more}, label {body}, label {end}")
+        with self.within(body):
             yield now
             after = self.let(f"add nsw i64 {now}, {step}")
             self.do(f"store i64 {after}, ptr {counter}")
@@ -132,8 +135,7 @@ class Function:
         """Around what runs only where the i1 `condition` holds."""
         then, end = self.name("then"), self.name("end")
         self.do(f"br i1 {condition}, label {then}, label {end}")
-        self.start(then)
-        with self.apart():
+        with self.within(then):
             yield
         self.block(end)
 

@@ -82,12 +82,14 @@ class Outline:
         self.loops: dict[str, str] = {}
         self.declared: list[str] = []
         self._pieces: list[_Written] = []
-        self._open: list[bool] = []
+        self._open: list[
+            bool
+        ] = []  # of the pieces around, outermost first: whether each is one of loops
 
     @property
     def in_loops(self) -> bool:
-        """Whether what is written belongs to loops without calls."""
-        return self._open == [True]
+        """Whether what is written belongs to a piece of loops, and to no tile in it."""
+        return len(self._open) == 1 and self._open[0]
 
     @contextmanager
     def piece(self, f: Function, loops: bool = False) -> Iterator[None]:
@@ -102,7 +104,7 @@ class Outline:
         f.lines, f.slots = written.lines, written.slots
         self._open.append(loops)
         try:
-            with f.apart({}):
+            with f.knowing({}):
                 yield
         finally:
             f.lines, f.slots = kept
@@ -135,8 +137,8 @@ class Outline:
                 alike.setdefault(key, {})[number] = read
         for members in alike.values():
             if loops or len(members) > 1:
-                apart = loops or self._pieces[min(members)].inside
-                found = self._outlined(list(members.values()), apart, loops)
+                in_loops = loops or self._pieces[min(members)].inside
+                found = self._outlined(list(members.values()), in_loops, loops)
                 calls |= zip(members, found, strict=True)
 
     def _put(self, f: Function, calls: Mapping[int, str]) -> None:
@@ -154,11 +156,11 @@ class Outline:
                 f.slots += self._pieces[number].code.slots
         f.lines[:] = lines
 
-    def _outlined(self, pieces: list[_Form], apart: bool, shared: bool) -> list[str]:
+    def _outlined(self, pieces: list[_Form], in_loops: bool, loops: bool) -> list[str]:
         """Define one function for pieces of one form; the call of it for each of them.
 
-        apart    whether it stands with loops
-        shared   whether others than those call it
+        in_loops   whether it is one of loops, or only they call it
+        loops      whether it is one of loops
         """
         form, numbers = pieces[0].form, pieces[0].given
         holes = list(zip(*(piece.literals for piece in pieces), strict=True))
@@ -168,12 +170,12 @@ class Outline:
         own = dict(zip(differing, names[len(numbers) :], strict=True))
         filled = iter(own.get(literals, literals[0]) for literals in holes)
         text = "\n".join(re.sub(_HOLE, lambda _: next(filled), line) for line in form)
-        symbol = f"{LOOPS if shared else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
-        linkage = "" if shared else "internal "
+        symbol = f"{LOOPS if loops else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
+        linkage = "" if loops else "internal "
         head = f"define {linkage}void {symbol}({_typed(kinds, names)}) noinline nounwind"
-        where = self.loops if apart else self.functions
+        where = self.loops if in_loops else self.functions
         where[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
-        if shared:
+        if loops:
             self.declared.append(f"declare void {symbol}({', '.join(kinds)}) nounwind")
         return [
             f"  call void {symbol}({_typed(kinds, [*piece.given.values(), *(one[at] for one in differing)])})"

@@ -96,7 +96,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
 
 
 def _padded(program: Program) -> set[str]:
-    """Local arrays that hold elements which indices make zero: all those that are copies of such ones, among others."""
+    """Local arrays of which some store writes zero where a condition on indices fails, and copies of these."""
     own = {buffer.name for buffer in program.buffers if buffer.kind is Kind.LOCAL}
     stores = [stmt for stmt in walk(program.body) if isinstance(stmt, Store)]
     copies = [stmt for stmt in stores if stmt.buffer in own and stmt.reduce is None]

@@ -165,8 +165,8 @@ class Lowering(Layout):
             self.lowered_statement(stmt)
 
     def is_of_loops(self, stmt: Stmt) -> bool:
-        """Whether a statement calls no microkernel, and stands in none that does not; parts of a range that
-        several loops run through in turn are a piece for each of these: what they keep in registers is their own.
+        """Whether a statement is to be a piece of loops: it calls no microkernel, and is in no such piece yet. Of loops
+        that run through one part of a range in turn, each is a piece: what it keeps in registers is its own.
         """
         return not self.outline.in_loops and not any(
             (isinstance(inner, Tile) and inner.microkernel in self.families)
@@ -211,12 +211,10 @@ class Lowering(Layout):
         holds = self.truth(condition, {})
         yes, no, end = self.f.name("then"), self.f.name("else"), self.f.name("end")
         self.f.do(f"br i1 {holds}, label {yes}, label {no}")
-        self.f.start(yes)
-        with self.assumed(condition, True), self.f.apart():
+        with self.f.within(yes), self.assumed(condition, True):
             self.block(then)
         self.f.do(f"br label {end}")
-        self.f.start(no)
-        with self.assumed(condition, False), self.f.apart():
+        with self.f.within(no), self.assumed(condition, False):
             self.block(other)
         self.f.block(end)
 
@@ -232,8 +230,7 @@ class Lowering(Layout):
         cases = " ".join(f"i64 {k}, label {label}" for k, label in enumerate(labels[1:], 1))
         self.f.do(f"switch i64 {best}, label {labels[0]} [ {cases} ]")
         for label, option in zip(labels, options, strict=True):
-            self.f.start(label)
-            with self.f.apart():
+            with self.f.within(label):
                 self.block(option.body)
             self.f.do(f"br label {end}")
         self.f.start(end)

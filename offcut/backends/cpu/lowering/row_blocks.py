@@ -340,8 +340,7 @@ class _Call:
         f.block(head)
         now = f.let(f"load i64, ptr {counter}")
         f.do(f"br i1 {f.let(f'icmp slt i64 {now}, {end}')}, label {body}, label {done}")
-        f.start(body)
-        with f.apart(), _many(low, [(name, now)] if name is not None else []):
+        with f.within(body), _many(low, [(name, now)] if name is not None else []):
             room = lanes if aligned else ir.sub(f, lanes, ir.mod(f, now, lanes))
             count = ir.minimum(f, room, ir.sub(f, end, now))
             at_c = low.address(low.memory[block.store.buffer], block.store.index)

@@ -215,8 +215,7 @@ class Vectors(Instances):
             f.do(f"br i1 {deep}, label {square}, label {edge}")
             multiple = gcd(multiple_of(across.start), width)
             for label, rows in ((square, None), (edge, left[0])):
-                f.start(label)
-                with f.apart():
+                with f.within(label):
                     self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
                 f.do(f"br label {end}")
             f.start(end)

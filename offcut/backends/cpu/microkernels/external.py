@@ -234,14 +234,12 @@ def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
     beta = f.let(f"select i1 {fresh}, {gemm.t} 0.0, {gemm.t} 1.0")
     whole, parts, end = f.name("whole"), f.name("parts"), f.name("end")
     f.do(f"br i1 {regular}, label {whole}, label {parts}")
-    f.start(whole)
-    with f.apart():
+    with f.within(whole):
         rows = zip(steps, lengths, strict=True)
         leading = [ir.maximum(f, ir.maximum(f, step, length), "1") for step, length in rows]
         gemm.call(("%a", "%b", "%c"), ("%columns", "%rows", "%depth"), leading, beta)
     f.do(f"br label {end}")
-    f.start(parts)
-    with f.apart(), f.loop("0", "%rows") as row:
+    with f.within(parts), f.loop("0", "%rows") as row:
         a_row = f.let(f"getelementptr i8, ptr %a, i64 {ir.mul(f, row, '%a_row')}")
         c_row = f.let(f"getelementptr i8, ptr %c, i64 {ir.mul(f, row, '%c_row')}")
         with f.loop("0", ir.maximum(f, "%depth", "1")) as k:
