@@ -395,8 +395,8 @@ FAULTS = (
     Fault(
         "a condition's other branch is not run",
         "backends.cpu.lowering.lower",
-        "        with self.assumed(condition, False):\n            self.block(other)",
-        "        with self.assumed(condition, False):\n            pass",
+        "        with self.f.within(no), self.assumed(condition, False):\n            self.block(other)",
+        "        with self.f.within(no), self.assumed(condition, False):\n            pass",
     ),
     Fault(
         "iterations that need each other run side by side",
