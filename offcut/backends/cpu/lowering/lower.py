@@ -24,10 +24,11 @@ from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
-from offcut.backends.llvm import ir
+from offcut.backends.llvm import ir, vector_math, wide_math
 from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
-from offcut.core.expr import Expr, Var
+from offcut.core.expr import Binary, Expr, Unary, Var
+from offcut.core.expr import walk as nodes
 from offcut.core.plain import loops_of
 from offcut.core.program import (
     STATUS,
@@ -41,6 +42,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
+    expressions,
     walk,
 )
 from offcut.core.walking import runs_parts
@@ -166,11 +168,12 @@ class Lowering(Layout):
 
     def is_of_loops(self, stmt: Stmt) -> bool:
         """Whether a statement is to be a piece of loops: it calls no microkernel, and is in no such piece yet. Of loops
-        that run through one part of a range in turn, each is a piece: what it keeps in registers is its own.
+        that run through one part of a range in turn, each is a piece if one of them evaluates polynomials, whose
+        coefficients stay in registers while it runs.
         """
         return not self.outline.in_loops and not any(
             (isinstance(inner, Tile) and inner.microkernel in self.families)
-            or (isinstance(inner, For) and runs_parts(inner))
+            or (isinstance(inner, For) and runs_parts(inner) and _has_polynomials(inner))
             for inner in walk((stmt,))
         )
 
@@ -284,6 +287,17 @@ def _elsewhere(name: str) -> str:
     if kernel is None or kernel.unit == "core":
         return "a declared instruction runs as the loops that say what it does"
     return f"it runs on a {kernel.unit}, and the CPU has none"
+
+
+def _has_polynomials(loop: For) -> bool:
+    """Whether something in a loop calls a function of many instructions."""
+    return any(
+        isinstance(node, Unary | Binary)
+        and node.op in (*vector_math.FUNCTIONS, *wide_math.FUNCTIONS)
+        for stmt in walk((loop,))
+        for expr in expressions(stmt)
+        for node in nodes(expr)
+    )
 
 
 def _module(sections: Sequence[str]) -> str:
