@@ -32,7 +32,7 @@ CUTS = {
     "dense": "loops i j\n    {}split i ladder 1\n    split j pad 16",
     "convolution": "loops n_ y\n    {}split n_ ladder 1\n    split y ladder 2",
     "residual": "loops i j\n    {}split i ladder 1\n    split j pad 16",
-    "pooling": "loops y c\n    {}split y ladder 1\n    split c ladder 8",
+    "pooling": "loops y c\n    {}split y ladder 1\n    split c pad 16",
 }
 VIRTUAL = {"dense": "i", "convolution": "n_", "residual": "j", "pooling": "y"}
 Pair = tuple[tuple[int, str], tuple[int, str]]
