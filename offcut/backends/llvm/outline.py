@@ -82,9 +82,7 @@ class Outline:
         self.loops: dict[str, str] = {}
         self.declared: list[str] = []
         self._pieces: list[_Written] = []
-        self._open: list[
-            bool
-        ] = []  # of the pieces around, outermost first: whether each is one of loops
+        self._open: list[bool] = []  # for each piece around, whether it is one of loops
 
     @property
     def in_loops(self) -> bool:

@@ -290,10 +290,10 @@ def _elsewhere(name: str) -> str:
 
 
 def _has_polynomials(loop: For) -> bool:
-    """Whether something in a loop calls a function of many instructions."""
+    """Whether something in a loop evaluates one: an exponential, a logarithm, a power."""
+    functions = {*vector_math.FUNCTIONS, *wide_math.FUNCTIONS}
     return any(
-        isinstance(node, Unary | Binary)
-        and node.op in (*vector_math.FUNCTIONS, *wide_math.FUNCTIONS)
+        isinstance(node, Unary | Binary) and node.op in functions
         for stmt in walk((loop,))
         for expr in expressions(stmt)
         for node in nodes(expr)
