@@ -101,7 +101,8 @@ def attention(
             value = value if causal else where(j < i + past + width, value, -math.inf)
         return value
 
-    mix, share = _mixed(queries, k, v, lambda value, at: seen(value * factor, at), total, name)
+    masked = mask is not None or causal or width is not None
+    mix, share = _mixed(queries, k, v, factor, seen if masked else None, total, name)
 
     def result(*at: Value) -> Value:
         own = at
@@ -128,13 +129,16 @@ def _mixed(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    seen: Callable[[Value, tuple[Value, ...]], Value],
+    factor: float,
+    seen: Callable[[Value, tuple[Value, ...]], Value] | None,
     total: str,
     name: str,
 ) -> tuple[Tensor, Tensor]:
     """Values by weights that are not divided by their sum, and what divides them, by row.
 
-    seen   the score of a product of a query and a key, at a place
+    factor  of the products of queries and keys
+    seen    a score under the masks, at a place, which is calculated once; None: none is masked, and
+            each that reads a product multiplies it
     """
     extents = (*q.shape[:-1], k.shape[-2])
     letters, rows = axis_letters(len(extents)), extents[:-1]
@@ -145,16 +149,25 @@ def _mixed(
         return sum_over(element(q, (*leading, i, d)) * element(k, (*leading, j, d)), axis=d)
 
     products = compute(extents, product, f"{name}_product", letters)
-    scores = compute(extents, lambda *at: seen(products[at], at), f"{name}_scores", letters)
+
+    def score(*at: Value) -> Value:
+        value = products[at] * factor
+        return value if seen is None else seen(value, at)
+
+    scored = compute(extents, score, f"{name}_scores", letters) if seen is not None else None
+
+    def score_of(*at: Value) -> Value:
+        return score(*at) if scored is None else scored[at]
+
     greatest = compute(
-        rows, lambda *at: max_over(scores[(*at, t)], axis=t), f"{name}_max", letters[:-1]
+        rows, lambda *at: max_over(score_of(*at, t), axis=t), f"{name}_max", letters[:-1]
     )
 
     lowest = -float(np.finfo(numpy_dtype(total)).max)  # of a row of -inf alone the weights are 0
 
     def weight(*at: Value) -> Value:
         row = maximum(greatest[at[:-1]], lowest)
-        return cast(exp(scores[at] - row), v.dtype)
+        return cast(exp(score_of(*at) - row), v.dtype)
 
     weights = compute(extents, weight, f"{name}_exp", letters)
     sums = compute(

@@ -171,6 +171,48 @@ FAULTS = (
         'yield f"  {new} = fsub {self.v} {c}, {product}"',
     ),
     Fault(
+        "a block in assembly takes row two for row one",
+        "backends.cpu.microkernels.avx512_blocks",
+        'moved = ("", f" + {_A_ROW}", f" + 2*{_A_ROW}", f" + {row3}", f" + 4*{_A_ROW}")[r % _GROUP]',
+        'moved = ("", f" + 2*{_A_ROW}", f" + {_A_ROW}", f" + {row3}", f" + 4*{_A_ROW}")[r % _GROUP]',
+    ),
+    Fault(
+        "a block in assembly takes a group of rows from one row before",
+        "backends.cpu.microkernels.avx512_blocks",
+        'yield f"add {group}, {_A_ROW}"',
+        'yield f"add {group}, 0"',
+    ),
+    Fault(
+        "a block in assembly stores the last vector whole",
+        "backends.cpu.microkernels.avx512_blocks",
+        "{'{k1}' if last else ''}, {register}",
+        ", {register}",
+    ),
+    Fault(
+        "a block in assembly drops the steps that are left over",
+        "backends.cpu.microkernels.avx512_blocks",
+        "yield f\"jz {self.label('done', ahead=True)}\"",
+        "yield f\"jmp {self.label('done', ahead=True)}\"",
+    ),
+    Fault(
+        "a block in assembly never adds to what is there",
+        "backends.cpu.microkernels.avx512_blocks",
+        "yield f\"jne {self.label('resume', ahead=True)}\"",
+        'yield f"nop {_LOW}"',
+    ),
+    Fault(
+        "a block in assembly goes on with the inner loop where the outer one moves",
+        "backends.cpu.microkernels.avx512_blocks",
+        "for inner in range(n, turns):",
+        "for inner in range(n, n + 1):",
+    ),
+    Fault(
+        "a block in assembly drops an odd term of bfloat16",
+        "backends.cpu.microkernels.avx512_blocks",
+        "yield f\"jz {self.label('finish', ahead=True)}\"",
+        "yield f\"jmp {self.label('finish', ahead=True)}\"",
+    ),
+    Fault(
         "bytes of A are taken for those of B",
         "backends.cpu.microkernels.vnni",
         "yield _dot(new, b, a, c) if self.signed else _dot(new, a, b, c)",

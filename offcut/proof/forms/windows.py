@@ -9,14 +9,15 @@ So may a box of elements, where no iteration of any loop around touches an eleme
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices
+from offcut.core.accesses import accessed, elements, indices
 from offcut.core.expr import Var
-from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, walk, with_blocks
 from offcut.core.walking import bound, bound_in, rewritten
 from offcut.polyhedral import windows_left
 from offcut.polyhedral.units.footprints import Footprints
@@ -27,7 +28,8 @@ def without_windows(program: Program) -> Program:
 
     program   all that it accesses lies inside of its buffers
     """
-    body = _without(program, program.body, frozenset())
+    accesses = Counter(name for stmt in walk(program.body) for name, _ in elements(stmt))
+    body = _without(program, program.body, frozenset(), accesses)
     boxes = frozenset(stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc))
     apart = frozenset(name for name in boxes if _is_apart(program, name))
     if not apart:
@@ -51,6 +53,7 @@ def _is_apart(program: Program, name: str) -> bool:
     Else what one of them leaves would be there in the other one, if the array were whole: a window holds nothing
     at first, also where it is of the same elements, or stands inside of the other.
     """
+    program = _about(program, name)
     footprints = Footprints(program, frozenset((name,)))
 
     def keep_apart(one: Stmt, other: Stmt) -> bool:
@@ -78,21 +81,37 @@ def _is_apart(program: Program, name: str) -> bool:
     return holds(program.body)
 
 
+def _about(program: Program, name: str) -> Program:
+    """`program` without the statements that have nothing to do with an array."""
+
+    def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return None if any(blocks(stmt)) or name in accessed(stmt) else ()
+
+    return replace(program, body=rewritten(program.body, rule))
+
+
 def _has_window(stmt: Stmt, name: str) -> bool:
     return any(isinstance(inner, Alloc) and inner.buffer == name for inner in walk((stmt,)))
 
 
-def _without(program: Program, body: tuple[Stmt, ...], around: frozenset[str]) -> tuple[Stmt, ...]:
-    """`body` likewise; `around` are the iterators of the loops that it stands in."""
+def _without(
+    program: Program, body: tuple[Stmt, ...], around: frozenset[str], accesses: Counter[str]
+) -> tuple[Stmt, ...]:
+    """`body` likewise.
+
+    around    the iterators of the loops that it stands in
+    accesses  how many there are in `program`, by array
+    """
     made: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Tile) and stmt.axes:
             made.append(stmt)  # whose lanes share what is in it
             continue
-        inside = partial(_without, program, around=around | _iterators(stmt))
+        inner = around | _iterators(stmt)
+        inside = partial(_without, program, around=inner, accesses=accesses)
         changed = with_blocks(stmt, inside)
         match changed:
-            case Alloc() if _is_rows(program, changed, around):
+            case Alloc() if _is_rows(program, changed, around, accesses[changed.buffer]):
                 made += changed.body
             case Tile((), once, None):
                 made += once
@@ -105,10 +124,13 @@ def _iterators(stmt: Stmt) -> frozenset[str]:
     return frozenset() if isinstance(stmt, Let) else frozenset(bound(stmt))
 
 
-def _is_rows(program: Program, block: Alloc, around: frozenset[str]) -> bool:
-    """Whether the windows of all iterations are rows of one array, and each iteration names its own."""
+def _is_rows(program: Program, block: Alloc, around: frozenset[str], accesses: int) -> bool:
+    """Whether the windows of all iterations are rows of one array, and each iteration names its own.
+
+    accesses  of the array, in the whole program
+    """
     inside = indices(block.body, block.buffer)
-    if len(inside) != len(indices(program.body, block.buffer)):
+    if len(inside) != accesses:
         return False
     rows: set[str] = set()
     shape = program.buffer(block.buffer).shape

@@ -93,7 +93,7 @@ class Layout(Vectors):
         """The address of a buffer that belongs to the call."""
         if not buffer.shape and buffer.layout is None:
             return self.f.slot(STORED[buffer.dtype])
-        return self.scratch_of(bytes_of(buffer))
+        return self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
 
     def window(self, alloc: Alloc) -> dict[str, Memory]:
         """Where a buffer lies that lives in a window; nothing where it lies in memory as a whole."""
@@ -101,7 +101,7 @@ class Layout(Vectors):
             return {}
         extents = tuple(extent for _, extent in alloc.axes)
         held = replace(self.program.buffer(alloc.buffer), shape=extents)
-        memory = self.dense(held, self.scratch_of(bytes_of(held)))
+        memory = self.dense(held, self.scratch_of(bytes_of(held, self.row_bytes(held))))
         return {held.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))}
 
     def copy(self, buffer: Buffer, source: Memory, target: Memory) -> None:
@@ -128,6 +128,19 @@ class Layout(Vectors):
         with self.f.when(self.f.let(f"icmp ne ptr {source.base}, {target.base}")):
             rows(0, source.base, target.base)
 
+    def row_bytes(self, buffer: Buffer) -> Expr:
+        """Bytes from one row of a buffer that offcut lays out to the next.
+
+        Rows as far apart as the ways of the first cache are long all meet in the same of its sets: a line
+        is left between those of what belongs to the call.
+        """
+        row = _row_bytes(buffer)
+        if len(buffer.shape) < 2 or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE):
+            return row
+        first = self.isa.machine.memory[0]
+        odd = ix.minimum(ix.mod(row, first.bytes // (first.ways or 1)), 1)
+        return ix.add(row, ix.mul(first.line, ix.sub(1, odd)))
+
     def dense(self, buffer: Buffer, base: str) -> Memory:
         """A buffer that offcut lays out: row-major, or in panels."""
         item = str(item_bytes(buffer.dtype))
@@ -146,9 +159,13 @@ class Layout(Vectors):
             beside = layout.interleave * int(item)
             strides[layout.rows], strides[layout.columns] = str(layout.width * beside), str(beside)
         for axis in reversed(range(len(extents))):
-            if not strides[axis]:
-                strides[axis] = step
-                step = ir.mul(self.f, step, extents[axis])
+            if strides[axis]:
+                continue
+            strides[axis] = step
+            row = layout is None and axis == len(extents) - 1
+            step = (
+                self.scalar(self.row_bytes(buffer)) if row else ir.mul(self.f, step, extents[axis])
+            )
         origins = ("0",) * len(strides)
         return Memory(base, buffer.dtype, tuple(strides), origins, layout, panels)
 
@@ -260,15 +277,23 @@ def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
     return written_first(name, body) or name in owned(body)
 
 
-def bytes_of(buffer: Buffer) -> Expr:
-    """Bytes of a buffer that offcut lays out, as an index expression."""
-    total: Expr = ix.const(item_bytes(buffer.dtype))
+def bytes_of(buffer: Buffer, row: Expr | None = None) -> Expr:
+    """Bytes of a buffer that offcut lays out, as an index expression.
+
+    row  bytes from one row to the next, where it is in no panels; None: they lie side by side
+    """
+    layout = buffer.layout
+    if layout is None:
+        total = _row_bytes(buffer) if row is None else row
+        for extent in buffer.shape[:-1]:
+            total = ix.mul(total, extent)
+        return total
+    total = ix.const(item_bytes(buffer.dtype))
     for axis, extent in enumerate(buffer.shape):
-        if buffer.layout is not None and axis == buffer.layout.columns:
-            width = buffer.layout.width
-            extent = ix.mul(ix.ceildiv(extent, width), width)
-        if buffer.layout is not None and axis == buffer.layout.rows and buffer.layout.multiple > 1:
-            multiple = buffer.layout.multiple
-            extent = ix.mul(ix.ceildiv(extent, multiple), multiple)
-        total = ix.mul(total, extent)
-    return ix.add(total, PANEL_SLACK) if buffer.layout is not None else total
+        multiple = {layout.columns: layout.width, layout.rows: layout.multiple}.get(axis, 1)
+        total = ix.mul(total, ix.mul(ix.ceildiv(extent, multiple), multiple))
+    return ix.add(total, PANEL_SLACK)
+
+
+def _row_bytes(buffer: Buffer) -> Expr:
+    return ix.mul(item_bytes(buffer.dtype), buffer.shape[-1] if buffer.shape else 1)

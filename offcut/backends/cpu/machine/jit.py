@@ -25,6 +25,7 @@ def _initialize() -> None:
     llvm.set_option("", "-disable-lsr")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # microkernels in assembly
 
 
 @cache
@@ -142,7 +143,6 @@ def without_unused(module: Any) -> None:
 def position_independent(module: Any, triple: str, features: Sequence[str]) -> bytes:
     """The object file of `module`, to be linked anywhere, for a base processor with `features`."""
     _initialize()
-    llvm.initialize_native_asmparser()  # assembly statements become bytes here
     machine = llvm.Target.from_triple(triple).create_target_machine(
         features=",".join(f"+{name}" for name in features),
         opt=1,

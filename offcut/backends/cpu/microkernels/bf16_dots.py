@@ -24,7 +24,8 @@ from math import log2
 from offcut.backends.cpu.machine import rates
 from offcut.backends.cpu.machine.chains import CHAINS, chained
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
-from offcut.backends.cpu.microkernels import fma
+from offcut.backends.cpu.microkernels import avx512_blocks, fma
+from offcut.backends.cpu.microkernels.avx512_blocks import Arithmetic, Block
 from offcut.backends.cpu.microkernels.dots import PANELS, Dots
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.core.layout import panels
@@ -44,6 +45,8 @@ CHAIN = chained(
     [f"%pairs = bitcast {_SUMS} %b to {_PAIRS}"],
 )
 """A loop of the instruction, on registers."""
+PAIRS = Arithmetic("vdpbf16ps", "vbroadcastss", "vmovups", word=4, terms=TERMS)
+"""A step in assembly."""
 
 
 def families(host: Host) -> Iterator[Family]:
@@ -53,7 +56,7 @@ def families(host: Host) -> Iterator[Family]:
         yield Family(
             microkernel(isa, issue(replace(host, external=(), threads=1))),
             partial(symbol, isa),
-            partial(tiles, isa),
+            partial(assembled if avx512_blocks.are_for(host) else tiles, isa),
             fma.widths(isa),
             unit_depth=True,
         )
@@ -116,6 +119,12 @@ def tiles(isa: Isa, _: Variant, shapes: Shapes) -> str:
     declared = fma.declarations(isa, "float32")
     declared.add(f"declare {_SUMS} {DOT}({_SUMS}, {_PAIRS}, {_PAIRS})")
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
+
+
+def assembled(isa: Isa, _: Variant, shapes: Shapes) -> str:
+    """The same functions in assembly."""
+    blocks = (Block(symbol(isa, PANELS, *shape), isa, PAIRS, PANELS, *shape) for shape in shapes)
+    return "\n\n".join(block.text() for block in blocks)
 
 
 class _Dots(Dots):

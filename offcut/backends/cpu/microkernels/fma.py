@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.microkernels import avx512_blocks
+from offcut.backends.cpu.microkernels.avx512_blocks import FMA, Block
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.layout import Layout, panels
@@ -43,11 +45,12 @@ def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
 def families(host: Host) -> Iterator[Family]:
     """Those of float32 and float64, which every host has."""
     isa = host.isa
+    written = assembled if avx512_blocks.are_for(host) else tiles
     for dtype in ("float32", "float64"):
         yield Family(
             microkernel(isa, dtype),
             partial(symbol, isa, dtype),
-            partial(tiles, isa, dtype),
+            partial(written, isa, dtype),
             widths(isa),
         )
 
@@ -143,6 +146,15 @@ def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
     functions = ["\n".join(RowBlock(isa, dtype, variant, *shape).lines()) for shape in shapes]
     return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])
+
+
+def assembled(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
+    """The same functions in assembly."""
+    blocks = (
+        Block(symbol(isa, dtype, variant, *shape), isa, FMA[dtype], variant, *shape)
+        for shape in shapes
+    )
+    return "\n\n".join(block.text() for block in blocks)
 
 
 def declarations(isa: Isa, dtype: str) -> set[str]:

@@ -181,7 +181,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         if buffer.name in self.own:
             with self.alone():
                 return super().home(buffer)
-        return self.scratch_of(bytes_of(buffer))
+        return self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
 
     def updated(self, given: Mapping[str, Memory]) -> None:
         """Copy what the program updates, once."""
