@@ -18,6 +18,7 @@ from offcut.core.expr import Binary, Compare, Const, Expr, substitute, variables
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.signs import holds_by_form
 
 _MOST = 1024  # combinations of bounded values
 _KEPT = 1 << 14  # answers
@@ -52,7 +53,16 @@ class Around:
 
         False where it may hold all the same.
         """
+        ranges, least = self._ranges(), {size.name: size.min for size in self.space.sizes}
+        if not ranges.keys() & least.keys() and holds_by_form(condition, ranges, least):
+            return True
         return _shows(self.space, self._about(variables(condition)), condition)
+
+    def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
+        """What iterates, and bounded values: the first and what is behind the last; nothing where two have one name."""
+        bounds = [entry for entry in self.entries if isinstance(entry, tuple | Let)]
+        found = dict(map(_range, bounds))
+        return found if len(found) == len(bounds) else {}
 
     def _about(self, names: set[str]) -> tuple[Loop | Let | Expr, ...]:
         """The entries that these names depend on, directly or by others; sizes connect nothing."""
@@ -88,6 +98,13 @@ def in_range(let: Let) -> tuple[Expr, ...]:
         return Compare("<", ix.const(0), b), above, Compare("<", a, ix.mul(let.hi, b))
     low, high = ix.const(let.lo), ix.const(let.hi)
     return Compare("<=", low, let.value), Compare("<", let.value, high)
+
+
+def _range(entry: Loop | Let) -> tuple[str, tuple[Expr, Expr]]:
+    if isinstance(entry, Let):
+        return entry.name, (ix.const(entry.lo), ix.const(entry.hi))
+    name, lo, hi = entry
+    return name, (lo, hi)
 
 
 def _names(entry: Loop | Let | Expr) -> set[str]:

@@ -45,9 +45,17 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
         at = f"ptr inttoptr (i64 {ctypes.addressof(counter)} to ptr)"
         head = f"entry:\n  %calls = load i64, {at}\n  %called = add i64 %calls, 1\n"
         head += f"  store i64 %called, {at}\n"
+        steps = (
+            "push rax",
+            f"mov rax, {ctypes.addressof(counter)}",
+            "inc qword ptr [rax]",
+            "pop rax",
+        )
+        first = "".join(f"{step}\\0A" for step in steps)
 
         def text(*request: Any) -> str:
-            return re.sub(r"^entry:\n", head, made.text(*request), flags=re.MULTILINE)
+            counted = re.sub(r"^entry:\n", head, made.text(*request), flags=re.MULTILINE)
+            return counted.replace('inteldialect "', f'inteldialect "{first}')
 
         return replace(made, text=text)
 

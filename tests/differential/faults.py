@@ -672,8 +672,8 @@ FAULTS = (
     Fault(
         "less scratch is asked for than panels need",
         "backends.cpu.lowering.layout",
-        "total = ix.mul(total, extent)\n    return ix.add(total, PANEL_SLACK)",
-        "total = ix.mul(total, extent)\n    return ix.add(total, -PANEL_SLACK)",
+        "return ix.add(total, PANEL_SLACK)",
+        "return ix.add(total, -PANEL_SLACK)",
     ),
     Fault(
         "iterations that share an end are independent",

@@ -1,0 +1,108 @@
+"""A comparison of indices and the loops around it -> whether it holds by its form alone.
+
+The smaller side is taken from the greater one; each iterator stands for the end of its loop at which that
+is the least, innermost first, a quotient for what it does not exceed, and the sum that is left has to be
+of parts that are never negative. What is not seen so is left to sets, which take a hundred times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, dtype_of, variables
+from offcut.core.index import Linear
+
+Ranges = dict[str, tuple[Expr, Expr]]
+"""What iterates, with the first value and the one behind the last, where it runs at all; outermost first."""
+
+_MOST = 24  # replacements on one way
+
+
+def holds_by_form(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> bool:
+    """Whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
+
+    least   lower bounds of the other names
+    """
+    match condition:
+        case Compare("<=", a, b) if dtype_of(a) == "index":
+            difference = ix.sub(b, a)
+        case Compare("<", a, b) if dtype_of(a) == "index":
+            difference = ix.sub(b, ix.add(a, 1))
+        case _:
+            return False
+    return _is_no_less(difference, ranges, least, _MOST)
+
+
+def _is_no_less(value: Expr, ranges: Ranges, least: Mapping[str, int], left: int) -> bool:
+    """Whether `value` is never negative; `left` replacements may be made."""
+    form = ix.linear(value)
+    bounds = [(factor, _least(atom, ranges, least)) for atom, factor in form.terms]
+    if all(factor > 0 and bound is not None for factor, bound in bounds):
+        total = form.const + sum(factor * (bound or 0) for factor, bound in bounds)
+        if total >= 0:
+            return True
+    smaller = _no_more(form, ranges) if left else ()
+    return any(_is_no_less(one, ranges, least, left - 1) for one in smaller)
+
+
+def _no_more(form: Linear, ranges: Ranges) -> list[Expr]:
+    """Sums that are no more than this one, with one atom less: the innermost iterator, unless another atom
+    names it, else what the form of an atom bounds.
+    """
+    terms = dict(form.terms)
+    named = [variables(atom) for atom in terms if not isinstance(atom, Var)]
+    for name in reversed(ranges):
+        factor = terms.get(Var(name))
+        if factor is not None and not any(name in names for names in named):
+            lo, hi = ranges[name]
+            end = ix.mul(factor, lo) if factor > 0 else ix.sub(ix.mul(factor, hi), factor)
+            return [_with(form, Var(name), end)]
+    for atom, factor in form.terms:
+        if ends := _no_more_than(atom, factor):
+            return [_with(form, atom, end) for end in ends]
+    return []
+
+
+def _with(form: Linear, atom: Expr, term: Expr) -> Expr:
+    """A sum with `term` in place of one of its atoms and its factor."""
+    rest = Linear(tuple(one for one in form.terms if one[0] != atom), form.const)
+    return ix.add(rest.expr(), term)
+
+
+def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
+    """What ``factor * atom`` is no less than, one or the other; nothing where its form does not say."""
+    match atom:
+        case Binary("//", a, Const(value, _)) if factor < 0 < value and factor % int(value) == 0:
+            return [ix.mul(factor // int(value), ix.sub(a, ix.mod(a, int(value))))]
+        case Binary("%", _, Const(value, _)) if factor < 0 < value:
+            return [ix.const(factor * (int(value) - 1))]
+        case Binary("min", a, b) if factor < 0:
+            return [ix.mul(factor, a), ix.mul(factor, b)]
+        case Binary("max", a, b) if factor > 0:
+            return [ix.mul(factor, a), ix.mul(factor, b)]
+        case _:
+            return []
+
+
+def _least(expr: Expr, ranges: Ranges, least: Mapping[str, int]) -> int | None:
+    """A lower bound of an expression; None where its form shows none."""
+    match expr:
+        case Const(value, _):
+            return int(value)
+        case Var(name):
+            return _least(ranges[name][0], ranges, least) if name in ranges else least.get(name)
+        case Binary("%", _, Const(value, _)) if value > 0:
+            return 0
+        case Binary("//", a, Const(value, _)) if value > 0:
+            known = _least(a, ranges, least)
+            return None if known is None else known // int(value)
+        case Binary("+" | "*" | "min" | "max" as op, a, b):
+            x, y = _least(a, ranges, least), _least(b, ranges, least)
+            if op == "max" and (x is None or y is None):
+                return y if x is None else x
+            if x is None or y is None or (op == "*" and min(x, y) < 0):
+                return None
+            return {"+": x + y, "*": x * y, "min": min(x, y), "max": max(x, y)}[op]
+        case _:
+            return None
