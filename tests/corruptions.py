@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, rewrite
+from offcut.core.expr import Expr, Load, rewrite, substitute
 from offcut.core.program import (
+    Alloc,
     Choose,
     Execution,
     For,
@@ -109,6 +110,77 @@ def overwritten(stmt: Stmt) -> Iterator[Body]:
         yield (replace(stmt, reduce=None),)
 
 
+def unwindowed(stmt: Stmt) -> Iterator[Body]:
+    """A window is gone: its elements are those of the window around, or of the whole array."""
+    if isinstance(stmt, Alloc):
+        yield stmt.body
+
+
+def resized(stmt: Stmt) -> Iterator[Body]:
+    """A window has one element less or more along an axis, or starts one earlier or later."""
+    if not isinstance(stmt, Alloc):
+        return
+    for k, (start, count) in enumerate(stmt.axes):
+        for made in (
+            (start, ix.sub(count, 1)),
+            (start, ix.add(count, 1)),
+            (ix.add(start, 1), count),
+            (ix.add(start, 1), ix.sub(count, 1)),
+            (ix.sub(start, 1), count),
+            (ix.sub(start, 1), ix.add(count, 1)),
+        ):
+            yield (replace(stmt, axes=(*stmt.axes[:k], made, *stmt.axes[k + 1 :])),)
+
+
+def reopened(stmt: Stmt) -> Iterator[Body]:
+    """A window is opened again: in turn, around the first or the last of its statements, or in one of them."""
+    if not isinstance(stmt, Alloc):
+        return
+
+    def again(body: Body) -> Alloc:
+        return replace(stmt, body=body)
+
+    for k in range(1, len(stmt.body)):
+        before, after = stmt.body[:k], stmt.body[k:]
+        yield again(before), again(after)
+        yield (again((again(before), *after)),)
+        yield (again((*before, again(after))),)
+    for inside in _in(
+        stmt.body, lambda one: iter(() if isinstance(one, Alloc) else ((again((one,)),),))
+    ):
+        yield (again(inside),)
+
+
+def sunk(stmt: Stmt) -> Iterator[Body]:
+    """A window is opened by each of its statements, or by each iteration of them."""
+    if not isinstance(stmt, Alloc):
+        return
+    yield tuple(replace(stmt, body=(one,)) for one in stmt.body)
+    inner = [replace(stmt, body=blocks(one)[0]) if blocks(one) else None for one in stmt.body]
+    yield tuple(
+        one if made is None else _with_block(one, 0, (made,))
+        for one, made in zip(stmt.body, inner, strict=True)
+    )
+
+
+def raised(stmt: Stmt) -> Iterator[Body]:
+    """The window of the first iteration of a loop is opened once, for all of them."""
+    if isinstance(stmt, For) and len(stmt.body) == 1 and isinstance(stmt.body[0], Alloc):
+        window, first = stmt.body[0], {stmt.iter: stmt.lo}
+        axes = tuple(
+            (substitute(start, first), substitute(count, first)) for start, count in window.axes
+        )
+        yield (replace(window, axes=axes, body=(replace(stmt, body=window.body),)),)
+
+
+def shortened(stmt: Stmt) -> Iterator[Body]:
+    """A window opens after some of its statements, or closes before some."""
+    if isinstance(stmt, Alloc):
+        for k in range(1, len(stmt.body)):
+            yield *stmt.body[:k], replace(stmt, body=stmt.body[k:])
+            yield replace(stmt, body=stmt.body[:k]), *stmt.body[k:]
+
+
 KINDS: dict[str, Broken] = {
     broken.__name__: broken
     for broken in (
@@ -123,6 +195,9 @@ KINDS: dict[str, Broken] = {
         overwritten,
     )
 }
+OF_WINDOWS: dict[str, Broken] = {
+    broken.__name__: broken for broken in (unwindowed, resized, reopened, sunk, raised, shortened)
+}
 
 
 def corrupted(program: Program, kind: str) -> Iterator[Program]:
@@ -130,7 +205,7 @@ def corrupted(program: Program, kind: str) -> Iterator[Program]:
     if kind == "swapped":
         for body in _swaps(program.body):
             yield replace(program, body=body)
-    for body in _in(program.body, KINDS[kind]):
+    for body in _in(program.body, {**KINDS, **OF_WINDOWS}[kind]):
         yield replace(program, body=body)
 
 

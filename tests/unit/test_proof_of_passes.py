@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corruptions import KINDS, corrupted
+from corruptions import KINDS, OF_WINDOWS, corrupted
 
 import offcut as oc
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
@@ -82,6 +82,23 @@ for t in 0:2
   for i in 0:n
     for j in 0:8
       H[i, j] = G[i, j] * 0.5
+"""
+ROWS = """program rows
+size n in 0:200
+input X: float32[n, 20]
+local M: float32[n]
+local S: float32[n, 20]
+output Y: float32[n, 20]
+for i in 0:n
+  M[i] = -inf
+  for j in 0:20
+    M[i] max= X[i, j]
+for i in 0:n
+  for j in 0:20
+    S[i, j] = X[i, j] - M[i]
+for i in 0:n
+  for j in 0:20
+    Y[i, j] = S[i, 19 - j] + S[i, j]
 """
 PROGRAMS = {"product": PRODUCT, "stencil": STENCIL, "gather": GATHER, "recurrence": RECURRENCE}
 SIZES = [1, 2, 13, 14, 15, 42, 47]
@@ -165,8 +182,19 @@ def without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_fault_in_a_pass_is_refused(
     step: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = PASSES[step]
-    text = PROGRAMS[one.runs_in]
+    assert_faults_refused(PASSES[step], PROGRAMS[PASSES[step].runs_in], kind, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", OF_WINDOWS)
+@pytest.mark.parametrize("step", ["cut", "threads"])
+def test_a_fault_in_the_windows_of_a_pass_is_refused(
+    step: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_faults_refused(PASSES[step], ROWS, kind, monkeypatch)
+
+
+def assert_faults_refused(one: Pass, text: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few faults of a kind, in what a pass makes of a program, are refused or change no value."""
     right = getattr(planner, one.name)
     given: list[Any] = []
 
