@@ -91,8 +91,9 @@ PAIRS = {
     "under a condition": (SUMS, BY_CONDITION),
     "columns": (MIRRORED, IN_COLUMNS),
 }
+SLOW = ("under a condition", "columns")
 SIZES = [(1, 1), (2, 3), (4, 1), (5, 4), (9, 8)]
-SAMPLE = 5  # faults of a kind
+SAMPLE = 4  # faults of a kind
 
 
 def assert_refused(source: Program, faults: Iterator[Program]) -> None:
@@ -110,7 +111,9 @@ def assert_refused(source: Program, faults: Iterator[Program]) -> None:
 
 
 @pytest.mark.parametrize("kind", OF_WINDOWS)
-@pytest.mark.parametrize("form", PAIRS)
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=[pytest.mark.slow] * (form in SLOW)) for form in PAIRS]
+)
 def test_a_fault_in_a_window_is_refused_with_sizes(form: str, kind: str) -> None:
     source, emitted = (oc.parse(HEAD + text) for text in PAIRS[form])
     check_equal(source, emitted, reassociate=True)

@@ -186,7 +186,7 @@ def test_a_fault_in_a_pass_is_refused(
 
 
 @pytest.mark.parametrize("kind", OF_WINDOWS)
-@pytest.mark.parametrize("step", ["cut", "threads"])
+@pytest.mark.parametrize("step", [pytest.param("cut", marks=pytest.mark.slow), "threads"])
 def test_a_fault_in_the_windows_of_a_pass_is_refused(
     step: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
