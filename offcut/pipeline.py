@@ -21,6 +21,7 @@ from offcut.backends import target as registry
 from offcut.backends.accelerator import target as accelerator
 from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
+from offcut.backends.proving import keep_options, told_options
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.backends.tuned import Asked, left_aside, tuned
@@ -120,6 +121,7 @@ def partition(
             wanted = cuts_of(described, tiles, tail)
             made = cut(described, tiles, tail, kernels, price, most)
     made = settled(made, chosen.refused(made.loops, options))
+    keep_options(made.loops)
     return replace(
         made,
         schedule=schedule_of(program.name, wanted, most),
@@ -218,11 +220,12 @@ def compile(
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
+    notes = told_options(request.program, "compile")
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))
     if decided:
-        return kernel_of(request, options, chosen)
-    return _tuned(request, options, chosen, records)
+        return kernel_of(request, options, chosen, notes)
+    return _tuned(request, options, chosen, records, notes)
 
 
 def _decided(
@@ -257,16 +260,22 @@ def _check_records(records: object, decided: str) -> None:
         )
 
 
-def _tuned(request: Request, options: Options, target: Target, records: Asked) -> Kernel:
-    """The kernel of the schedule that records hold for it; of the policy where there is none, or it is refused."""
+def _tuned(
+    request: Request, options: Options, target: Target, records: Asked, notes: tuple[str, ...]
+) -> Kernel:
+    """The kernel of the schedule that records hold for it; of the policy where there is none, or it is refused.
+
+    notes  what its plan says first
+    """
     found = tuned(request, options, target, records)
+    notes = (*notes, *found.notes)
     if found.schedule is None:
-        return kernel_of(request, options, target, found.notes)
+        return kernel_of(request, options, target, notes)
     try:
         schedule = _checked_schedule(found.schedule, "auto", ())
-        return kernel_of(request, replace(options, schedule=schedule), target, found.notes)
+        return kernel_of(request, replace(options, schedule=schedule), target, notes)
     except (OffcutError, InternalError) as refused:
-        notes = (*found.notes[:-1], left_aside(found.source, refused))
+        notes = (*notes[:-1], left_aside(found.source, refused))
         return kernel_of(request, options, target, notes)
 
 

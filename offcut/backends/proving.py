@@ -36,7 +36,15 @@ from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.polyhedral.units.independence import Independence, Path
-from offcut.proof import bare, check_equal, consecutive, with_floats
+from offcut.proof import (
+    bare,
+    check_equal,
+    check_options,
+    consecutive,
+    leaves_choice,
+    with_floats,
+    without_costs,
+)
 
 _MARKS = (Execution.PARALLEL, Execution.VECTOR, Execution.VIRTUAL)
 
@@ -58,6 +66,35 @@ def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
     given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
     check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
     objects.write(name, b"proved")
+    if not leaves_choice(steps[0]):
+        keep_options(steps[-1])
+
+
+def keep_options(program: Program) -> None:
+    """Note that all options of `program` compute the same, as a proof of each beside one source says."""
+    if leaves_choice(program):
+        objects.write(_of_options(program), b"")
+
+
+def told_options(program: Program, op: str) -> tuple[str, ...]:
+    """What is not told of the options of a choice that a user wrote: nothing where all compute the same.
+
+    Raises PartitionError, as `op`, where one computes something else.
+    """
+    if not leaves_choice(program):
+        return ()
+    name = _of_options(program)
+    kept = objects.read(name)
+    if kept is None or debug.verifies():
+        with debug.timed("options"):
+            untold = check_options(program, op).encode()
+        if kept is None:  # else what a proof beside the source has told stays so
+            objects.write(name, kept := untold)
+    return (kept.decode(),) if kept else ()
+
+
+def _of_options(program: Program) -> str:
+    return objects.key("options", str(without_costs(program)))
 
 
 def check_step(source: Program, emitted: Program, reassociate: bool, inside: bool = False) -> None:

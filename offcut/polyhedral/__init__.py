@@ -24,11 +24,20 @@ from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.inside import sizes_inside
 from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.intervals import INDEX_LIMIT
-from offcut.polyhedral.limit import REQUEST, GaveUp, answered, at_most_operations, bounded, in_pass
+from offcut.polyhedral.limit import (
+    PASS,
+    REQUEST,
+    GaveUp,
+    answered,
+    at_most_operations,
+    bounded,
+    in_pass,
+)
 from offcut.polyhedral.witness import over_sizes, smallest
 
 __all__ = [
     "INDEX_LIMIT",
+    "PASS",
     "REQUEST",
     "Dependence",
     "Facts",

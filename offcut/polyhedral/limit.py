@@ -69,16 +69,19 @@ def answered(question: Callable[[], T], otherwise: T) -> T:
 
 
 @contextmanager
-def bounded(op: str, refused: str, *, at: str = "", help: tuple[str, ...] = ()) -> Iterator[None]:
+def bounded(
+    op: str, refused: str, *, at: str = "", help: tuple[str, ...] = (), most: int = REQUEST
+) -> Iterator[None]:
     """Let isl take what a whole request may.
 
     op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
+    most                    operations
     """
     try:
-        with at_most_operations(REQUEST):
+        with at_most_operations(most):
             yield
     except GaveUp as why:
-        because = f"that question takes isl more than {REQUEST:,} operations"
+        because = f"that question takes isl more than {most:,} operations"
         if isinstance(why, Failed):
             because = "isl fails to answer that question"
         raise PartitionError(op, refused, at=at, because=because, help=help) from None

@@ -1,5 +1,6 @@
 """Whether an emitted program computes what its source does, for all sizes; and the witness where it does not."""
 
+from offcut.proof.alternatives import check_options, leaves_choice, without_costs
 from offcut.proof.by_instances.pairing import NOT_TOLD
 from offcut.proof.by_text.structure import bare
 from offcut.proof.certificate import Certificate, Theorem
@@ -13,6 +14,9 @@ __all__ = [
     "Theorem",
     "bare",
     "check_equal",
+    "check_options",
     "consecutive",
+    "leaves_choice",
     "with_floats",
+    "without_costs",
 ]
