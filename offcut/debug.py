@@ -24,6 +24,7 @@ from offcut.errors import TargetError
 
 PASSES = {
     "describe": "what is compiled, as a loop program",
+    "options": "compares the options of a choice that a user wrote",
     "primitives": "changes loops as a schedule by hand says",
     "raise": "reads a loop program as a computation, where it is one",
     "decide": "writes the schedule of a computation",

@@ -140,7 +140,7 @@ class Kernel:
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """An object file and a C header: the kernel for programs without Python.
 
-        folder  where ``NAME.o`` and ``NAME.h`` are written
+        folder  where ``NAME.o`` and ``NAME.h`` are written; it is made where there is none
         name    of the C functions; by default that of the computation
 
         The object is position independent, holds the packed constants, and needs the C library, and

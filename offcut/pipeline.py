@@ -22,7 +22,7 @@ from offcut.backends.accelerator import target as accelerator
 from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
-from offcut.backends.requested import Request, requested
+from offcut.backends.requested import Request, check_reassociate, requested
 from offcut.backends.target import Options, Strategies, Target, targets
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
@@ -51,7 +51,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import bounded
+from offcut.polyhedral import PASS, bounded
 from offcut.proof import Certificate, check_equal
 from offcut.schedule import (
     OwnPrice,
@@ -147,8 +147,26 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 help=("parse(text)", "partition(…).loops"),
             )
         read_back(program, "prove_equal")
+    check_reassociate(reassociate, "prove_equal")
     marks = check_marks(emitted, {}, reassociate)
-    return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
+    try:
+        return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
+    except PartitionError as refused:
+        if reassociate or not _are_equal_in_any_order(source, emitted):
+            raise
+        help = (*refused.help, "reassociate=True: the terms of a sum in any order")
+        raise PartitionError(
+            refused.op, refused.refused, at=refused.at, because=refused.because, help=help
+        ) from None
+
+
+def _are_equal_in_any_order(source: Program, emitted: Program) -> bool:
+    """Whether it is told in little work that programs are equal but for the order in which they add."""
+    try:
+        check_equal(source, emitted, reassociate=True, most=PASS)
+    except PartitionError:
+        return False
+    return True
 
 
 def _copies(asked: int | None, program: Program, machine: Device) -> int:
@@ -208,6 +226,7 @@ def compile(
     """
     decided = _decided(strategy, microkernels, schedule, price)
     _check_records(records, decided)
+    check_reassociate(reassociate, "compile")
     chosen = _chosen(target, "compile")
     options = chosen.options(
         "compile",

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import offcut
+from offcut.errors import TargetError
 
 VARIABLES = (
     "OFFCUT_CACHE",
@@ -108,7 +109,11 @@ def _environment() -> Rows:
 def _cache() -> Rows:
     from offcut.backends.host import cache
 
-    folder = cache.folder()
+    try:
+        folder = cache.folder()
+    except TargetError as refused:
+        yield "folder", f"refused: {refused.because}"
+        return
     if folder is None:
         chosen = os.environ.get("OFFCUT_CACHE", "")
         yield "folder", "off" if chosen == "off" else "cannot be used: OFFCUT_DEBUG=1 says why"

@@ -57,6 +57,20 @@ class Request:
         return self.program, self.users
 
 
+def check_reassociate(value: object, op: str) -> None:
+    """Refuse what does not say whether the terms of a sum may be added in another order.
+
+    Raises DescribeError.
+    """
+    if not isinstance(value, bool):
+        raise DescribeError(
+            op,
+            f"cannot take reassociate={value!r}",
+            because="it is neither True nor False",
+            help=("reassociate=True: the terms of a sum in any order",),
+        )
+
+
 def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
     """`output`, tensors or a program, with its constants bound, checked for `op`.
 

@@ -274,11 +274,12 @@ class _Applying:
             done.add(position)
         missing = [g[0].buffer for k, g in enumerate(self.given.groups) if k not in done]
         if missing:
-            raise not_applied(
-                f"cannot leave out {', '.join(missing)}",
-                "no nest is of it",
-                help=(f"nest {missing[0]}, with its ways, behind what it reads",),
-            )
+            with self.line(self.nests[shared.groups[-1]]):
+                raise not_applied(
+                    f"cannot end without {', '.join(missing)}",
+                    "no nest is of it",
+                    help=(f"nest {missing[0]}, with its ways, behind what it reads",),
+                )
 
     def resolve(self, nest: Nest | Together, around: tuple[str, ...]) -> None:
         """The ways of the nests, in terms of stages."""

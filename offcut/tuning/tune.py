@@ -9,6 +9,7 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
+from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.costmodel.learned import Feature
@@ -89,6 +90,7 @@ def tune(
     where the machine does too much else for that.
     """
     _check(trials, seconds, seed, alternatives)
+    check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
     named, made = explorer_named(explorer)
     chosen = target if isinstance(target, Target) else target_named(target)

@@ -187,15 +187,50 @@ def test_the_folder_and_its_entries_are_the_users_alone(home: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in entries(home)} == {0o600}
 
 
-def test_a_folder_open_to_others_is_closed(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o700])
+def test_a_folder_that_is_there_keeps_its_rights(
+    mode: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = tmp_path / "shared"
-    shared.mkdir(mode=0o777)
-    shared.chmod(0o777)
+    shared.mkdir()
+    shared.chmod(mode)
     monkeypatch.setenv("OFFCUT_CACHE", str(shared))
-    compiled()
-    assert stat.S_IMODE(shared.stat().st_mode) == 0o700
+    cache.write("entry", b"payload")
+    assert cache.read("entry") == b"payload"
+    assert stat.S_IMODE(shared.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(("mode", "alone"), [(0o777, True), (0o1777, True), (0o770, False)])
+def test_a_folder_that_others_may_write_to_is_refused(
+    mode: int, alone: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    monkeypatch.setenv("OFFCUT_CACHE", str(shared))
+    monkeypatch.setattr(cache, "_is_alone_in", lambda group: alone)
+    with pytest.raises(oc.TargetError) as refused:
+        compiled()
+    assert (
+        str(refused.value)
+        == f"""\
+cache: cannot keep code in {shared}
+  because  others may write there (its mode is {mode:o}), and code that is kept is run
+  help     chmod go-w of it
+  help     OFFCUT_CACHE=another folder, or off"""
+    )
+    assert stat.S_IMODE(shared.stat().st_mode) == mode
+
+
+def test_a_group_of_the_users_own_may_write_to_the_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    own.chmod(0o770)
+    monkeypatch.setenv("OFFCUT_CACHE", str(own))
+    monkeypatch.setattr(cache, "_is_alone_in", lambda group: True)
+    assert cache.folder() == own
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no users")

@@ -461,16 +461,20 @@ def test_what_is_no_folder_is_refused(folder: Any) -> None:
     )
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    n = oc.dim("n", max=8)
-    x = oc.placeholder((n,), name="X")
-    kernel = build(oc.compute((n,), lambda i: x[i] + 1.0, name="Y"))
-    folder = tmp_path / "nowhere"
+def test_a_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "for" / "this"
+    made = doubled().export(folder)
+    assert sorted(folder.iterdir()) == sorted((made.header, made.object))
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    folder = tmp_path / "file" / "below"
     with pytest.raises(oc.DescribeError) as error:
-        kernel.export(folder)
+        doubled().export(folder)
     assert str(error.value) == (
         f"export: cannot write into {folder}\n"
-        f"  at       {folder / 'Y.o'}\n"
-        "  because  No such file or directory\n"
-        "  help     a folder that exists and is yours"
+        f"  at       {folder}\n"
+        "  because  Not a directory\n"
+        "  help     a folder that is yours, or that can be made"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import offcut as oc
 from offcut.core.text.parser import parse
 from offcut.errors import PartitionError
 from offcut.proof.equivalence import check_equal
@@ -27,6 +28,7 @@ CUT = """for io in 0:(n + 3)//4
     for k in 0:m
       C[i] += A[i, k] * x[k]
 """
+TURNED = PLAIN.replace("[i, k] * x[k]", "[i, m - 1 - k] * x[m - 1 - k]")
 WINDOW = """for i in 0:n
   alloc L[i +: 1]
     L[i] = 0.0
@@ -163,4 +165,41 @@ def test_a_source_out_of_bounds_is_refused() -> None:
     assert error.value.because == (
         "the source: with n = 1, m = 1, C[0] += A[0, 0] * x[1] (i = 0, k = 0) touches x[1], "
         "outside x of shape (m)"
+    )
+
+
+def test_what_is_equal_in_another_order_of_terms_says_so() -> None:
+    source, emitted = (parse(HEAD + text) for text in (PLAIN, TURNED))
+    with pytest.raises(PartitionError) as refused:
+        oc.prove_equal(source, emitted)
+    assert (
+        str(refused.value)
+        == """\
+prove: the emitted program does not compute what the source does
+  at       mm
+  because  with n = 1, m = 2, C[0] += A[0, 1] * x[1] (i = 0, k = 1) runs before C[0] += A[0, 0] * x[0] (i = 0, k = 0)
+  help     reassociate=True: the terms of a sum in any order"""
+    )
+    oc.prove_equal(source, emitted, reassociate=True)
+
+
+def test_what_differs_in_any_order_of_terms_is_told_nothing_of_order() -> None:
+    source, emitted = (parse(HEAD + text) for text in (PLAIN, TURNED.replace("0:m", "1:m")))
+    with pytest.raises(PartitionError) as refused:
+        oc.prove_equal(source, emitted)
+    assert refused.value.help == ()
+
+
+@pytest.mark.parametrize("op", ["prove_equal", "compile", "tune"])
+def test_reassociate_is_true_or_false(op: str) -> None:
+    program = parse(HEAD + PLAIN)
+    given = {"prove_equal": (program, program), "compile": (program,), "tune": (program,)}[op]
+    with pytest.raises(oc.DescribeError) as refused:
+        getattr(oc, op)(*given, reassociate=3)
+    assert (
+        str(refused.value)
+        == f"""\
+{op}: cannot take reassociate=3
+  because  it is neither True nor False
+  help     reassociate=True: the terms of a sum in any order"""
     )

@@ -105,3 +105,12 @@ def test_the_variables_known_are_those_that_the_sources_read() -> None:
     found = {name for path in SOURCES.rglob("*.py") for name in reads.findall(path.read_text())}
 
     assert set(report.VARIABLES) == found
+
+
+def test_a_cache_that_others_may_write_to_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path))
+    said = section(report.report(), "cache")["folder"]
+    assert said.startswith("refused: others may write there (its mode is 777)")

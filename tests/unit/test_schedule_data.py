@@ -351,7 +351,8 @@ schedule: cannot compute softmax_X_exp
     "the last nest left out": (
         lambda lines: lines[:9] + lines[12:],
         """\
-schedule: cannot leave out softmax_X
+schedule: cannot end without softmax_X
+  at       line 8: nest softmax_X_sum
   because  no nest is of it
   help     nest softmax_X, with its ways, behind what it reads""",
     ),

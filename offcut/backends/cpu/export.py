@@ -81,6 +81,7 @@ def export(
     facts = Facts(name, host.triple, features, len(data), provided)
     made = Exported(where / f"{name}.o", where / f"{name}.h")
     try:
+        where.mkdir(parents=True, exist_ok=True)
         made.object.write_bytes(code)
         made.header.write_text(header(signature, facts), encoding="utf-8")
     except OSError as error:
@@ -89,7 +90,7 @@ def export(
             f"cannot write into {where}",
             at=error.filename or "",
             because=error.strerror or "the system refuses",
-            help=("a folder that exists and is yours",),
+            help=("a folder that is yours, or that can be made",),
         ) from None
     return made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -19,35 +20,58 @@ import platformdirs
 
 import offcut
 from offcut import debug
+from offcut.errors import TargetError
 
 _MAGIC = b"offcut-object-1\n"
 _DIGEST = 32
 
 
 def folder() -> Path | None:
-    """Where entries lie; None where caching is off or the folder cannot be made private."""
+    """Where entries lie; None where caching is off or there is no folder of the user's.
+
+    Raises TargetError where ``OFFCUT_CACHE`` names a folder that others may write to: what lies there is run.
+    """
     chosen = os.environ.get("OFFCUT_CACHE", "")
     if chosen == "off":
         return None
-    return _private(
+    return _own(
         Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("offcut"))
     )
 
 
 @cache
-def _private(path: Path) -> Path | None:
+def _own(path: Path) -> Path | None:
+    """`path`, made where there is none, with the rights that it has; None where it is no folder of the user's."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
-            debug.note(1, f"cache: {path} belongs to another user, not used")
-            return None
-        if status.st_mode & 0o077:
-            path.chmod(0o700)
     except OSError as error:
         debug.note(1, f"cache: {path} cannot be used: {error}")
         return None
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        debug.note(1, f"cache: {path} belongs to another user, not used")
+        return None
+    others = stat.S_IWOTH | (0 if _is_alone_in(status.st_gid) else stat.S_IWGRP)
+    if status.st_mode & others:
+        raise TargetError(
+            "cache",
+            f"cannot keep code in {path}",
+            because=f"others may write there (its mode is {stat.S_IMODE(status.st_mode):o}), and code that is kept is run",
+            help=("chmod go-w of it", "OFFCUT_CACHE=another folder, or off"),
+        )
     return path
+
+
+def _is_alone_in(group: int) -> bool:
+    """Whether a group is the user's own: of the user's name, and nobody else in it."""
+    try:
+        import grp
+        import pwd
+
+        name, members = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(group)
+    except (ImportError, KeyError):
+        return False
+    return members.gr_name == name and set(members.gr_mem) <= {name}
 
 
 def key(*parts: str) -> str:
