@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,13 @@ def test_every_table_that_a_file_states_says_where_its_numbers_are_from(name: st
     whole = [table for table in tables if table.keys() - {"name", "like"}]
     assert whole
     assert all(len(table["source"]) > 10 for table in whole)
+
+
+@pytest.mark.parametrize("name", MICROKERNELS)
+def test_every_number_of_a_core_says_where_it_is_from(name: str) -> None:
+    core = load(name).core
+    numbers = {field.name for field in fields(core)} - {"source"}
+    assert numbers <= set(re.findall(r"\w+", core.source))
 
 
 def test_a_file_of_two_lines_is_like_another_machine(tmp_path: Path) -> None:
