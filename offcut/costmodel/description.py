@@ -185,6 +185,8 @@ class _File:
                 at=str(self.path),
                 because=f"it is no TOML: {error}",
             ) from None
+        if "name" not in stated:
+            raise self.refused(("name",), "a description has a name of its own")
         like = stated.pop("like", None)
         base = {} if like is None else self.other(like, ("like",))
         for key, value in stated.items():
@@ -280,14 +282,25 @@ def _may_lack(field: Field[Any], hint: Any) -> bool:
 def _over(under: Any, stated: Any) -> Any:
     """What is stated of a key, on what another description states of it."""
     if isinstance(stated, dict) and isinstance(under, dict):
-        return under | {key: _over(under.get(key), value) for key, value in stated.items()}
+        made = {key: _over(under.get(key), value) for key, value in stated.items()}
+        return under | made | _source_over(under, stated)
     if not (isinstance(stated, list) and isinstance(under, list)):
         return stated
     named = {str(one.get("name")): one for one in under if isinstance(one, dict)}
     return [
-        named.get(str(one.get("name")), {}) | one if isinstance(one, dict) else one
+        _over(named.get(str(one.get("name")), {}), one) if isinstance(one, dict) else one
         for one in stated
     ]
+
+
+def _source_over(under: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, str]:
+    """The source of a table whose numbers are partly stated anew, where none is: what is new is not said to be
+    from where the rest is.
+    """
+    new = [key for key, value in stated.items() if under.get(key) != value]
+    if not new or "source" not in under or "source" in stated:
+        return {}
+    return {"source": f"{', '.join(new)}: it is not said; the rest: {under['source']}"}
 
 
 def _line(text: str, at: tuple[str, ...]) -> int | None:

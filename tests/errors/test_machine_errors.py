@@ -53,8 +53,8 @@ REFUSED = {
         "it is a list, got []",
     ),
     "a machine that there is not": (
-        'like = "zen9"\n',
-        ":1  like",
+        'name = "mine"\nlike = "zen9"\n',
+        ":2  like",
         "no description that is shipped is named 'zen9'",
     ),
     "a table that lacks": (
@@ -130,6 +130,7 @@ REFUSED = {
         ":4  tiles.vectors_32.2",
         "it is an int above 0, got 0",
     ),
+    "a file without a name": ('like = "zen4"\n', "  name", "a description has a name of its own"),
     "a file that lacks": ('name = "mine"\n', "  title", "it is not stated, and no like= states it"),
     "one level of memory": (
         LIKE

@@ -72,7 +72,8 @@ def test_a_file_of_two_lines_is_like_another_machine(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\nlike = "neoverse-n1"\n[core]\nhertz = 3.0e9\n')
     mine, n1 = load(path), load("neoverse-n1")
-    assert mine == replace(n1, name="mine", core=replace(n1.core, hertz=3.0e9))
+    source = f"hertz: it is not said; the rest: {n1.core.source}"
+    assert mine == replace(n1, name="mine", core=replace(n1.core, hertz=3.0e9, source=source))
     assert load(str(path)) == mine
 
 
@@ -185,13 +186,13 @@ def test_all_machines_take_their_energies_from_one_table() -> None:
 def test_a_level_takes_what_it_does_not_state_from_the_level_of_its_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'name = "mine"\nlike = "zen4"\n[[memory]]\nname = "L1"\n[[memory]]\nname = "L2"\nbytes = 524288\n'
-        '[[memory]]\nname = "L3"\n[energy]\nlike = "vta"\n[threads]\nlike = "cascade-lake"\nchunk = 64\n'
+        'name = "mine"\nlike = "zen4"\n[[memory]]\nname = "L1"\n[[memory]]\nname = "L2"\nbytes = 524288\nsource = "so"\n'
+        '[[memory]]\nname = "L3"\n[energy]\nlike = "vta"\n[threads]\nlike = "cascade-lake"\nchunk = 64\nsource = "so"\n'
     )
     mine, zen4 = load(path), load("zen4")
-    assert mine.memory[1] == replace(zen4.memory[1], bytes=524288)
+    assert mine.memory[1] == replace(zen4.memory[1], bytes=524288, source="so")
     assert (mine.memory[0], mine.memory[2]) == (zen4.memory[0], zen4.memory[2])
-    assert mine.threads == replace(load("cascade-lake").threads, chunk=64)
+    assert mine.threads == replace(load("cascade-lake").threads, chunk=64, source="so")
     assert mine.energy == zen4.energy
 
 

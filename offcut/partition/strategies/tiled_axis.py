@@ -26,6 +26,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute
 from offcut.core.text.printer import format_expr
 from offcut.describe.value import Value
+from offcut.errors import DescribeError
 
 EXTENT = Var("#e")  # no user can name a size so
 MOST_TAKES = 64  # of an axis, each code of its own
@@ -214,7 +215,10 @@ def taken(give: Give, tile: int, arguments: Sequence[int]) -> Takes:
         raise
     except Exception as error:
         said = str(error).partition("\n")[0].replace(EXTENT.name, "extent")
-        raise NotTaken(f"its function raises {type(error).__name__}: {said}") from error
+        why = f"its function raises {type(error).__name__}: {said}"
+        if isinstance(error, DescribeError) and EXTENT.name in str(error):
+            why += "; axis.where(condition) is the axis where that holds"
+        raise NotTaken(why) from error
     if len(given) > MOST_TAKES:
         raise NotTaken(_TOO_MANY)
     numbers = {id(take): number for number, take in enumerate(made)}
