@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NoReturn, assert_never
+from typing import assert_never
 
 from offcut.core.expr import Expr
 from offcut.core.program import Execution, Panels
@@ -58,6 +57,7 @@ from offcut.schedule.decisions import (
     Turn,
     Way,
 )
+from offcut.schedule.lines import Line, LineBlock, lines_in_blocks
 
 Decision = Step | Way | Cover | Pack | AxisCut | tuple[str, int]
 
@@ -189,89 +189,17 @@ def parse_schedule(text: str) -> Schedule:
 
     Raises ParseError, with the line, where a line is no decision or has no place there.
     """
-    if not isinstance(text, str):
-        because = f"it is of type {type(text).__name__}, and a schedule is text"
-        raise ParseError("parse", "cannot read a schedule", because=because)
-    lines = [
-        _Line(number, len(code) - len(code.lstrip()), code.strip())
-        for number, raw in enumerate(text.split("\n"), 1)
-        if (code := raw.partition("#")[0].rstrip())
-    ]
-    if not lines:
-        raise ParseError("parse", "cannot read a schedule", because="the text is empty")
-    name = lines[0].match(r"schedule (\S+)", "schedule C")[1]
-    root = _Block(lines[0], [])
-    stack = [root]
-    if lines[0].indent:
-        lines[0].refuse("its first line is not indented", "schedule C")
-    for line in lines[1:]:
-        while len(stack) > 1 and stack[-1].line.indent >= line.indent:
-            stack.pop()
-        inside = stack[-1].inside
-        if inside and inside[-1].line.indent != line.indent:
-            line.refuse("it is indented as no line before it", "two spaces a level")
-        if len(stack) > _MOST_LEVELS:
-            line.refuse(f"more than {_MOST_LEVELS} levels are nested")
-        inside.append(_Block(line, []))
-        stack.append(inside[-1])
-    return Schedule(name, tuple(map(_read_step, root.inside)))
+    whole = lines_in_blocks(text)
+    name = whole.line.match(r"schedule (\S+)", "schedule C")[1]
+    return Schedule(name, tuple(map(_read_step, whole.inside)))
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One line without its comment; `number` counts from 1, `indent` in spaces."""
-
-    number: int
-    indent: int
-    text: str
-
-    @property
-    def word(self) -> str:
-        """The first word: which decision it is."""
-        return self.text.split()[0]
-
-    def match(self, pattern: str, *shown: str) -> re.Match[str]:
-        """The parts of the line; refused where it is not as `shown`."""
-        found = re.fullmatch(pattern, self.text)
-        return found if found else self.refuse("it is no decision", *shown)
-
-    def size(self, text: str) -> int:
-        """A number of the line, an iteration count or a place; refused past the greatest size."""
-        if len(text) > len(str(_MOST)) or int(text) > _MOST:
-            self.refuse(f"its numbers are at most {_MOST}")
-        return int(text)
-
-    def sizes(self, text: str) -> tuple[int, ...]:
-        """The numbers between spaces."""
-        return tuple(map(self.size, text.split()))
-
-    def refuse(self, because: str, *help: str) -> NoReturn:
-        at = f"line {self.number}: {self.text}"
-        raise ParseError("parse", "cannot read a schedule", at=at, because=because, help=help)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A line, and the lines that are indented below it."""
-
-    line: _Line
-    inside: list[_Block]
-
-    def alone(self) -> _Line:
-        """The line; refused where something is indented below it."""
-        if self.inside:
-            self.inside[0].line.refuse(f"{self.line.word} holds no other decision")
-        return self.line
-
-
-_MOST = 2**31 - 1
-_MOST_LEVELS = 100
 _NAMES = r"\S+(?: \S+)*"
 _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 _PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
 
 
-def _read_step(block: _Block) -> Step:
+def _read_step(block: LineBlock) -> Step:
     word = block.line.word
     if word in _BY_HAND:
         pattern, shown, made = _BY_HAND[word]
@@ -282,49 +210,49 @@ def _read_step(block: _Block) -> Step:
     return _STEPS[word](block)
 
 
-def _read_scratch(block: _Block) -> Scratch:
+def _read_scratch(block: LineBlock) -> Scratch:
     found = block.alone().match(r"scratch (\S+)( narrow)?", "scratch C", "scratch C narrow")
     return Scratch(found[1], found[2] is not None)
 
 
-def _read_copy(block: _Block) -> Copy:
+def _read_copy(block: LineBlock) -> Copy:
     found = block.alone().match(r"copy (\S+) (.+) along (\S+)", "copy C A[k, i] along k")
     return Copy(*found.groups())
 
 
-def _read_turn(block: _Block) -> Turn:
+def _read_turn(block: LineBlock) -> Turn:
     found = block.alone().match(rf"turn (\S+) ({_NAMES})", "turn C j i")
     return Turn(found[1], tuple(found[2].split()))
 
 
-def _read_convert(block: _Block) -> Convert:
+def _read_convert(block: LineBlock) -> Convert:
     found = block.alone().match(r"convert (\S+) (.+)", "convert C float32(A[i, k])")
     return Convert(found[1], tuple(found[2].split(" and ")))
 
 
-def _read_lay(block: _Block) -> Lay:
+def _read_lay(block: LineBlock) -> Lay:
     found = block.alone().match(rf"lay (\S+) {_PANELS}", "lay W panels(0, 1, 16)")
     return Lay(found[1], _panels_of(block.line, found, 2))
 
 
-def _read_cut(block: _Block) -> Cut:
+def _read_cut(block: LineBlock) -> Cut:
     found = block.alone().match(rf"cut (\S+) {_STRATEGY} (\d+(?: \d+)*)", "cut C.i balance 14")
     tiles = block.line.sizes(found[3])
     return Cut(found[1], tiles, _strategy(block.line, found[2], tiles[-1]))
 
 
-def _read_separate(block: _Block) -> Separate:
+def _read_separate(block: LineBlock) -> Separate:
     copies = block.line.size(block.alone().match(r"separate (\d+)", "separate 16")[1])
     if not copies:
         block.line.refuse("a statement becomes one at least", "separate 1")
     return Separate(copies)
 
 
-def _read_mark(block: _Block) -> Mark:
+def _read_mark(block: LineBlock) -> Mark:
     return Mark(block.alone().match(r"mark (\S+)", "mark lanes")[1])
 
 
-def _read_together(block: _Block) -> Together:
+def _read_together(block: LineBlock) -> Together:
     pattern = rf"together ({_NAMES}?)(?: by (\d+) in (\d+))?"
     found = block.line.match(pattern, "together b h", "together i by 4 in 16384")
     parts = []
@@ -345,14 +273,14 @@ def _read_together(block: _Block) -> Together:
     return Together(tuple(found[1].split()), tuple(parts), size)
 
 
-def _read_nest(block: _Block) -> Nest:
+def _read_nest(block: LineBlock) -> Nest:
     found = block.line.match(r"nest (\S+)", "nest C")
     if not block.inside:
         block.line.refuse("a nest runs in one way at least", "way loops")
     return Nest(found[1], tuple(map(_read_way, block.inside)))
 
 
-_STEPS: dict[str, Callable[[_Block], Step]] = {
+_STEPS: dict[str, Callable[[LineBlock], Step]] = {
     "scratch": _read_scratch,
     "copy": _read_copy,
     "turn": _read_turn,
@@ -367,7 +295,7 @@ _STEPS: dict[str, Callable[[_Block], Step]] = {
 
 
 def _split_by_hand(
-    line: _Line, stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str
+    line: Line, stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str
 ) -> Split:
     asked = None if tail is None else _strategy(line, tail, int(factor))
     return Split(stage, axis, outer, inner, int(factor), asked)
@@ -407,7 +335,7 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
 }
 
 
-def _read_way(block: _Block) -> Way:
+def _read_way(block: LineBlock) -> Way:
     label = block.line.match(r"way (\S+)", "way ladder")[1]
     parts = _Parts(block)
     covers, packs, costs = parts.all("cover"), parts.all("pack"), parts.all("costs")
@@ -428,7 +356,7 @@ def _read_way(block: _Block) -> Way:
 class _Parts:
     """What a way or a pack holds, by its words."""
 
-    def __init__(self, block: _Block) -> None:
+    def __init__(self, block: LineBlock) -> None:
         self.blocks = block.inside
         for part in self.blocks:
             if part.line.word not in (
@@ -442,7 +370,7 @@ class _Parts:
             ):
                 part.line.refuse(f"it has no place in a {block.line.word}")
 
-    def all(self, word: str) -> list[_Block]:
+    def all(self, word: str) -> list[LineBlock]:
         """The lines that begin with `word`."""
         return [part for part in self.blocks if part.line.word == word]
 
@@ -464,7 +392,7 @@ class _Parts:
         return tuple(_read_split(part.alone()) for part in self.all("split"))
 
 
-def _read_cost(line: _Line) -> Expr:
+def _read_cost(line: Line) -> Expr:
     text = line.match(r"costs (.+)", "costs 1e-09*float64(n)")[1]
     try:
         return parse_expr(text, "float64")
@@ -472,23 +400,23 @@ def _read_cost(line: _Line) -> Expr:
         line.refuse(refused.because, "costs 1e-09*float64(n)")
 
 
-def _read_cover(line: _Line) -> Cover:
+def _read_cover(line: Line) -> Cover:
     pattern = r"cover (\S+)(?: rows (\S+))?(?: columns (\S+))? depth (\S+)"
     found = line.match(pattern, "cover fma_float32_avx512 rows i columns j depth k")
     return Cover(found[1], found[2], found[3], found[4])
 
 
-def _read_pack(block: _Block) -> Pack:
+def _read_pack(block: LineBlock) -> Pack:
     found = block.line.match(rf"pack (\S+) {_PANELS}", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
     return Pack(found[1], _panels_of(block.line, found, 2), parts.splits(), parts.loops("loops"))
 
 
-def _panels_of(line: _Line, found: re.Match[str], first: int) -> Panels:
+def _panels_of(line: Line, found: re.Match[str], first: int) -> Panels:
     return Panels(*(line.size(part or "1") for part in found.groups()[first - 1 :]))
 
 
-def _read_split(line: _Line) -> AxisCut:
+def _read_split(line: Line) -> AxisCut:
     pattern = (
         rf"split (\S+) {_STRATEGY} "
         r"(?:(\d+)|of (\d+(?: \d+)*)|by height (\d+\.\.\d+: .+?))(?: in groups of (\d+))?"
@@ -515,7 +443,7 @@ def _read_split(line: _Line) -> AxisCut:
     return AxisCut(found[1], strategy, heights[0], heights if found[4] else None, group=group)
 
 
-def _strategy(line: _Line, name: str, *tiles: int) -> Strategy:
+def _strategy(line: Line, name: str, *tiles: int) -> Strategy:
     for number in re.findall(r"\d+", name.partition("(")[2]):
         line.size(number)
     try:

@@ -1,0 +1,95 @@
+"""The text of a schedule in; its lines, each with those that are indented below it, out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from offcut.errors import ParseError
+
+_MOST = 2**31 - 1
+_MOST_LEVELS = 100
+
+
+def lines_in_blocks(text: str) -> LineBlock:
+    """The first line of `text`, and all others below it.
+
+    Raises ParseError, with the line, where its indentation is none of those around it.
+    """
+    if not isinstance(text, str):
+        because = f"it is of type {type(text).__name__}, and a schedule is text"
+        raise ParseError("parse", "cannot read a schedule", because=because)
+    lines = [
+        Line(number, len(code) - len(code.lstrip()), code.strip())
+        for number, raw in enumerate(text.split("\n"), 1)
+        if (code := raw.partition("#")[0].rstrip())
+    ]
+    if not lines:
+        raise ParseError("parse", "cannot read a schedule", because="the text is empty")
+    root = LineBlock(lines[0], [])
+    stack = [root]
+    if lines[0].indent:
+        lines[0].refuse("its first line is not indented", "schedule C")
+    for line in lines[1:]:
+        while len(stack) > 1 and stack[-1].line.indent >= line.indent:
+            stack.pop()
+        inside = stack[-1].inside
+        if inside and inside[-1].line.indent != line.indent:
+            line.refuse("it is indented as no line before it", "two spaces a level")
+        if len(stack) > _MOST_LEVELS:
+            line.refuse(f"more than {_MOST_LEVELS} levels are nested")
+        inside.append(LineBlock(line, []))
+        stack.append(inside[-1])
+    return root
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line without its comment; `number` counts from 1, `indent` in spaces."""
+
+    number: int
+    indent: int
+    text: str
+
+    @property
+    def word(self) -> str:
+        """The first word: which decision it is."""
+        return self.text.split()[0]
+
+    def match(self, pattern: str, *shown: str) -> re.Match[str]:
+        """The parts of the line; refused where it is not as `shown`."""
+        found = re.fullmatch(pattern, self.text)
+        return found if found else self.refuse("it is no decision", *shown)
+
+    def size(self, text: str) -> int:
+        """A number of the line, an iteration count or a place; refused past the greatest size."""
+        if len(text) > len(str(_MOST)) or int(text) > _MOST:
+            self.refuse(f"its numbers are at most {_MOST}")
+        return int(text)
+
+    def sizes(self, text: str) -> tuple[int, ...]:
+        """The numbers between spaces."""
+        return tuple(map(self.size, text.split()))
+
+    def refuse(self, because: str, *help: str) -> NoReturn:
+        """Raise ParseError at the line.
+
+        help  what would be read
+        """
+        at = f"line {self.number}: {self.text}"
+        raise ParseError("parse", "cannot read a schedule", at=at, because=because, help=help)
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """A line, and the lines that are indented below it."""
+
+    line: Line
+    inside: list[LineBlock]
+
+    def alone(self) -> Line:
+        """The line; refused where something is indented below it."""
+        if self.inside:
+            self.inside[0].line.refuse(f"{self.line.word} holds no other decision")
+        return self.line
