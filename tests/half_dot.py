@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from inside import forget_plans
 
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import bf16_dots, kernels
 from offcut.backends.cpu.microkernels.family import Shapes, Variant
-from offcut.backends.cpu.planning import planner
 
 _V, _I = "<16 x float>", "<16 x i32>"
 _NORMAL = 0x7F800000  # what a denormal and a zero have none of
@@ -91,6 +91,6 @@ def on_emulated(issue: float = 1.0) -> Iterator[None]:
         patch.setattr(bf16_dots, "tiles", tiles)
         patch.setattr(bf16_dots, "issue", lambda _: issue)
         patch.setenv("OFFCUT_CACHE", "off")
-        for remembered in (kernels.families, planner._plan):
-            remembered.cache_clear()
+        kernels.families.cache_clear()
+        forget_plans()
         yield

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import contraction, floats
+from inside import forget_code, forget_plans
 
 import offcut as oc
 from offcut.backends import proving, requested
 from offcut.backends.base import Signature
-from offcut.backends.cpu import build as building
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
 from offcut.backends.target import Options
@@ -51,12 +50,11 @@ print(len(generated), float(abs(kernel(a, b) - a @ b).max()))
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache, read and written, with no code kept in this process."""
     monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "cache"))
-    kept = (building._tile_object, planner._plan)
-    for function in kept:
-        function.cache_clear()
+    forget_code()
+    forget_plans()
     yield tmp_path / "cache"
-    for function in kept:
-        function.cache_clear()
+    forget_code()
+    forget_plans()
 
 
 @pytest.fixture
@@ -142,8 +140,8 @@ def test_a_damaged_entry_is_rebuilt(home: Path, lowered: list[str], damage: str)
                 "text": b"not an object file\n" * 10,
             }[damage]
         )
-    building._tile_object.cache_clear()
-    planner._plan.cache_clear()
+    forget_code()
+    forget_plans()
     again = compiled()
     assert len(lowered) == 2
     assert right(again)
@@ -158,14 +156,14 @@ def test_an_entry_that_cannot_be_read_is_built_again(home: Path) -> None:
     for path in entries(home):
         path.unlink()
         path.mkdir()
-    building._tile_object.cache_clear()
+    forget_code()
     assert right(compiled())
 
 
 def test_off_keeps_nothing(home: Path, lowered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     compiled()
-    building._tile_object.cache_clear()
+    forget_code()
     again = compiled()
     assert len(lowered) == 2
     assert right(again)
@@ -296,9 +294,9 @@ def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.Mo
     compiled()
     proofs: list[object] = []
     monkeypatch.setattr(proving, "check_equal", lambda *asked, **_: proofs.append(asked))
-    planner._plan.cache_clear()
+    forget_plans()
     compiled().plan(m=1, k=1)
-    planner._plan.cache_clear()
+    forget_plans()
     assert proofs == []
 
 

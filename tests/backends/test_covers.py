@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import slow
+from inside import forget_code
 
 import offcut as oc
 from offcut import ops
@@ -62,7 +63,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
     real = kernels.families
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     monkeypatch.setattr(build, "families", lambda host: tuple(map(counting, real(host))))
-    build._tile_object.cache_clear()
+    forget_code()
 
     def called() -> set[str]:
         found = {name for name, counter in counters.items() if counter.value}
@@ -71,7 +72,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
         return found
 
     yield called
-    build._tile_object.cache_clear()
+    forget_code()
 
 
 def product(dtype: str, wide: str, m: str = "m", n: str = "n") -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from foreign import CHEAP, DEAR, Own, product
+from inside import forget_rates
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa, rates
@@ -21,9 +22,9 @@ from offcut.describe.microkernel import Microkernel
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    external._costs.cache_clear()
+    forget_rates()
     yield
-    external._costs.cache_clear()
+    forget_rates()
 
 
 class Slow(Own):
@@ -92,7 +93,7 @@ def test_what_scipy_costs_is_kept_on_disk(
     how: dict[str, Any] = {"convention": "blas_gemm", "cycles": 1.0}
     kernel = oc.external_microkernel("sgemm", product(), oc.external.blas("sgemm"), **how)
     first = external.measured([kernel], isa.host())
-    external._costs.cache_clear()
+    forget_rates()
     monkeypatch.setattr(rates, "cycles", lambda *_: pytest.fail("it is kept"))
     assert external.measured([kernel], isa.host()) == first
 

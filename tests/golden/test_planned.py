@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 from conftest import EQUAL
+from inside import described_host
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
-from offcut.backends.cpu.microkernels import vnni
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.planner import Planned
 from offcut.core.program import canonical
 from offcut.core.text.parser import parse
-from offcut.costmodel import load
 from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
@@ -28,7 +26,7 @@ from offcut.proof import check_equal
 from offcut.schedule import Schedule
 
 HERE = Path(__file__).parent / "planned"
-HOST = Host("x86_64-golden", vnni.FEATURES, isa_of(AVX512_FEATURES, load("cascade-lake")))
+HOST = described_host()
 b, n, m = (oc.dim(name, max=4096) for name in "bnm")
 
 

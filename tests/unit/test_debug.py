@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inside import forget_plans
 
 import offcut as oc
 from offcut import debug
-from offcut.backends.cpu.planning import planner
 from offcut.errors import TargetError
 
 SOURCES = Path(oc.__file__).parent
@@ -29,7 +29,7 @@ for i in 0:n
 @pytest.fixture(autouse=True)
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kernel is planned and built anew, and says nothing that is not asked."""
-    planner._plan.cache_clear()
+    forget_plans()
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"):
         monkeypatch.delenv(name, raising=False)

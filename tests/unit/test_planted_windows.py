@@ -7,15 +7,11 @@ from itertools import islice
 
 import pytest
 from corruptions import OF_WINDOWS, corrupted
+from inside import planned
 
 import offcut as oc
-from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
-from offcut.backends.cpu.microkernels import vnni
-from offcut.backends.cpu.planning import planner
 from offcut.core.program import Program, canonical
-from offcut.costmodel import load
 from offcut.errors import PartitionError
-from offcut.partition import Users
 from offcut.proof import check_equal
 from offcut.proof.by_instances.differing import difference
 
@@ -131,7 +127,6 @@ def test_two_faults_in_windows_are_refused_with_sizes(form: str) -> None:
                 assert_refused(source, islice(corrupted(broken, other), 1, SAMPLE))
 
 
-HOST = Host("x86_64-windows", vnni.FEATURES, isa_of(AVX512_FEATURES, load("cascade-lake")))
 X = oc.placeholder((oc.dim("n", max=40), oc.dim("m", max=20)), name="X")
 
 
@@ -140,6 +135,6 @@ X = oc.placeholder((oc.dim("n", max=40), oc.dim("m", max=20)), name="X")
 @pytest.mark.parametrize("operator", ["softmax", "layernorm", "log_softmax"])
 def test_a_fault_in_a_window_of_a_plan_is_refused_with_sizes(operator: str, kind: str) -> None:
     described = canonical(oc.partition(getattr(oc.ops, operator)(X)).source)
-    made = planner.plan(described, Users.of(described), HOST).program
+    made = planned(described)
     assert "alloc" in str(made)
     assert_refused(described, corrupted(made, kind))

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from corruptions import KINDS, OF_WINDOWS, corrupted
+from inside import described_host, forget_plans
 
 import offcut as oc
-from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
-from offcut.backends.cpu.microkernels import vnni
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.cpu.threads.shared import check_shared
@@ -25,11 +24,10 @@ from offcut.core.expr import real
 from offcut.core.program import Execution, Kind, Program, canonical
 from offcut.core.text.parser import parse
 from offcut.core.walking import side_by_side
-from offcut.costmodel import load
 from offcut.partition import CUT, Users
 from offcut.polyhedral import dependences
 
-HOST = Host("x86_64-proof", vnni.FEATURES, isa_of(AVX512_FEATURES, load("cascade-lake")))
+HOST = described_host()
 CHUNK = HOST.machine.threads.chunk
 
 PRODUCT = """program product
@@ -159,7 +157,7 @@ PASSES = {
 
 def planned(text: str) -> Program:
     program = canonical(parse(text))
-    planner._plan.cache_clear()
+    forget_plans()
     strategy = CUT if text is PRODUCT else "auto"  # one way, where several compete else
     asked = Options(strategy)
     return planner.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
@@ -176,7 +174,7 @@ def sample(mutants: Iterator[Program]) -> list[Program]:
 def without_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     yield
-    planner._plan.cache_clear()
+    forget_plans()
 
 
 SLOW = {
