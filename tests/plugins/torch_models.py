@@ -34,12 +34,12 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, pooling, two residual blocks, a mean over the image, classes."""
+    """A stem, pooling, a residual block, a mean over the image, classes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.norm = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
-        self.blocks = nn.Sequential(Residual(8, 8, 1), Residual(8, 16, 2))
+        self.blocks = Residual(8, 16, 2)
         self.head = nn.Linear(16, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
