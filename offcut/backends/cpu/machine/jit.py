@@ -11,7 +11,6 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.llvm.outline import LOOPS
 from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
@@ -83,10 +82,15 @@ def _module(text: str, host: Host, passes: bool, loops: str) -> tuple[Any, Any]:
     if passes:
         _scalar_passes(module, machine)
     if loops:
-        module.link_in(_of_loops(loops, machine))
-        for function in module.functions:
-            if f"@{function.name}".startswith(LOOPS):
-                function.linkage = "internal"
+        theirs = _of_loops(loops, machine)
+        called = [
+            f.name
+            for f in theirs.functions
+            if f.linkage == llvm.Linkage.external and not f.is_declaration
+        ]
+        module.link_in(theirs)
+        for name in called:  # by this module, and by no other
+            module.get_function(name).linkage = llvm.Linkage.internal
     return module, machine
 
 
