@@ -143,6 +143,7 @@ def test_a_decoder_runs_at_every_batch_and_length() -> None:
     assert left() == set()
 
 
+@pytest.mark.slow  # masks of sentences and the encoder of torch are in test_torch_ones, too
 def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
     model, calls = Masked().eval(), []
     for b, n in [(3, 5), (1, 7), (2, 1)]:
@@ -157,6 +158,7 @@ def test_an_encoder_with_a_mask_runs_at_every_batch_and_length() -> None:
     assert graphs() <= 2  # torch.matmul itself asks whether the length is 1
 
 
+@pytest.mark.slow
 def test_the_encoder_of_torch_runs() -> None:
     layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()

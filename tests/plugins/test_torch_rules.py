@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,7 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
 }
 
 
+@cache
 def taken(name: str) -> Any:
     """The program of a case, for all its sizes; what does not depend on them stays as it is."""
     run, given = CASES[name]
