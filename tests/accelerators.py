@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
-from offcut.describe.tensor import Tensor
+from offcut import Tensor
 
 Array = npt.NDArray[Any]
 

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import offcut as oc
+from offcut import Kernel, Tensor
 from offcut.core.dtypes import numpy_dtype
-from offcut.describe.tensor import Tensor
-from offcut.pipeline import Kernel
 
 Array = npt.NDArray[Any]
 

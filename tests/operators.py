@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from compiled import Array, build, poisoned
 
+from offcut import Kernel, Tensor
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
-from offcut.describe.tensor import Tensor
-from offcut.pipeline import Kernel
 
 # Half a unit in the last place of a result near 1, and what a sum of some dozens of terms near 1 may
 # be off in the type that it is accumulated in.

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from scipy import linalg
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core import index as ix
 from offcut.core.expr import Var
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
-from offcut.describe.tensor import Tensor
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]

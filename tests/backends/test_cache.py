@@ -17,6 +17,7 @@ from compiled import contraction, floats
 from inside import forget_code, forget_plans
 
 import offcut as oc
+from offcut import Kernel
 from offcut.backends import proving, requested
 from offcut.backends.base import Signature
 from offcut.backends.cpu.machine import isa, jit
@@ -24,7 +25,6 @@ from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
 from offcut.backends.target import Options
 from offcut.errors import PartitionError
-from offcut.pipeline import Kernel
 
 ROOT = Path(cache.__file__).parents[3]
 

@@ -15,14 +15,13 @@ from conftest import slow
 from inside import forget_code
 
 import offcut as oc
-from offcut import ops
+from offcut import Kernel, ops
 from offcut.backends.cpu import build
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import kernels
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
-from offcut.pipeline import Kernel
 
 Array = npt.NDArray[Any]
 

@@ -33,9 +33,9 @@ from compiled import (
 from conftest import edge_sizes
 
 import offcut as oc
+from offcut import Kernel
 from offcut.backends.cpu.machine import jit
 from offcut.core.dtypes import numpy_dtype
-from offcut.pipeline import Kernel
 
 DEPTH, COLUMNS = 19, 37
 W = floats("w", DEPTH, COLUMNS)

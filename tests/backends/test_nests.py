@@ -9,8 +9,8 @@ import pytest
 from compiled import Array, floats, same_bits
 
 import offcut as oc
+from offcut import Kernel
 from offcut.core.program import For, Tile, walk
-from offcut.pipeline import Kernel
 
 WIDTH = 24
 b, steps = oc.dim("b", max=512), oc.dim("steps", max=64)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.program import Choose
-from offcut.describe.tensor import Tensor
 
 TILE = 5
 DEPTHS = (0, 1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5)

@@ -11,11 +11,10 @@ from compiled import Array, build, floats, same_bits
 from scipy import special
 
 import offcut as oc
+from offcut import Kernel, Tensor
 from offcut.backends.cpu.lowering.reductions import ACCUMULATORS
 from offcut.backends.cpu.machine.isa import host
 from offcut.core.program import Execution, For, Program, walk
-from offcut.describe.tensor import Tensor
-from offcut.pipeline import Kernel
 
 LANES = host().isa.lanes("float32")
 BLOCK = ACCUMULATORS * LANES

@@ -15,10 +15,10 @@ import pytest
 from compiled import Array, floats
 
 import offcut as oc
+from offcut import Kernel
 from offcut.backends.host import arrays
 from offcut.backends.host.call import SlowPath, make_callable
 from offcut.errors import CallError
-from offcut.pipeline import Kernel
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
 UPDATES = """\

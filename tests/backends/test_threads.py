@@ -29,12 +29,11 @@ from compiled import (
 from conftest import edge_sizes, slow
 
 import offcut as oc
+from offcut import Kernel, Tensor
 from offcut.backends.cpu.build import lowered
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import parallel
-from offcut.describe.tensor import Tensor
-from offcut.pipeline import Kernel
 from tests.machines import EAGER, host_threads
 
 pytestmark = [

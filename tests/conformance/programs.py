@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.dtypes import numpy_dtype
-from offcut.describe.tensor import Tensor
 
 Array = npt.NDArray[Any]
 

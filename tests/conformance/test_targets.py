@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Kernel
 from offcut.backends.requested import requested
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Options, Target
 from offcut.core.interpret.interpreter import run
 from offcut.core.program import Tile, walk
-from offcut.pipeline import Kernel
 
 from .programs import Array, Case, case, case_of_bytes
 

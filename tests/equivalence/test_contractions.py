@@ -22,7 +22,7 @@ from compiled import (
 from conftest import edge_sizes, slow
 
 import offcut as oc
-from offcut.pipeline import Kernel
+from offcut import Kernel
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 15, 16, 17, 53, 80]

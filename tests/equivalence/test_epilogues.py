@@ -15,8 +15,8 @@ from conftest import edge_sizes, slow
 from scipy import special
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.dtypes import numpy_dtype
-from offcut.describe.tensor import Tensor
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 16, 17, 53]

@@ -13,9 +13,8 @@ from operators import Operator, wide
 from scipy import special
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops
 from offcut.describe.reads import tensors_of
-from offcut.describe.tensor import Tensor
 
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")
 X = oc.placeholder((m, n), name="X")

@@ -11,9 +11,8 @@ from compiled import Array, build, floats
 from operators import EDGES, integers, specials, wide, within
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
-from offcut.describe.tensor import Tensor
 
 Reference = Callable[..., Any]
 

@@ -11,9 +11,8 @@ from compiled import Array, build, floats
 from operators import EDGES, integers, specials
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
-from offcut.describe.tensor import Tensor
 
 COMPARISONS: dict[Callable[..., Tensor], Callable[..., Any]] = {
     ops.less: np.less,

@@ -12,10 +12,9 @@ from operators import EDGES, integers, specials, wide, within
 from scipy import special
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 from offcut.core.interpret.values import converted
-from offcut.describe.tensor import Tensor
 
 Case = tuple[Callable[[Tensor], Tensor], Callable[[Array], Any], float]
 

@@ -14,8 +14,8 @@ from compiled import Array, agreed, build, floats, poisoned, same_bits
 from scipy import special
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.dtypes import numpy_dtype
-from offcut.describe.tensor import Tensor
 
 m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
 X, Y = oc.placeholder((m, n), name="X"), oc.placeholder((m, n), name="Y")

@@ -10,9 +10,8 @@ import pytest
 from compiled import build
 
 import offcut as oc
-from offcut.describe.tensor import Tensor
+from offcut import Kernel, Tensor
 from offcut.partition.strategies.catalog import SHIFT
-from offcut.pipeline import Kernel
 
 n, m = oc.dim("n", min=1, max=64), oc.dim("m", max=64)
 even = oc.dim("even", min=4, max=64, multiple_of=4)

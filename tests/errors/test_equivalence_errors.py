@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import offcut as oc
-from offcut.core.text.parser import parse
+from offcut import parse
 from offcut.errors import PartitionError
 from offcut.proof.equivalence import check_equal
 

@@ -13,8 +13,8 @@ from compiled import contraction
 from foreign import Own, product
 
 import offcut as oc
+from offcut import Tensor
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.tensor import Tensor
 
 
 def _declare(**changed: Any) -> Microkernel:

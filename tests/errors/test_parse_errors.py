@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.core.text.parser import parse
+from offcut import parse
 from offcut.errors import ParseError
 
 HEAD = """\

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.text.printer import format_expr
-from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)

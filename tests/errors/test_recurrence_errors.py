@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.describe.tensor import Tensor
+from offcut import Tensor
 from offcut.errors import DescribeError
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)

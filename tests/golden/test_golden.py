@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import offcut as oc
+from offcut import parse
 from offcut.core.layout import panels
 from offcut.core.program import Program
 from offcut.core.sizes import dim
-from offcut.core.text.parser import parse
 from offcut.describe.computation import Computation, computation
 from offcut.describe.intrinsic import decl_tensor_intrin, hardware_intrinsic
 from offcut.describe.microkernel import Microkernel, TileShape

@@ -13,14 +13,12 @@ from conftest import EQUAL
 from inside import described_host
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops, parse
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.planner import Planned
 from offcut.core.program import canonical
-from offcut.core.text.parser import parse
 from offcut.describe.computation import computation
 from offcut.describe.source import source
-from offcut.describe.tensor import Tensor
 from offcut.partition import Users, users_of
 from offcut.proof import check_equal
 from offcut.schedule import Schedule

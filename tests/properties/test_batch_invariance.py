@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.describe.tensor import Tensor
-from offcut.pipeline import Kernel
+from offcut import Kernel, Tensor
 
 ROWS, DEPTH, COLUMNS = 64, 37, 85
 W, BIAS = floats("w", DEPTH, COLUMNS), floats("bias", COLUMNS)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import ops
-from offcut.describe.tensor import Tensor
+from offcut import Tensor, ops
 from offcut.partition import STRATEGIES
 
 n, b = oc.dim("n", max=64), oc.dim("b", max=5)

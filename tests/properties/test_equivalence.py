@@ -17,6 +17,7 @@ import pytest
 from conftest import slow
 
 import offcut as oc
+from offcut import parse
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Compare, Expr, Load, rewrite
@@ -34,7 +35,6 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.sizes import dim
-from offcut.core.text.parser import parse
 from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import CallError, InternalError, PartitionError

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offcut import parse
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -40,7 +41,6 @@ from offcut.core.program import (
 )
 from offcut.core.text.element_types import FLOAT_FUNCTIONS
 from offcut.core.text.expressions import parse_expr
-from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
 from offcut.errors import ParseError
 

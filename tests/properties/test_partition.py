@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
+from offcut import parse
 from offcut.core.program import Tile, walk
 from offcut.core.sizes import dim
-from offcut.core.text.parser import parse
 from offcut.describe.computation import computation
 from offcut.partition import cut
 

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
+from offcut import parse
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Var, substitute
 from offcut.core.interpret.interpreter import run
 from offcut.core.program import For, If, Program, Size, Stmt, Tile, walk
 from offcut.core.sizes import dim
-from offcut.core.text.parser import parse
 from offcut.describe.computation import Computation, computation
 from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError

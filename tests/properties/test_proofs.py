@@ -17,6 +17,7 @@ import pytest
 from conftest import edge_sizes
 
 import offcut as oc
+from offcut import parse
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Load, Var
 from offcut.core.interpret.interpreter import run
@@ -33,7 +34,6 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.sizes import dim
-from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_stmt
 from offcut.describe.computation import Computation, Stage, StageAxis, computation
 from offcut.describe.source import source

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.describe.tensor import Tensor
+from offcut import Tensor
 
 SIZES = [0, 1, 2, 3, 7, 8, 13, 14, 15, 16, 17, 29, 31, 33, 48, 65]
 NAMES = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance")

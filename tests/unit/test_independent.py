@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from offcut import parse
 from offcut.core.independent import independent
 from offcut.core.program import For
-from offcut.core.text.parser import parse
 
 HEAD = """\
 size n in 0:100

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
+from offcut import parse
 from offcut.core.dtypes import NUMBERS, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
 from offcut.core.index import const
@@ -16,7 +17,6 @@ from offcut.core.interpret import interpreter
 from offcut.core.interpret.interpreter import run
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Buffer, Choose, Kind, Program, Store, Tile, TileAxis
-from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, InternalError
 

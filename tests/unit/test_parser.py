@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from offcut import parse
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
 from offcut.core.program import (
     Buffer,
@@ -19,7 +20,6 @@ from offcut.core.program import (
     TileAxis,
 )
 from offcut.core.text.expressions import parse_expr
-from offcut.core.text.parser import parse
 from offcut.errors import ParseError
 
 # Every statement, mark and declaration, as the printer writes them.

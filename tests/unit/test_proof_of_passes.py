@@ -14,6 +14,7 @@ from corruptions import KINDS, OF_WINDOWS, corrupted
 from inside import described_host, forget_plans
 
 import offcut as oc
+from offcut import parse
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.cpu.threads.shared import check_shared
@@ -22,7 +23,6 @@ from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import real
 from offcut.core.program import Execution, Kind, Program, canonical
-from offcut.core.text.parser import parse
 from offcut.core.walking import side_by_side
 from offcut.partition import CUT, Users
 from offcut.polyhedral import dependences

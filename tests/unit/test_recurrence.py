@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core.program import Kind
 from offcut.describe import recurrence as module
-from offcut.describe.tensor import Tensor
 
 n, m, steps = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("steps", max=9)
 A, B = oc.placeholder((n, m), "float64", "A"), oc.placeholder((n, m), "float64", "B")

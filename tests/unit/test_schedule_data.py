@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import ops
+from offcut import Tensor, ops
 from offcut.core.program import Panels
-from offcut.describe.tensor import Tensor
 from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
 

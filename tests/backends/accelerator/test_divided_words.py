@@ -7,9 +7,9 @@ import pytest
 from accelerators import bytes_of
 
 import offcut as oc
+from offcut import Tensor
 from offcut.backends.accelerator.isa import AluOp
 from offcut.backends.accelerator.lowering.division import divided, reach
-from offcut.describe.tensor import Tensor
 
 
 @pytest.mark.parametrize("divisor", [1, 3, 7, 9, 49, 64, 100, 255, 1000])

@@ -12,10 +12,10 @@ from accelerators import bytes_of, convolution, dense, pooling, residual
 from conftest import slow
 
 import offcut as oc
+from offcut import Tensor
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Planned, Target
 from offcut.costmodel import Accelerator
-from offcut.describe.tensor import Tensor
 from offcut.kernel import Kernel
 from offcut.schedule import Schedule
 from tests.backends.accelerator.machines import shipped, without_threads

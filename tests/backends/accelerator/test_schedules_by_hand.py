@@ -7,8 +7,8 @@ import pytest
 from accelerators import bytes_of, clipped
 
 import offcut as oc
+from offcut import Tensor
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.tensor import Tensor
 from offcut.schedule import HandSchedule
 
 
