@@ -63,9 +63,18 @@ NEEDS = {
     "docs/plugins/torch.md": "torch",
     "docs/plugins/tvm.md": "tvm",
 }
+# Whole campaigns run on these pages, over pools and files of records; what they call has tests of its own.
+SLOW = ("docs/search/pool.md", "docs/search/records.md")
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (name_of(page) in SLOW))
+        for page in WITH_PYTHON
+    ],
+    ids=name_of,
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_shows_what_it_says(page: Path) -> None:
     if name_of(page) in NEEDS:
         pytest.importorskip(NEEDS[name_of(page)], reason="an extra that is not installed")
