@@ -239,3 +239,14 @@ alloc S[4*(n//4) +: n % 4]
 """
     emitted = oc.parse(DOUBLED + halves)
     assert "alloc" not in str(without_windows(emitted))
+
+
+def test_a_window_in_a_tile_stays_where_nothing_touches_it_either() -> None:
+    tile = """tile i in 0 +: n
+  alloc S[i +: 1]
+    B[i] = A[i] + 1.0
+"""
+    emitted = oc.parse(DOUBLED + tile)
+    assert without_windows(emitted) == emitted
+    with pytest.raises(PartitionError, match="its lanes would share it"):
+        oc.prove_equal(oc.parse(DOUBLED + "for i in 0:n\n  B[i] = A[i] + 1.0\n"), emitted)

@@ -82,9 +82,13 @@ def _is_apart(program: Program, name: str) -> bool:
 
 
 def _about(program: Program, name: str) -> Program:
-    """`program` without the statements that have nothing to do with an array."""
+    """`program` without the statements that have nothing to do with an array; its windows stay, also where nothing
+    in them touches it: not every place may have one.
+    """
 
     def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if isinstance(stmt, Alloc) and stmt.buffer == name:
+            return None
         return None if any(blocks(stmt)) or name in accessed(stmt) else ()
 
     return replace(program, body=rewritten(program.body, rule))
