@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from offcut import debug
-from offcut.backends.base import Entry, Exported, HasEntry, Signature
+from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
 from offcut.backends.host import cache
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.requested import Request
@@ -22,6 +22,9 @@ from offcut.describe.request import Array, array_of, checked_constants, kept
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import Partition
 from offcut.schedule import Schedule
+
+Kinds = Mapping[str, tuple[Any, tuple[int, ...]]]
+"""The element types and the shapes of constants, by the program's names."""
 
 
 class Kernel:
@@ -41,8 +44,10 @@ class Kernel:
         target: Target,
         signature: Signature,
         loaded: Loaded,
+        kinds: Kinds,
         notes: tuple[str, ...] = (),
     ) -> None:
+        self._kinds = kinds
         self._request, self._options, self._target, self._loaded = request, options, target, loaded
         self.signature, self._notes = signature, notes
 
@@ -179,8 +184,8 @@ class Kernel:
         the code leaves out products with zeros.
         """
         given = checked_constants(constants, "with_constants")
-        names, arrays = dict(self._request.users.buffers), self._request.arrays
-        held = {user: arrays[name] for user, name in names.items() if name in arrays}
+        names = dict(self._request.users.buffers)
+        held = {user: self._kinds[name] for user, name in names.items() if name in self._kinds}
         if set(given) != set(held):
             raise DescribeError(
                 "with_constants",
@@ -198,7 +203,7 @@ class Kernel:
                 )
         request = replace(self._request, arrays=now)
         asked = request, self._options, self._target
-        return _called(*asked, self.signature, self._loaded, self._notes)
+        return _called(*asked, self.signature, self._loaded, self._kinds, self._notes)
 
     @cached_property
     def _planned(self) -> Planned:
@@ -233,7 +238,8 @@ def kernel_of(
         lowered = kept
     with debug.timed("load"):
         loaded = target.load(lowered, signature, options)
-    return _called(request, options, target, signature, loaded, notes)
+    kinds = {name: (array.dtype, array.shape) for name, array in request.arrays.items()}
+    return _called(request, options, target, signature, loaded, kinds, notes)
 
 
 def _called(
@@ -242,25 +248,28 @@ def _called(
     target: Target,
     signature: Signature,
     loaded: Loaded,
+    kinds: Kinds,
     notes: tuple[str, ...],
 ) -> Kernel:
     """A kernel whose class calls the code directly: no Python frame in between."""
+    if isinstance(loaded, Holds):
+        request = replace(request, arrays=loaded.held(request.arrays))
     call = loaded(request.arrays)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, options, target, signature, loaded, notes
+        request, options, target, signature, loaded, kinds, notes
     )
     return made
 
 
-def _alike(name: str, value: Any, held: Array) -> Array:
-    """Another value of the constant `held`, as `kept`; refused where type or shape differ."""
+def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:
+    """Another value of a constant, as `kept`; refused where type or shape differ."""
     array = array_of(name, value, "with_constants")
-    if (array.dtype, array.shape) != (held.dtype, held.shape):
+    if (array.dtype, array.shape) != kind:
         raise DescribeError(
             "with_constants",
             f"cannot take a constant of {array.dtype}, shape {array.shape}",
             at=name,
-            because=f"the kernel was compiled for {held.dtype}, shape {held.shape}",
+            because=f"the kernel was compiled for {kind[0]}, shape {kind[1]}",
         )
     return kept(array)
 

@@ -54,6 +54,14 @@ class HasEntry(Protocol):
         """The C entry, with the constants, by name, packed as it reads them."""
 
 
+@runtime_checkable
+class Holds(Protocol):
+    """Loaded code that reads copies of its constants, of which the arrays can be made again."""
+
+    def held(self, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The constants, by name, in the copies that the code reads: they stand for the arrays from here on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """``floor((const + sum(coef * size) + sum(coef * quotient)) / div)`` elements along one axis.

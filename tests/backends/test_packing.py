@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from compiled import build
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu.constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 from offcut.describe.request import own
@@ -156,6 +159,7 @@ def test_a_constant_that_is_not_packed_is_read_in_place_where_offcut_owns_it(dty
     assert bytes(held.owner) == inside.tobytes()
     turned = pack(inside.T, None, dtype)
     assert bytes(turned.owner) == inside.T.tobytes()
+    assert unpack(turned, None, dtype, (4, 8)).tobytes() == inside.T.tobytes()
     wide = pack(inside, None, "float64")
     assert bytes(wide.owner) == inside.astype("float64").tobytes()
 
@@ -201,6 +205,9 @@ def test_a_packed_constant_has_each_element_where_its_panel_says(
             found = pack(array, layout, dtype)
             assert bytes(found.owner[: expected.nbytes]) == expected.tobytes()
             assert not np.any(found.owner[expected.nbytes :])
+            again = unpack(found, layout, dtype, array.shape)
+            assert (again.dtype, again.shape) == (array.dtype, array.shape)
+            assert again.tobytes() == array.tobytes()
 
 
 def test_many_bytes_of_constants_lie_in_pages_of_this_process_alone() -> None:
@@ -216,3 +223,27 @@ def test_many_bytes_of_constants_lie_in_pages_of_this_process_alone() -> None:
         first, last = (int(end, 16) for end in line.split()[0].split("-"))
         if first <= at < last:
             assert line.split()[1].endswith("p")
+
+
+def test_a_packed_constant_is_held_once_and_its_array_is_made_again_bit_for_bit() -> None:
+    rng = np.random.default_rng(6)
+    n = oc.dim("n", min=1, max=64)
+    A, W, B = (
+        oc.placeholder(s, name=x) for s, x in (((n, 33), "A"), ((33, 50), "W"), ((50,), "B"))
+    )
+    bits = rng.integers(0, 2**32, (33, 50), np.uint32)  # NaN of any payload among them
+    b = rng.standard_normal(50).astype("f")
+    w = own(bits.view("f").copy())
+    seen = weakref.ref(w)
+    kernel = oc.compile(ops.dense(A, W, B), inputs=[A, W, B], constants={"W": w, "B": b})
+    a = rng.standard_normal((5, 33)).astype("f")
+    before = kernel(a)
+    del w
+    gc.collect()
+    assert seen() is None
+    held = [*kernel._request.arrays.values()]
+    assert {one.tobytes() for one in held} == {bits.tobytes(), b.tobytes()}
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again(a).tobytes() == before.tobytes()
+    other = kernel.with_constants({"W": np.zeros((33, 50), "f"), "B": b})
+    np.testing.assert_array_equal(other(a), np.broadcast_to(b, (5, 50)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
-from offcut.backends.cpu.constants import Packed, packed
+from offcut.backends.cpu.constants import Copies, Layout, Packed
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
@@ -45,7 +45,7 @@ class Code:
 
     signature: Signature
     loaded: jit.Loaded
-    layouts: tuple[tuple[str, Panels | None, str], ...]
+    layouts: tuple[Layout, ...]
     host: Host
 
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
@@ -55,13 +55,13 @@ class Code:
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
             self.loaded.address("offcut_fastcall"),
-            [(one.address, one.owner) for one in self.packed(constants)],
+            [(one.address, one.owner) for one in self._read(constants)],
             owner=(self.loaded, self.host.external),
         )
 
     def entry(self, constants: Mapping[str, Array]) -> Entry:
         """The C entry, with the constants packed as it reads them."""
-        packed = self.packed(constants)
+        packed = self._read(constants)
         return Entry(
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
@@ -70,9 +70,13 @@ class Code:
             owners=(self.loaded, self.host.external, *(one.owner for one in packed)),
         )
 
-    def packed(self, constants: Mapping[str, Array]) -> list[Packed]:
-        """The constants, as the code reads them."""
-        return [packed(constants[name], layout, dtype) for name, layout, dtype in self.layouts]
+    def held(self, constants: Mapping[str, Array]) -> Copies:
+        """The constants, packed as the code reads them."""
+        return Copies.of(constants, self.layouts)
+
+    def _read(self, constants: Mapping[str, Array]) -> list[Packed]:
+        held = self.held(constants)
+        return [held.as_read(layout) for layout in self.layouts]
 
 
 def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:

@@ -1,9 +1,14 @@
-"""Constants as the generated code reads them: packed into panels, or row-major; copies, but of what offcut owns."""
+"""Constants as the generated code reads them: packed into panels, or row-major; copies, but of what offcut owns.
+
+They are the one copy: where somebody asks for the array that one was made of, it is unpacked.
+"""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 from weakref import WeakValueDictionary, ref
@@ -13,7 +18,8 @@ import numpy as np
 from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
-from offcut.describe.request import is_owned
+from offcut.describe.recalled import Recalled
+from offcut.describe.request import Array, is_owned, kept, own
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -23,56 +29,122 @@ _TURNED = 1 << 15  # elements that are turned at a time: they stay in a core's c
 
 @dataclass(frozen=True)
 class Packed:
-    """Memory that holds a constant, as long as this object lives."""
+    """Memory that holds a constant, as long as this object lives.
+
+    memory  its bytes, from `address` on
+    owner   keeps them
+    """
 
     address: int
+    memory: Array
     owner: Any
 
 
 class _Shared:
     """A copy that several may hold, and the array that it was made of."""
 
-    def __init__(self, address: int, owner: Any, source: ref[np.ndarray[Any, Any]]) -> None:
-        self.address, self.owner, self.source = address, owner, source
+    def __init__(self, made: Packed, source: ref[Array]) -> None:
+        self.made, self.source = made, source
 
 
 _shared: WeakValueDictionary[tuple[int, Panels | None, str], _Shared] = WeakValueDictionary()
 
+Layout = tuple[str, Panels | None, str]
+"""The name of a constant, how code reads it, and the element type."""
 
-def packed(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Packed:
-    """`pack`, done once for one array as long as somebody holds what it gave: a call and the C entry read the same copy."""
+
+class Copies(Recalled):
+    """Constants as code reads them; as a mapping, the arrays that they were made of, by name.
+
+    An array is held itself where the code reads it as another type, or not at all.
+    """
+
+    def __init__(self, constants: Mapping[str, Array], layouts: Iterable[Layout]) -> None:
+        self._packed: dict[Layout, Packed] = {}
+        again = dict[str, partial[Array]]()
+        for layout in layouts:
+            name, panels, dtype = layout
+            array = constants[name]
+            made = self._packed[layout] = _packed(array, panels, dtype)
+            if array.dtype == numpy_dtype(dtype):
+                again[name] = partial(unpack, made, panels, dtype, array.shape)
+        held = {name: kept(array) for name, array in constants.items() if name not in again}
+        super().__init__(held, again)
+
+    @classmethod
+    def of(cls, constants: Mapping[str, Array], layouts: Iterable[Layout]) -> Copies:
+        """Themselves where they are such already."""
+        if isinstance(constants, Copies) and constants._packed.keys() == {*layouts}:
+            return constants
+        return cls(constants, layouts)
+
+    def as_read(self, layout: Layout) -> Packed:
+        """A constant as code reads it."""
+        return self._packed[layout]
+
+
+def _packed(array: Array, layout: Panels | None, dtype: str) -> Packed:
+    """`pack`, done once for one array as long as somebody holds what it gave."""
     key = id(array), layout, dtype
     found = _shared.get(key)
     if found is None or found.source() is not array:
-        made = pack(array, layout, dtype)
-        found = _shared[key] = _Shared(made.address, made.owner, ref(array))
-    return Packed(found.address, found)
+        found = _shared[key] = _Shared(pack(array, layout, dtype), ref(array))
+    return Packed(found.made.address, found.made.memory, found)
 
 
-def pack(array: np.ndarray[Any, Any], layout: Panels | None, dtype: str) -> Packed:
+def pack(array: Array, layout: Panels | None, dtype: str) -> Packed:
     """`array` as `dtype`, in the order that `Panels` defines; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
         if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
-            return Packed(array.ctypes.data, array.reshape(-1).view(np.uint8))
+            memory = array.reshape(-1).view(np.uint8)
+            return Packed(array.ctypes.data, memory, memory)
         target = _allocate(max(array.nbytes, 1))
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        return Packed(target.ctypes.data, target)
-    outer = [a for a in range(array.ndim) if a not in (layout.rows, layout.columns)]
-    depth, columns = array.shape[layout.rows], array.shape[layout.columns]
-    width, side = layout.width, layout.interleave
-    sets = -(-depth // layout.multiple) * layout.multiple // side
-    shape = (*(array.shape[a] for a in outer), -(-columns // width), sets, width, side)
-    count = int(np.prod(shape, dtype=np.int64))
+        return Packed(target.ctypes.data, target, target)
+    shape, order = _panels(layout, array.shape)
+    columns, width, side = array.shape[layout.columns], layout.width, layout.interleave
+    count = prod(shape)
     target = _allocate(count * array.itemsize + PANEL_SLACK)
     bits = np.dtype(f"u{array.itemsize}")  # numpy copies its own types fast
     view = target[: count * array.itemsize].view(bits).reshape(shape)
-    source = array.view(bits).transpose(*outer, layout.rows, layout.columns)
+    source = array.view(bits).transpose(order)
     turned = source.strides[-2] == array.itemsize < source.strides[-1]
     fill = _turn if turned and side * array.itemsize in _WORDS else _interleave
     for first in range(0, columns, width):
         fill(view[..., first // width, :, :, :], source[..., first : first + width])
-    return Packed(target.ctypes.data, target)
+    return Packed(target.ctypes.data, target, target)
+
+
+def unpack(made: Packed, layout: Panels | None, dtype: str, shape: Sequence[int]) -> Array:
+    """The array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
+    kind = numpy_dtype(dtype)
+    if layout is None:
+        held = made.memory[: prod(shape) * kind.itemsize]
+        return own(held.view(kind).reshape(shape))
+    panels, order = _panels(layout, shape)
+    bits = np.dtype(f"u{kind.itemsize}")
+    view = made.memory[: prod(panels) * kind.itemsize].view(bits).reshape(panels)
+    array = np.empty(shape, bits)
+    turned = array.transpose(order)
+    for first in range(0, shape[layout.columns], layout.width):
+        part, panel = (
+            turned[..., first : first + layout.width],
+            view[..., first // layout.width, :, :, :],
+        )
+        for row in range(layout.interleave):
+            rows = part[..., row :: layout.interleave, :]
+            rows[...] = panel[..., : rows.shape[-2], : rows.shape[-1], row]
+    return own(array.view(kind))
+
+
+def _panels(layout: Panels, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents ``(…, panels, sets, width, side)`` of what `Panels` defines, and the order of axes ``(…, rows, columns)``."""
+    outer = [axis for axis in range(len(shape)) if axis not in (layout.rows, layout.columns)]
+    sets = -(-shape[layout.rows] // layout.multiple) * layout.multiple // layout.interleave
+    panels = -(-shape[layout.columns] // layout.width)
+    extents = (*(shape[axis] for axis in outer), panels, sets, layout.width, layout.interleave)
+    return extents, (*outer, layout.rows, layout.columns)
 
 
 def _interleave(panel: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> None:
