@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
-from offcut.describe.request import Array, array_of, checked_constants, kept
+from offcut.describe.recalled import Recalled
+from offcut.describe.request import Array, array_of, checked_constants, kept, settled
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import Partition
 from offcut.schedule import Schedule
@@ -205,6 +206,13 @@ class Kernel:
         asked = request, self._options, self._target
         return _called(*asked, self.signature, self._loaded, self._kinds, self._notes)
 
+    @property
+    def constants(self) -> Mapping[str, Array]:
+        """The constants as they were given, by the user's names; one that the code reads packed is unpacked when it is asked for."""
+        arrays = self._request.arrays
+        names = ((user, name) for user, name in self._request.users.buffers if name in self._kinds)
+        return Recalled({}, {user: partial(arrays.__getitem__, name) for user, name in names})
+
     @cached_property
     def _planned(self) -> Planned:
         return self._target.policy(self._request, self._options)
@@ -252,8 +260,12 @@ def _called(
     notes: tuple[str, ...],
 ) -> Kernel:
     """A kernel whose class calls the code directly: no Python frame in between."""
+    arrays = request.arrays
     if isinstance(loaded, Holds):
-        request = replace(request, arrays=loaded.held(request.arrays))
+        held = loaded.held(arrays)
+    else:
+        held = {name: settled(array) for name, array in arrays.items()}
+    request = replace(request, arrays=held)
     call = loaded(request.arrays)
     made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
         request, options, target, signature, loaded, kinds, notes

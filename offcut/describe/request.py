@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -138,11 +140,37 @@ def is_owned(array: Array) -> bool:
     return False
 
 
+_LENT: ContextVar[frozenset[int]] = ContextVar("lent", default=frozenset())
+
+
+@contextmanager
+def lent(arrays: Iterable[Array]) -> Iterator[None]:
+    """Inside, nobody writes to these arrays or to what they are views of: they are read where they are. Who holds one for longer
+    copies it (`settled`).
+    """
+    before = _LENT.set(_LENT.get() | {id(_root(array)) for array in arrays})
+    try:
+        yield
+    finally:
+        _LENT.reset(before)
+
+
+def _root(array: Array) -> Array:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
 def kept(array: Array) -> Array:
-    """A constant as a kernel keeps it: a copy, but of an array that offcut made, and whose elements lie side by side."""
-    if array.flags.c_contiguous and is_owned(array):
+    """A constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
+    if array.flags.c_contiguous and (is_owned(array) or id(_root(array)) in _LENT.get()):
         return array
     return own(np.array(array, order="C"))
+
+
+def settled(array: Array) -> Array:
+    """A constant to hold for good: a copy, but of an array that offcut made."""
+    return array if is_owned(array) else own(np.array(array, order="C"))
 
 
 def array_of(name: str, value: Any, op: str) -> Array:

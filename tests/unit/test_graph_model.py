@@ -1,8 +1,10 @@
 """Models: few kernels, no copies but where they are needed, memory used again; every call as the interpreter computes it."""
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from offcut.core import index as ix
 from offcut.core.expr import Binary
 from offcut.core.program import Kind
+from offcut.describe.request import lent
 from offcut.errors import CallError
 from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.compiled import floats
@@ -254,6 +257,36 @@ def test_a_model_is_pickled_and_copied() -> None:
     given = floats("x", 7, 8)
     for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(again(given), model(given))
+
+
+def test_constants_are_held_once_and_are_made_again_bit_for_bit() -> None:
+    bound = block()
+    before = {name: array.tobytes() for name, array in bound.arrays.items()}
+    large = [weakref.ref(array) for array in bound.arrays.values() if array.ndim == 2]
+    model = compiled(bound, threads=1)
+    given = arrays(bound, 0, b=2, n=3)
+    expected = interpreted(bound, given)
+    del bound
+    gc.collect()
+    assert large
+    assert not any(one() is not None for one in large)
+    assert {name: array.tobytes() for name, array in model.asked.arrays.items()} == before
+    for name, found in interpreted(model.bound, given).items():
+        near(found, expected[name])
+
+
+def test_lent_constants_are_copied_before_they_are_given_back() -> None:
+    made = Builder("lent")
+    n = made.size("n", 1, 8)
+    w, b = np.ones((5, 24), "f"), np.ones(24, "f")
+    with lent((w, b)):
+        x = made.input("x", "float32", (n, 5))
+        y = made.node("dense", x, made.constant("w", w[:, 1:20:2]), made.constant("b", b[:10]))
+        made.output(made.node("add", y, made.constant("v", w[0, :10])))
+        model = compiled(made.bound, threads=1)
+    w[...], b[...] = 7, 7
+    np.testing.assert_array_equal(model(np.ones((3, 5), "f")), np.full((3, 10), 7.0))
+    assert all((array == 1).all() for array in model.asked.arrays.values())
 
 
 def test_options_that_are_equal_and_differ_are_told_apart() -> None:

@@ -19,7 +19,7 @@ from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, is_owned, kept, own
+from offcut.describe.request import Array, is_owned, own, settled
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -68,7 +68,7 @@ class Copies(Recalled):
             made = self._packed[layout] = _packed(array, panels, dtype)
             if array.dtype == numpy_dtype(dtype):
                 again[name] = partial(unpack, made, panels, dtype, array.shape)
-        held = {name: kept(array) for name, array in constants.items() if name not in again}
+        held = {name: settled(array) for name, array in constants.items() if name not in again}
         super().__init__(held, again)
 
     @classmethod

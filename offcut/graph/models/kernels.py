@@ -63,6 +63,7 @@ class Step:
     inputs  of the kernel, in order; outputs likewise
     sizes   the kernel's sizes, in order, over those of the graph
     target  the name of the target that runs it; refused: those before it, and why they do not
+    constants  of the graph: what the kernel calls each, and the order in which it has its axes
     """
 
     kernel: Kernel
@@ -75,6 +76,7 @@ class Step:
     sizes: tuple[tuple[str, Expr], ...]
     target: str
     refused: tuple[tuple[str, str], ...] = ()
+    constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,11 @@ class Kernels:
             tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
             made.taken.target,
             made.taken.refused,
+            tuple(
+                (own[x], name, orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
+                for name, x in made.constants.items()
+                if x in own
+            ),
         )
 
     def whole(self, place: Place) -> bool:

@@ -21,6 +21,7 @@ from offcut.graph.interpret import declaration_of
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.kernels import Kernels, Step
 from offcut.graph.models.plan import ModelPlan, planned
+from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.running import ARENA, Frame, checked, extents_of
 from offcut.graph.models.split import Targets, every
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -71,10 +72,11 @@ class Model:
     tuple of several. Arrays are numpy's, or of any package that speaks DLPack; results are of the first one's kind.
     Calls may run in several threads.
 
-    bound  the graph that runs, after all passes, with its constants
+    bound  the graph that runs, after all passes, with its constants: kernels hold these as they read them, and an array is
+           made of that when it is asked for
     steps  the calls of kernels, in order
     notes  what was not fused as it might have been, and why
-    asked  the arguments of `compiled` that make it again
+    asked  the graph before all passes; how: the other arguments of `compiled` that make it again
     """
 
     def __init__(
@@ -83,23 +85,29 @@ class Model:
         steps: Sequence[Step],
         laid: Laid,
         notes: Sequence[str],
-        asked: tuple[Any, ...],
+        asked: Bound,
+        how: tuple[Any, ...],
     ) -> None:
         graph = bound.graph
-        self.bound, self.steps, self.notes = bound, tuple(steps), tuple(notes)
-        self._asked = asked
+        self.steps, self.notes, self._how = tuple(steps), tuple(notes), how
+        roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
+        roots |= {place.root for place in laid.outputs.values()}
+        read = [value.name for value in graph.constants if value.name in roots]
+        arrays = from_kernels(bound.arrays, self.steps, read)
+        self.bound = Bound(graph, arrays)
+        self.asked = Bound(asked.graph, from_later(asked.arrays, bound.arrays, arrays))
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, laid.outputs
         self._fresh = _fresh(
             graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
         )
-        roots = (
+        bases = (
             *(v.name for v in graph.inputs),
             *self._fresh.values(),
-            *(v.name for v in graph.constants),
+            *read,
         )
-        self._bases = {name: number for number, name in enumerate(roots, ARENA + 1)}
-        self._constants = [bound.arrays[value.name] for value in graph.constants]
+        self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
+        self._constants = [arrays[name] for name in read]
         self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
         kept = {place.root for place in laid.outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
@@ -167,7 +175,7 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
-        return compiled, self._asked
+        return compiled, (self.asked, *self._how)
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
@@ -314,8 +322,8 @@ def compiled(
     kernels = Kernels(
         graph.sizes, graph.values, made.arrays, targets, threads, least_filled=least_filled
     )
-    asked = (bound, threads, targets, tuple(passes), least_filled)
-    return Model(made, *stepped(made, kernels), asked)
+    how = (threads, targets, tuple(passes), least_filled)
+    return Model(made, *stepped(made, kernels), bound, how)
 
 
 def stepped(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,8 @@ def from_onnx(
     from offcut.plugins.onnx.importing import imported
 
     found = imported(_proto(onnx, source), sizes or {}, constants or {})
-    return OnnxModel(found, compiled(found.bound, threads=threads, target=target))
+    model = compiled(found.bound, threads=threads, target=target)
+    return OnnxModel(replace(found, bound=model.asked), model)
 
 
 def _proto(onnx: Any, source: Any) -> Any:
