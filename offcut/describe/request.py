@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -140,19 +141,33 @@ def is_owned(array: Array) -> bool:
     return False
 
 
-_LENT: ContextVar[frozenset[int]] = ContextVar("lent", default=frozenset())
+_NONE: Mapping[int, Callable[[Array], None] | None] = MappingProxyType({})
+_LENT = ContextVar("lent", default=_NONE)
 
 
 @contextmanager
-def lent(arrays: Iterable[Array]) -> Iterator[None]:
+def lent(
+    arrays: Iterable[Array], returned: Callable[[Array], None] | None = None
+) -> Iterator[None]:
     """Inside, nobody writes to these arrays or to what they are views of: they are read where they are. Who holds one for longer
     copies it (`settled`).
+
+    returned  is told of an array that was copied, and will hardly be read again
     """
-    before = _LENT.set(_LENT.get() | {id(_root(array)) for array in arrays})
+    roots = dict.fromkeys((id(_root(array)) for array in arrays), returned)
+    before = _LENT.set({**_LENT.get(), **roots})
     try:
         yield
     finally:
         _LENT.reset(before)
+
+
+def give_back(array: Array) -> None:
+    """Say to whom an array, or what it is a view of, is lent from that it was copied."""
+    root = _root(array)
+    returned = _LENT.get().get(id(root))
+    if returned is not None:
+        returned(root)
 
 
 def _root(array: Array) -> Array:

@@ -6,7 +6,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 
-from offcut.plugins.torch.copied import copied
+from offcut.plugins.torch.copied import Copied, place_of
 
 
 class Tied(torch.nn.Module):
@@ -23,7 +23,9 @@ class Tied(torch.nn.Module):
 
 def test_a_copy_has_the_values_the_strides_and_the_types_of_what_it_is_of() -> None:
     module = Tied()
-    made = copied(module)
+    mine = Copied(module)
+    mine.settle({})
+    made = mine.module
     for (name, one), (other_name, other) in zip(
         module.state_dict().items(), made.state_dict().items(), strict=True
     ):
@@ -40,7 +42,9 @@ def test_a_copy_has_the_values_the_strides_and_the_types_of_what_it_is_of() -> N
 
 def test_what_becomes_of_a_module_does_not_become_of_its_copy() -> None:
     module = Tied()
-    made, before = copied(module), module.turned.clone()
+    mine, before = Copied(module), module.turned.clone()
+    mine.settle({})
+    made = mine.module
     with torch.no_grad():
         module.turned.zero_()
         module.scales.zero_()
@@ -55,4 +59,17 @@ def test_a_parameter_of_a_kind_of_its_own_is_copied_as_it_says() -> None:
 
     module = torch.nn.Linear(2, 2)
     module.bias = Marked(torch.zeros(2))
-    assert torch.equal(copied(module).bias.data, torch.ones(2))
+    assert torch.equal(Copied(module).module.bias.data, torch.ones(2))
+
+
+def test_a_weight_that_something_else_holds_is_made_when_the_module_runs() -> None:
+    module = Tied()
+    mine = Copied(module)
+    again = {place_of(module.first.weight): module.first.weight.detach().clone}
+    mine.settle(again)
+    assert mine.module.first.weight.numel() == 0
+    assert mine.module.turned.numel() == 12
+    filled = mine.filled()
+    assert torch.equal(filled.first.weight, module.first.weight)
+    assert filled.second.weight is filled.first.weight
+    assert filled.first.weight.data_ptr() != module.first.weight.data_ptr()

@@ -19,7 +19,7 @@ from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, is_owned, own, settled
+from offcut.describe.request import Array, give_back, is_owned, own, settled
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -89,6 +89,7 @@ def _packed(array: Array, layout: Panels | None, dtype: str) -> Packed:
     found = _shared.get(key)
     if found is None or found.source() is not array:
         found = _shared[key] = _Shared(pack(array, layout, dtype), ref(array))
+        give_back(array)
     return Packed(found.made.address, found.made.memory, found)
 
 

@@ -46,8 +46,8 @@ def from_later(
     places = {array.__array_interface__["data"][0]: name for name, array in after.items()}
     again, held = dict[str, partial[Array]](), dict[str, Array]()
     for name, array in before.items():
-        later = places.get(array.__array_interface__["data"][0])
-        order = None if later is None else _order(array, after[later])
+        later = places.get(array.__array_interface__["data"][0], "")
+        order = _order(array, after[later]) if later else None
         if order is None:
             held[name] = settled(array)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.fitting import Capped
 from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
-from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_tensor
+from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
+from offcut.plugins.onnx.weights import restore, without
 
 OP = "from_onnx"
 
@@ -60,17 +62,20 @@ def imported(
     proto: Any,
     sizes: Mapping[str, int | tuple[int, int]],
     constants: Mapping[str, Any],
+    weights: Mapping[int, Array] = MappingProxyType({}),
 ) -> Imported:
     """The graph of a model.
 
+    weights  initializers whose bytes are not in `proto`, by their places
+
     Raises DescribeError as `from_onnx` does.
     """
-    _checked(proto)
+    _checked(without(proto, weights) if weights else proto)
     lows: dict[str, int] = {}
     highs: dict[str, int] = {}
     factors: dict[str, int] = {}
     while True:
-        run = _Import(proto, sizes, constants, lows, highs, factors)
+        run = _Import(proto, sizes, constants, lows, highs, factors, weights)
         try:
             return run.run()
         except Raised as raised:
@@ -84,6 +89,7 @@ def imported(
         except OffcutError:
             raise
         except Exception:
+            restore(proto, weights)
             _check_consistent(proto)
             raise
 
@@ -120,6 +126,7 @@ class _Import:
     lows     the least value of sizes, where an earlier run found that they need one
     highs    the greatest, likewise
     factors  what a size of the file is a multiple of, likewise: its size here is that part of it
+    weights  initializers whose bytes are not in `proto`, by their places
     """
 
     def __init__(
@@ -130,7 +137,9 @@ class _Import:
         lows: Mapping[str, int],
         highs: Mapping[str, int],
         factors: Mapping[str, int],
+        weights: Mapping[int, Array],
     ) -> None:
+        self.weights = weights
         self.proto, self.graph = proto, proto.graph
         self.sizes, self.constants = sizes, constants
         self.lows, self.highs, self.factors = lows, highs, factors
@@ -141,7 +150,10 @@ class _Import:
 
     def run(self) -> Imported:
         """The graph."""
-        values = {tensor.name: self.initializer(tensor) for tensor in self.graph.initializer}
+        values = {
+            tensor.name: self.initializer(tensor, self.weights.get(place))
+            for place, tensor in enumerate(self.graph.initializer)
+        }
         given = {one.name for one in self.graph.input}
         for name in self.constants:
             if name not in given:
@@ -184,10 +196,10 @@ class _Import:
             self.complaints.append(Complaint(name, "output", refused.because, refused.help))
             return name
 
-    def initializer(self, tensor: Any) -> Operand | None:
-        """A tensor of the file; None where it is none."""
+    def initializer(self, tensor: Any, array: Array | None) -> Operand | None:
+        """A tensor of the file, which is `array` where that is given; None where it is none."""
         try:
-            return of_tensor(tensor)
+            return of_tensor(tensor) if array is None else of_array(array)
         except Refused as refused:
             self.complaints.append(
                 Complaint(tensor.name, "initializer", refused.because, refused.help)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.program import Size
-from offcut.describe.request import Array
+from offcut.describe.request import Array, lent
 from offcut.errors import DescribeError, TargetError
 from offcut.graph import Graph, Model, Targets, compiled
 
@@ -84,20 +84,33 @@ def from_onnx(
             help=("pip install 'offcut[onnx]'",),
         ) from None
     from offcut.plugins.onnx.importing import imported
+    from offcut.plugins.onnx.weights import arrays_in, let_go
 
-    found = imported(_proto(onnx, source), sizes or {}, constants or {})
-    model = compiled(found.bound, threads=threads, target=target)
+    proto, weights = _proto(onnx, source)
+    with lent(weights.values(), let_go):
+        weights = arrays_in(proto, weights)
+        found = imported(proto, sizes or {}, constants or {}, weights)
+        model = compiled(found.bound, threads=threads, target=target)
     return OnnxModel(replace(found, bound=model.asked), model)
 
 
-def _proto(onnx: Any, source: Any) -> Any:
-    """The model of a path, of bytes, or itself."""
+def _proto(onnx: Any, source: Any) -> tuple[Any, Mapping[int, Array]]:
+    """The model of a path, of bytes, or itself; and the bytes of initializers that are left out of it, by their places."""
+    from offcut.plugins.onnx.weights import apart, mapped
+
     if isinstance(source, onnx.ModelProto):
-        return source
+        return source, {}
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         try:
-            made = onnx.load(path, load_external_data=False)
+            if (
+                onnx.serialization.registry.get_format_from_file_extension(path.suffix)
+                == "protobuf"
+            ):
+                rest, weights = apart(mapped(path))
+                made = onnx.load_model_from_string(rest)
+            else:
+                made, weights = onnx.load(path, load_external_data=False), {}
         except OSError as error:
             raise DescribeError(OP, f"cannot read {path}", because=str(error.strerror)) from None
         except Exception as error:  # protobuf has errors of its own
@@ -107,13 +120,14 @@ def _proto(onnx: Any, source: Any) -> Any:
         except Exception as error:  # of the checker, of the system
             because = f"its tensors lie in another file: {' '.join(str(error).split())}"
             raise DescribeError(OP, f"cannot read {path}", because=because) from None
-        return made
+        return made, weights
     if isinstance(source, bytes | bytearray | memoryview):
         try:
-            return onnx.load_model_from_string(bytes(source))
+            rest, weights = apart(memoryview(source).cast("B"))
+            return onnx.load_model_from_string(rest), weights
         except Exception as error:  # likewise
             raise DescribeError(
-                OP, f"cannot read {len(source)} bytes", because=_short(error)
+                OP, f"cannot read {memoryview(source).nbytes} bytes", because=_short(error)
             ) from None
     raise DescribeError(
         OP,

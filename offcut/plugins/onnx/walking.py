@@ -337,7 +337,11 @@ def of_tensor(tensor: Any) -> Known:
 
     Raises Refused where its bytes are not what its type and its shape say.
     """
-    array = _array(tensor)
+    return of_array(_array(tensor))
+
+
+def of_array(array: Any) -> Known:
+    """A known array."""
     return Known(array, str(array.dtype))
 
 

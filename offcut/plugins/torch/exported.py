@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
-from offcut.plugins.torch.copied import copied
+from offcut.plugins.torch.copied import Copied
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.traced import Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
@@ -99,7 +99,7 @@ class TorchModel:
 
     @property
     def known(self) -> Sequence[Any]:
-        """The weights of the first, and None for its arguments."""
+        """The weights of the first that torch reads, None for its arguments, `HELD` for what kernels hold."""
         return self.traced[0].known
 
     @property
@@ -115,8 +115,8 @@ class _Again:
     refused  what could not be traced, in words
     """
 
-    def __init__(self, model: Any, dynamic_shapes: Any) -> None:
-        self.model, self.dynamic_shapes = model, dynamic_shapes
+    def __init__(self, copied: Copied, dynamic_shapes: Any) -> None:
+        self.copied, self.dynamic_shapes = copied, dynamic_shapes
         self.left = TRACES - 1
         self.refused: list[str] = []
 
@@ -126,15 +126,19 @@ class _Again:
             return None
         self.left -= 1
         try:
-            return _module(self.model, args, self.dynamic_shapes, again=True)
+            found = _module(self.copied.filled(), args, self.dynamic_shapes, again=True)
         except DescribeError as refused:
             self.refused.append(f"a call by torch: {' '.join(str(refused).split())}")
             return None
+        found.settle()
+        return found
 
     def called(self, args: tuple[Any, ...]) -> Any:
         """What torch gives, or raises."""
+        with _TRACING:
+            model = self.copied.filled()
         with torch.no_grad():
-            return self.model(*args)
+            return model(*args)
 
 
 _TRACING = RLock()
@@ -152,13 +156,15 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
                 help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
             )
         try:
-            mine = copied(model)
+            mine = Copied(model)
         except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
             with _TRACING:
                 model, _ = _exported(model, args, dynamic_shapes)
         else:
             with _TRACING:
-                first = _module(mine, args, dynamic_shapes)
+                first = _module(mine.module, args, dynamic_shapes)
+                mine.settle(first.again)
+                first.settle()
             return TorchModel(first, _Again(mine, dynamic_shapes))
     if not isinstance(model, torch.export.ExportedProgram):
         raise DescribeError(

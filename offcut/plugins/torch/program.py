@@ -6,7 +6,7 @@ import operator
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
-from offcut.describe.request import own
+from offcut.describe.request import lent
 from offcut.errors import CallError
 from offcut.graph import Model, compiled
 from offcut.plugins.torch.conditions import Conditions
@@ -40,9 +40,10 @@ class Program:
     known   tensors of placeholders that do not change: constants
     facts   of its symbols
     threads the most that a kernel may use; None: as `offcut.compile` says
-    owned   whether nobody writes to the memory of `known`: it is not copied then
     conditions  on the sizes of a call; None: whoever calls has checked them
     left    the operators that torch runs, each with the reason
+    read    the placeholders that a call reads, with their places
+    again   what makes the tensors of others, of `known`, which kernels hold: torch needs them where a call is refused
     """
 
     def __init__(
@@ -51,7 +52,6 @@ class Program:
         known: Mapping[Any, Any],
         facts: Facts,
         threads: int | None = None,
-        owned: bool = False,
         conditions: Conditions | None = None,
     ) -> None:
         graph, self.threads, self.conditions = module.graph, threads, conditions
@@ -66,18 +66,21 @@ class Program:
             for node, one in {**known, **attributes}.items()
             if isinstance(one, torch.Tensor) and is_held(one)
         }
-        for node in known if owned else ():
-            if node in fixed:
-                own(fixed[node])
-        self.split = split(graph, facts, fixed)
-        self.left = list(self.split.left)
-        solutions = _solutions(self.inputs)
-        self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
-        self.parts = tuple(one for one in facts.parts if one[1] in solutions)
-        self.steps = [self._step(module, step) for step in self.split.steps]
-        self.order = tuple(zip(self.steps, _frees(self.split, output), strict=True))
-        read = {node for node, _ in solutions.values()} | _needed_by(self.split, output)
+        self.again: dict[Any, Callable[[], Any]] = {}
+        with lent(fixed.values()):
+            parts = split(graph, facts, fixed)
+            self.left = list(parts.left)
+            solutions = _solutions(self.inputs)
+            self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
+            self.parts = tuple(one for one in facts.parts if one[1] in solutions)
+            self.steps = [self._step(module, step, known) for step in parts.steps]
+        self.order = tuple(zip(self.steps, _frees(parts, output), strict=True))
+        read = {node for node, _ in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
+        for step in self.steps:
+            read |= step.reads
+        for step in self.steps:
+            read |= (step.instead.reads if isinstance(step, _Ran) else set()) - self.again.keys()
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
 
     @property
@@ -114,12 +117,16 @@ class Program:
         lines += [f"  {count} × {op}: {reason}" for (op, reason), count in counts.items()]
         return "\n".join(lines)
 
-    def _step(self, module: Any, step: Region | Any) -> Step:
+    def _step(self, module: Any, step: Region | Any, known: Mapping[Any, Any]) -> Step:
         if not isinstance(step, Region):
             return _Called(module, step)
-        instead, refused = _Instead(module, step), partial(self._refused, step)
+        instead, refused = _Instead(module, step, self.again), partial(self._refused, step)
         try:
-            return _Ran(step, compiled(step.bound, self.threads), instead, refused)
+            model = compiled(step.bound, self.threads)
+            for node, name in step.known.items():
+                if node in self.inputs and known[node].is_contiguous():
+                    self.again[node] = partial(_tensor, model, name)
+            return _Ran(replace(step, bound=model.asked), model, instead, refused)
         except Exception as failed:  # a model runs, whatever becomes of a region
             refused(failed)
             return instead
@@ -157,6 +164,11 @@ class Whole:
         return f"0 regions by offcut, all by torch: {self.reason}"
 
 
+def _tensor(model: Model, name: str) -> Any:
+    """A constant of a model, as a tensor of its own memory."""
+    return tensor_of(model.asked.arrays[name].copy())
+
+
 class _Ran:
     """A region as a step.
 
@@ -175,6 +187,7 @@ class _Ran:
         self.instead, self.refused = instead, refused
         graph = region.bound.graph
         self.inputs = tuple(region.inputs[value.name] for value in graph.inputs)
+        self.reads = {*self.inputs}
         shapes = {extent for value in graph.inputs for extent in value.shape}
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
         self.sizes = tuple(size.name for size in graph.sizes if size.name not in plain)
@@ -212,7 +225,7 @@ class _Called:
     """An operator of torch, or an attribute of the module, as a step."""
 
     def __init__(self, module: Any, node: Any) -> None:
-        self.node, self.operator = node, node.target
+        self.node, self.operator, self.reads = node, node.target, {node, *node.all_input_nodes}
         # What a view is of may lie otherwise than traced.
         if node.target is torch.ops.aten.view.default:
             self.operator = torch.ops.aten.reshape.default
@@ -265,19 +278,25 @@ def _places(node: Any) -> tuple[tuple[int, Any], ...] | None:
 
 
 class _Instead:
-    """A region by torch: all that its results need and that is not there."""
+    """A region by torch: all that its results need and that is not there.
 
-    def __init__(self, module: Any, region: Region) -> None:
-        self.region = region
+    again  what makes constants that kernels hold
+    """
+
+    def __init__(self, module: Any, region: Region, again: Mapping[Any, Callable[[], Any]]) -> None:
+        self.outputs, self.again = region.outputs, again
         self.steps = {node: _Called(module, node) for node in _needed(region)}
+        self.reads = {*region.inputs.values()}.union(*(one.reads for one in self.steps.values()))
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate the results of the region."""
         own = dict(values)
+        for node in self.reads & self.again.keys() - own.keys():
+            own[node] = self.again[node]()
         for node, step in self.steps.items():
             if node not in own:
                 step(own, sizes)
-        values.update((node, own[node]) for node, *_ in self.region.outputs)
+        values.update((node, own[node]) for node, *_ in self.outputs)
 
 
 Step: TypeAlias = _Called | _Instead | _Ran
@@ -373,16 +392,6 @@ def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -
         return tensor
     found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype)
     found.copy_(tensor)
-    return found
-
-
-def _needed_by(parts: Split, output: Any) -> set[Any]:
-    """The nodes that steps and results read, and what torch would read in their stead."""
-    found = set(output.all_input_nodes)
-    for step in parts.steps:
-        nodes = (*step.inputs.values(), *_needed(step)) if isinstance(step, Region) else (step,)
-        for node in nodes:
-            found |= {node, *node.all_input_nodes}
     return found
 
 

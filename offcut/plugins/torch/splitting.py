@@ -34,6 +34,7 @@ class Region:
 
     bound    a graph of ours
     inputs   the nodes whose tensors it takes, by the names of its inputs
+    known    the placeholders whose tensors are its constants, and the names of these
     outputs  the node that each output gives, and whether its memory may be that of another
     nodes    all that it calculates, in order: what torch would do in its stead
     """
@@ -42,6 +43,7 @@ class Region:
     inputs: Mapping[str, Any]
     outputs: tuple[tuple[Any, str, bool], ...]
     nodes: tuple[Any, ...]
+    known: Mapping[Any, str]
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,9 @@ def _region(
         roots.add(root)
     nodes = tuple(node for node in stages if stages[node] == stage)
     inputs = {name: translation.read[name] for name in translation.read if name in taken}
-    return Region(bound, inputs, tuple(outputs), nodes)
+    fixed = {value.name for value in bound.graph.constants}
+    known = {node: ref.name for node, ref in translation.known.items() if ref.name in fixed}
+    return Region(bound, inputs, tuple(outputs), nodes, known)
 
 
 def is_size(node: Any) -> bool:

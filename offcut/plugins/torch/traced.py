@@ -13,9 +13,13 @@ from torch.utils._sympy import functions as sf
 
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.conditions import Conditions
+from offcut.plugins.torch.copied import place_of
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.sizes import Facts, equalities, multiples, sympy_of
+
+HELD = object()
+"""In place of a weight that a call reads in kernels alone."""
 
 
 class Traced:
@@ -23,6 +27,8 @@ class Traced:
 
     branches  the conditions on sizes that held when a module of ours was traced; None for a program of others, whose weights are
               copied
+    known     the weights that torch reads, and None for arguments; `HELD` for a weight that kernels hold
+    again     what makes those, by where the program had them
 
     Raises DescribeError for a program that writes to its arguments, or to what it holds.
     """
@@ -45,18 +51,13 @@ class Traced:
         nodes = [node for node in exported.graph.nodes if node.op == "placeholder"]
         weights = [node for node in nodes if node.name in names]
         rest = [node for node in nodes if node.name not in names]
-        tensors = [state[names[node.name]].detach() for node in weights]
-        if branches is None:  # all at once: what shares memory does so in the copies
-            tensors = copy.deepcopy(tensors)
-        known = dict(zip(weights, tensors, strict=True))
-        self.known = [known.get(node) for node in nodes]
+        self._weights = {node: state[names[node.name]] for node in weights}
+        known = {node: one.detach() for node, one in self._weights.items()}
         shape_env = _shape_env(exported)
         facts = _facts(exported, shape_env)
         conditions = None if branches is None else Conditions(rest, branches, shape_env)
         try:
-            self.program = Program(
-                exported.graph_module, known, facts, owned=True, conditions=conditions
-            )
+            self.program = Program(exported.graph_module, known, facts, conditions=conditions)
         except Left as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
@@ -64,6 +65,23 @@ class Traced:
         self.spec, self._out = exported.call_spec  # a property that is slow
         self._single = self._out == pytree.tree_structure(0)
         self.given = [Given.of(node, facts) for node in rest]
+        self.again = {place_of(known[node]): one for node, one in self.program.again.items()}
+        self._nodes = nodes
+        if branches is None:  # all at once: what shares memory does so in the copies
+            read = {node for _, node in self.program.read}
+            held = [node for node in weights if node in read]
+            copies = copy.deepcopy([known[node] for node in held])
+            self._weights |= zip(held, copies, strict=True)
+            self.settle()
+
+    def settle(self) -> None:
+        """Hold the weights that torch reads, as they lie from now on, and no other."""
+        read = {node for _, node in self.program.read}
+        weights, self._weights = self._weights, {}
+        self.known = [
+            None if node not in weights else weights[node].detach() if node in read else HELD
+            for node in self._nodes
+        ]
 
     def takes(self, flat: Sequence[Any]) -> bool:
         """Whether arguments are like those that it was exported with."""

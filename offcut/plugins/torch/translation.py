@@ -42,6 +42,7 @@ class Translation:
         self.builder = Builder("torch")
         self.facts, self.arrays, self.free = facts, arrays, free
         self.held: dict[Any, Any] = {}
+        self.known: dict[Any, Ref] = {}
         self.read: dict[str, Any] = {}
         self.made: dict[str, Node] = {}
         self.fake: Any = None
@@ -157,7 +158,7 @@ class Translation:
             fake, name = node.meta["val"], self.builder.fresh(node.name)
             self.declare(fake)
             if node in self.arrays:
-                self.held[node] = self.builder.constant(name, self.arrays[node])
+                self.held[node] = self.known[node] = self.builder.constant(name, self.arrays[node])
             else:
                 shape = list(map(self.extent, fake.shape))
                 self.held[node] = self.builder.input(name, NAMES[fake.dtype], shape)
