@@ -331,18 +331,16 @@ class _Separation:
 
     def open(self, asked: Asked, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here = within(asked, inner)
-        if here.empty:
-            return False
-        because = ""
+        here, because = within(asked, inner), ""
         if not is_index(asked.atom):
             because = "it depends on what is in memory"
         elif not here.expresses(asked.atom):
             because = "it is not quasi-affine"
-        if because:
+        if not because:
+            return here.decide(asked.atom) is None and not here.empty
+        if not here.empty:
             self.keeps(here.names[-1], asked.atom, because)
-            return False
-        return here.decide(asked.atom) is None
+        return False
 
     def moves(self, asked: Asked, loop: For) -> bool:
         """Whether a comparison depends on `loop` or on one inside it."""

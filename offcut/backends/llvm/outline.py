@@ -210,9 +210,7 @@ def _read(written: Function) -> _Form:
             tokens = _OF_INTEGERS if _INTEGERS.match(line) else _TOKENS
             form.append(tokens.sub(marked, line))
     given = {number: name for name, number in numbers.items() if name not in own}
-    kinds = _kinds(lines)
-    if not kinds.keys() >= set(given.values()):
-        raise InternalError(f"no type of {', '.join(set(given.values()) - kinds.keys())}")
+    kinds = _kinds(lines, set(given.values()))
     types = tuple(kinds[name] for name in given.values())
     return _Form(tuple(form), given, types, tuple(literals))
 
@@ -227,10 +225,14 @@ def _defined(lines: Iterable[str]) -> Iterator[str]:
             yield line[2:].partition(" = ")[0]
 
 
-def _kinds(lines: Iterable[str]) -> dict[str, str]:
-    """The types of the values that `lines` use."""
+def _kinds(lines: Iterable[str], wanted: set[str]) -> dict[str, str]:
+    """The types of the wanted values, each as the first line says that uses it."""
     kinds: dict[str, str] = {}
     for line in lines:
+        if kinds.keys() >= wanted:
+            break
         for kind, name in (*_TYPED.findall(line), *_SECOND.findall(line)):
             kinds.setdefault(name, kind)
+    if not kinds.keys() >= wanted:
+        raise InternalError(f"no type of {', '.join(wanted - kinds.keys())}")
     return kinds

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from offcut.core import index as ix
 from offcut.core.accesses import indices, read
-from offcut.core.expr import Expr, Load, dtype_of, loads, variables, walk
+from offcut.core.expr import Expr, Load, children, dtype_of, loads, variables, walk
 from offcut.core.program import Stmt, Store, expressions
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound_in
@@ -62,7 +62,17 @@ def loaded(expr: Expr, always: bool) -> set[str]:
 def _indices(buffer: str, body: Sequence[Stmt]) -> set[tuple[Expr, ...]] | None:
     """The indices at which `body` accesses a buffer; None where an index is read from it."""
     exprs = (expr for stmt in statements(tuple(body)) for expr in expressions(stmt))
-    parts = (node for expr in exprs for node in walk(expr) if dtype_of(node) == "index")
-    if buffer in read(parts):
+    if buffer in read(part for expr in exprs for part in _index_parts(expr)):
         return None
     return {tuple(map(ix.simplify, index)) for index in indices(tuple(body), buffer)}
+
+
+def _index_parts(expr: Expr) -> Iterator[Expr]:
+    """The largest parts of an expression that are indices."""
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if dtype_of(node) == "index":
+            yield node
+        else:
+            pending += children(node)
