@@ -34,7 +34,7 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.schedule import Applied, Nest, Primitive, Resolved, Schedule, Together
+from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
 
@@ -123,11 +123,10 @@ class Target(ABC):
         """What the nests of a schedule are of; None where the target cuts no computation of it."""
         return None
 
-    def resolved(self, computation: Computation, schedule: Schedule, options: Options) -> Resolved:
-        """The loops of each way of a schedule with nests; nothing is cut.
+    def resolving(self, computation: Computation, options: Options) -> Resolving:
+        """What gives the loops of the ways of schedules with nests; nothing is cut.
 
-        Raises PartitionError for a decision that names what is not there, TargetError where the target
-        cuts no computations.
+        Raises TargetError where the target cuts no computations.
         """
         raise TargetError(
             "tune",
@@ -287,7 +286,7 @@ class Target(ABC):
         self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]] | None:
         """Predicted seconds of schedules at vectors of sizes, in their order, of what a target prices by itself;
-        None: by `resolved`, or of the loops that are cut.
+        None: by `resolving`, or of the loops that are cut.
 
         The function raises PartitionError for a schedule that is not legal; it proves nothing.
         """

@@ -10,35 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from operator import attrgetter
-from typing import Any, ClassVar, TypeAlias, assert_never
+from functools import lru_cache
+from typing import TypeAlias, assert_never
+
+from offcut.core.hashed import Hashed
 
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
-
-
-@cache
-def _fields_of(kind: Any) -> Callable[[object], object]:
-    """The fields of a node of this kind, all at once."""
-    return attrgetter(*kind.__match_args__)
-
-
-class _Hashed:
-    """A node that computes its hash once: nodes are keys of what is kept about them."""
-
-    __slots__ = ("_hash",)
-    __match_args__: ClassVar[tuple[str, ...]]
-    _hash: int
-
-    def __hash__(self) -> int:
-        try:
-            known: int = self._hash
-        except AttributeError:
-            kind: Any = type(self)
-            known = hash((kind, _fields_of(kind)(self)))
-            object.__setattr__(self, "_hash", known)
-        return known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,23 +38,23 @@ class Const:
 
 
 @dataclass(frozen=True, slots=True)
-class Var(_Hashed):
+class Var(Hashed):
     """An iteration coordinate or a size: an integer, known by its name."""
 
     name: str
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Load(_Hashed):
+class Load(Hashed):
     """``buffer[index]``: one index expression per axis of `buffer`, whose type is `dtype`."""
 
     buffer: str
     index: tuple[Expr, ...]
     dtype: str
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
     @property
     def asks_memory(self) -> bool:
@@ -85,87 +63,87 @@ class Load(_Hashed):
 
 
 @dataclass(frozen=True, slots=True)
-class Binary(_Hashed):
+class Binary(Hashed):
     """``a op b`` on equal types: ``+ - * / // % min max pow``; ``//`` and ``%`` floor, ``/`` and pow are for values."""
 
     op: str
     a: Expr
     b: Expr
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Unary(_Hashed):
+class Unary(Hashed):
     """``op(a)``: ``neg abs``, and of floats ``sqrt exp tanh erf log log1p sin cos floor ceil round``."""
 
     op: str
     a: Expr
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(_Hashed):
+class Cast(Hashed):
     """`a` converted to `dtype`; to an integer it truncates, as C does; to "bool" it is whether it is not 0."""
 
     a: Expr
     dtype: str
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Select(_Hashed):
+class Select(Hashed):
     """`then` where `condition` holds, else `other`; only the branch taken is accessed."""
 
     condition: Expr
     then: Expr
     other: Expr
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Compare(_Hashed):
+class Compare(Hashed):
     """``a op b`` as a condition: ``< <= > >= == !=``."""
 
     op: str
     a: Expr
     b: Expr
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Logic(_Hashed):
+class Logic(Hashed):
     """``and``, ``or`` of two or more conditions, ``not`` of one."""
 
     op: str
     args: tuple[Expr, ...]
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup(_Hashed):
+class Lookup(Hashed):
     """``values[index]``: a table of float64 literals, read at an index inside it."""
 
     values: tuple[float, ...]
     index: Expr
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce(_Hashed):
+class Reduce(Hashed):
     """`value` reduced over `axes` by ``sum``, ``max`` or ``min``; the outermost node of a compute."""
 
     op: str
     value: Expr
     axes: tuple[str, ...]
 
-    __hash__ = _Hashed.__hash__
+    __hash__ = Hashed.__hash__
 
 
 Expr: TypeAlias = (

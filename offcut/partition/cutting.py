@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, real
+from offcut.core.hashed import Hashed
 from offcut.core.program import For, Stmt
 from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy
@@ -46,7 +47,7 @@ class LoopCut:
 
 
 @dataclass(frozen=True, slots=True)
-class AxisCut:
+class AxisCut(Hashed):
     """How an axis of a nest is cut into the tiles of a microkernel.
 
     tile       the largest tile, in iterations
@@ -62,6 +63,8 @@ class AxisCut:
     heights: tuple[int, ...] | None = None
     by_height: ByHeight = ()
     group: int | None = None
+
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)

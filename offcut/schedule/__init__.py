@@ -1,6 +1,6 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.apply import Applied, Choice, Resolved, ResolvedWay, WayPrice, apply, resolved
+from offcut.schedule.apply import Applied, Choice, ResolvedWay, WayPrice, apply
 from offcut.schedule.by_hand.axes import Axis
 from offcut.schedule.by_hand.tensorize import intrinsic_named
 from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
@@ -37,6 +37,7 @@ from offcut.schedule.decisions import (
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_line
+from offcut.schedule.resolving import Resolving, Within
 from offcut.schedule.restaging import position_of, restaged
 from offcut.schedule.said_once import check_once
 
@@ -63,8 +64,8 @@ __all__ = [
     "Primitive",
     "RFactor",
     "Reorder",
-    "Resolved",
     "ResolvedWay",
+    "Resolving",
     "Run",
     "Schedule",
     "Scratch",
@@ -77,6 +78,7 @@ __all__ = [
     "Turn",
     "Way",
     "WayPrice",
+    "Within",
     "apply",
     "at_line",
     "beside",
@@ -87,7 +89,6 @@ __all__ = [
     "position_of",
     "priced",
     "replayed",
-    "resolved",
     "restaged",
     "schedule_of",
 ]

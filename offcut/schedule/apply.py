@@ -122,39 +122,7 @@ def apply(
 
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
     """
-    return _Applying(computation, schedule, microkernels, price, quote).applied()
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What a schedule says of a computation, in terms of loops; nothing is cut or proved.
-
-    computation  with what packed copies and layouts add to it
-    nests        by the first stage of each, in order, its ways
-    """
-
-    computation: Computation
-    nests: tuple[tuple[str, tuple[ResolvedWay, ...]], ...]
-
-
-def resolved(
-    computation: Computation,
-    schedule: Schedule,
-    microkernels: Sequence[Microkernel],
-    price: WayPrice,
-) -> Resolved:
-    """The loops of each way of a schedule; arguments are those of `apply`, but of a way that competes with none
-    nobody asks what it costs.
-
-    Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse,
-    `apply` does.
-    """
-    made = _Applying(computation, schedule, microkernels, price, quote=True, alone=False)
-    made.resolved()
-    planned = made.planned()
-    leads = {position: group[0].buffer for position, group in enumerate(made.given.groups)}
-    nests = tuple((leads[position], tuple(ways)) for position, ways in made.ways.items())
-    return Resolved(planned, nests)
+    return Applying(computation, schedule, microkernels, price, quote).applied()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +154,9 @@ class _Made:
         return Option(self.way.way.label, self.way.cost, self.body)
 
 
-class _Applying:
+class Applying:
+    """A schedule that is applied; arguments are those of `apply`."""
+
     def __init__(
         self,
         computation: Computation,
@@ -194,10 +164,9 @@ class _Applying:
         microkernels: Sequence[Microkernel],
         price: WayPrice,
         quote: bool,
-        alone: bool = True,
     ) -> None:
         self.given, self.schedule, self.kernels = computation, schedule, microkernels
-        self.price, self.quote, self.alone = price, quote, alone
+        self.price, self.quote = price, quote
         self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
         self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
@@ -208,11 +177,17 @@ class _Applying:
         return at_line(self.schedule, decision) if self.quote else nullcontext()
 
     def applied(self) -> Applied:
-        shared, staged = self.resolved()
+        """What it makes."""
+        shared = self.shared()
+        staged = source(self.given)
+        self.given = with_shared(self.given, shared)
+        for position, (nest, around) in self.placed().items():
+            self.covered_along(position, nest)
+            self.ways[position] = [self.way(position, way, around) for way in nest.ways]
         return self.emitted(self.planned(), shared, staged)
 
-    def resolved(self) -> tuple[Shared, Program]:
-        """The ways of all nests with their costs; the loops that nests share, and the stages in plain loops."""
+    def shared(self) -> Shared:
+        """The loops that nests share, after every decision about stages."""
         nests: list[Nest | Together] = []
         for step in self.schedule.steps:
             with self.line(step):
@@ -226,11 +201,23 @@ class _Applying:
                     self.given = restaged(self.given, step)
         shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
         self.check_complete(shared)
-        staged = source(self.given)
-        self.given = with_shared(self.given, shared)
-        for nest in nests:
-            self.resolve(nest, ())
-        return shared, staged
+        return shared
+
+    def placed(self) -> dict[int, tuple[Nest, tuple[str, ...]]]:
+        """The nests by position, in the order in which they run, each with the axes of the loops around."""
+        found: dict[int, tuple[Nest, tuple[str, ...]]] = {}
+
+        def visit(part: Nest | Together, around: tuple[str, ...]) -> None:
+            if isinstance(part, Nest):
+                found[position_of(self.given, part.stage)] = part, around
+                return
+            for inner in part.parts:
+                visit(inner, (*around, *part.axes))
+
+        for step in self.schedule.steps:
+            if isinstance(step, Nest | Together):
+                visit(step, ())
+        return found
 
     def tree(self, nest: Nest | Together, around: int) -> int | Shared:
         """The groups of a nest, by position, and the loops that they share."""
@@ -281,21 +268,14 @@ class _Applying:
                     help=(f"nest {missing[0]}, with its ways, behind what it reads",),
                 )
 
-    def resolve(self, nest: Nest | Together, around: tuple[str, ...]) -> None:
-        """The ways of the nests, in terms of stages."""
-        if isinstance(nest, Together):
-            for part in nest.parts:
-                self.resolve(part, (*around, *nest.axes))
-            return
-        position = position_of(self.given, nest.stage)
+    def covered_along(self, position: int, nest: Nest) -> None:
+        """Turn the sum of a nest as its ways cover it: along one axis."""
         with self.line(nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
                 raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
             for depth in depths:
                 self.innermost(position, depth)
-        asked = self.alone or len(nest.ways) > 1
-        self.ways[position] = [self.way(position, way, around, asked) for way in nest.ways]
 
     def innermost(self, position: int, depth: str) -> None:
         """Run the reduction axis that a microkernel takes innermost."""
@@ -305,7 +285,9 @@ class _Applying:
         groups[position] = (replace(lead, reduce_axes=axes), *rest)
         self.given = replace(self.given, groups=tuple(groups))
 
-    def way(self, position: int, way: Way, around: tuple[str, ...], asked: bool) -> ResolvedWay:
+    def way(
+        self, position: int, way: Way, around: tuple[str, ...], asked: bool = True
+    ) -> ResolvedWay:
         """A way with its loops; where it is `asked`, also what it costs."""
         lead, *rest = self.given.groups[position]
         reduced = {axis.name for axis in lead.reduce_axes}
@@ -357,6 +339,7 @@ class _Applying:
                 free.discard(cut.axis)
 
     def check_axes(self, lead: Stage, names: Sequence[str], free: set[str]) -> None:
+        """Refuse axes that are not `free`."""
         for name in names:
             if name not in free:
                 known = ", ".join(axis.name for axis in (*lead.axes, *lead.reduce_axes))
@@ -450,6 +433,7 @@ class _Applying:
         return replace(self.given, buffers=buffers, groups=tuple(groups))
 
     def check_laid(self, step: Lay) -> None:
+        """Refuse a layout of what is no constant, or of other axes than it has."""
         found = [buffer for buffer in self.given.buffers if buffer.name == step.buffer]
         if not found or found[0].kind is not Kind.CONSTANT:
             known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
@@ -463,6 +447,7 @@ class _Applying:
         check_panels("lay", step.buffer, panels, self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
+        """The loops of all nests, with their proof."""
         names, made = planned.names(), list[tuple[_Made, ...]]()
 
         def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, variables, walk
@@ -10,7 +11,7 @@ from offcut.core.program import Panels, Size
 from offcut.core.text.printer import format_expr
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import LADDER, AxisCut, checked_tiles, segments
+from offcut.partition import LADDER, AxisCut, Strategy, checked_tiles, segments
 from offcut.schedule.text import panels_text
 
 
@@ -46,9 +47,14 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
         if any(one.group is not None for one in spatial):
             raise _refused(cut, "tiles are visited in groups along one axis")
         for tile, heights in steps:
-            parts = segments(cut.strategy.stepped(heights), ix.const(cut.group), tile)
-            if len(parts) != 1:
+            if not _are_equal(cut.strategy.stepped(heights), cut.group, tile):
                 raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
+
+
+@lru_cache(1 << 12)
+def _are_equal(strategy: Strategy, extent: int, tile: int) -> bool:
+    """Whether an extent is cut into tiles of one size."""
+    return len(segments(strategy, ix.const(extent), tile)) == 1
 
 
 def _steps(cut: AxisCut) -> list[tuple[int, tuple[int, ...]]]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
+from offcut.core.hashed import Hashed
 from offcut.core.program import Execution, Panels
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
@@ -107,7 +108,7 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Way(Hashed):
     """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
     tiles; what is neither split nor a loop lies in the tile.
 
@@ -127,15 +128,19 @@ class Way:
     inner: tuple[str, ...] = ()
     virtual: tuple[str, int] | None = None
 
+    __hash__ = Hashed.__hash__
+
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class Nest(Hashed):
     """The loops that compute `stage` and what follows it point by point, in one way or in several
     that compete at run time.
     """
 
     stage: str
     ways: tuple[Way, ...]
+
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,11 +317,13 @@ Step = Scratch | Copy | Turn | Convert | Lay | Nest | Together | Cut | Separate 
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Hashed):
     """Decisions about the program `name`, in order; ``str`` is its text, which `parse` reads back."""
 
     name: str
     steps: tuple[Step, ...]
+
+    __hash__ = Hashed.__hash__
 
     @property
     def digest(self) -> str:

@@ -58,14 +58,21 @@ class Cuts:
 
     def nearest(self, cut: AxisCut) -> AxisCut:
         """The one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
-        return min(
-            self.options,
-            key=lambda one: (
-                one.strategy != cut.strategy,
-                abs(_tile(one) - _tile(cut)),
-                abs(_group(one) - _group(cut)),
-            ),
-        )
+        if cut not in self._nearest:
+            tile, group = _tile(cut), _group(cut)
+            self._nearest[cut] = min(
+                self.options,
+                key=lambda one: (
+                    one.strategy != cut.strategy,
+                    abs(_tile(one) - tile),
+                    abs(_group(one) - group),
+                ),
+            )
+        return self._nearest[cut]
+
+    @cached_property
+    def _nearest(self) -> dict[AxisCut, AxisCut]:
+        return {}
 
 
 def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> Cuts:

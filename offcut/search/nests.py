@@ -144,9 +144,27 @@ class NestSpace:
         """The ways in an order that depends on them alone, those of `first` as they stand there, each with a label
         of its own.
         """
+        if chosen.ways not in self._written:
+            self._written[chosen.ways] = self._in_order(chosen.ways)
+        return self._written[chosen.ways]
+
+    @cached_property
+    def _written(self) -> dict[tuple[Way, ...], tuple[Way, ...]]:
+        return {}
+
+    @cached_property
+    def _texts(self) -> dict[Way, str]:
+        return {}
+
+    def _text(self, way: Way) -> str:
+        if way not in self._texts:
+            self._texts[way] = repr(way)
+        return self._texts[way]
+
+    def _in_order(self, ways: Sequence[Way]) -> tuple[Way, ...]:
         own = {way: place for place, way in enumerate(self.first.ways)}
         found: list[Way] = []
-        for way in sorted(chosen.ways, key=lambda way: (own.get(way, len(own)), repr(way))):
+        for way in sorted(ways, key=lambda way: (own.get(way, len(own)), self._text(way))):
             label = self.labels.get(way) or label_of(way)
             alike = sum(one.label.split("/")[0] == label for one in found)
             named = f"{label}/{alike + 1}" if alike and way not in own else label

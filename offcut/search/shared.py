@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tree:
     """The nests of a schedule, as shared as they may be.
 
@@ -53,16 +54,31 @@ class Tree:
             for part in given:
                 if isinstance(part, Nest):
                     loops = self.axes[part.stage][shared : len(outer)]
-                    yield replace(part, ways=tuple(_inside(w, loops) for w in ways[part.stage]))
+                    yield self._nest(part, loops, ways[part.stage])
                     continue
                 axes = (*outer, *part.axes)
-                if leaves(part) in kept:
+                if self._leaves[id(part)] in kept:
                     inside = tuple(parts(part.parts, axes, len(axes)))
                     yield replace(part, axes=axes[shared:], parts=inside)
                 else:
                     yield from parts(part.parts, axes, shared)
 
         return tuple(parts(self.parts, (), 0))
+
+    def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
+        """The nest in these ways, which run in further plain loops."""
+        key = nest.stage, loops, ways
+        if key not in self._made:
+            self._made[key] = replace(nest, ways=tuple(_inside(way, loops) for way in ways))
+        return self._made[key]
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, tuple[str, ...], tuple[Way, ...]], Nest]:
+        return {}
+
+    @cached_property
+    def _leaves(self) -> dict[int, Leaves]:
+        return {id(part): leaves(part) for part in _togethers(self.parts)}
 
     def read(
         self, parts: Sequence[Nest | Together]

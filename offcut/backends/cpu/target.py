@@ -29,7 +29,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
-from offcut.schedule import Resolved, Schedule, resolved
+from offcut.schedule import Resolving, Schedule
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,12 +106,12 @@ class Cpu(Target):
         """The program raised to whole arrays, each from those before."""
         return planner.computation_of(request.program, request.users, options.reassociate)[0]
 
-    def resolved(self, computation: Computation, schedule: Schedule, options: Options) -> Resolved:
+    def resolving(self, computation: Computation, options: Options) -> Resolving:
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         lent = families(host)
         price = pricing(lent, host.machine, legible=False)
-        return resolved(computation, schedule, [one.microkernel for one in lent], price)
+        return Resolving(computation, [one.microkernel for one in lent], price)
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""

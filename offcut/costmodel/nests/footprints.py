@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -24,7 +25,7 @@ from offcut.costmodel.nests.calls import Array, Calls
 from offcut.describe.computation import Computation, Stage
 
 Lengths = Mapping[str, Array]
-"""By axis, the iterations that are looked at."""
+"""By axis, the iterations that are looked at: by what is looked at, and by call."""
 
 Moves = tuple[tuple[str, int], ...]
 """(iterator, how far an index moves with it)."""
@@ -84,39 +85,54 @@ class Access:
 
 
 class Levels:
-    """Levels of memory that are filled, nearest first, as columns of numbers."""
+    """Levels of memory that are filled, nearest first, along the first of three axes."""
 
     def __init__(self, levels: Sequence[Level]) -> None:
-        self.bytes = np.array([[float(one.bytes)] for one in levels])
-        self.line = np.array([[float(one.line)] for one in levels])
-        sets = [one.bytes // (one.line * one.ways) if one.ways else 0 for one in levels]
-        self.sets = np.array([[float(max(1, count))] for count in sets])
+        def column(numbers: Iterable[float]) -> Array:
+            return np.array(list(numbers), float)[:, None, None]
+
+        self.bytes = column(one.bytes for one in levels)
+        self.line = column(one.line for one in levels)
+        sets = (one.bytes // (one.line * one.ways) if one.ways else 0 for one in levels)
+        self.sets = column(max(1, count) for count in sets)
+        self.cached = self.line > 1
+        self.whole_sets = self.sets.astype(np.int64)
 
     def touched(self, access: Access, lengths: Lengths) -> tuple[Array, Array]:
-        """Bytes that come into each level along with an access, and the room that they take there."""
+        """Bytes that come into each level along with an access, and the room that they take there.
+
+        lengths  by what is looked at, and by call
+
+        Both are by level, by what is looked at, and by call.
+        """
         parts = access.lengths(lengths)
-        one = np.ones_like(parts[0]) if parts else np.ones(1)
+        item = access.item
         if access.packed or not parts:
-            size = np.prod(parts, axis=0) * access.item if parts else one * access.item
-            size = np.broadcast_to(size, (len(self.line), len(size)))
+            size = reduce(np.multiply, parts, np.full(1, float(item)))
+            size = np.broadcast_to(size, (len(self.line), *_shape(lengths)))
             return size, size
-        run, runs, apart, whole = one, one, one, one > 0
+        run, runs, apart, whole = np.ones(1), np.ones(1), np.ones(1), np.ones(1, bool)
         for length, extent in zip(reversed(parts), reversed(access.shape), strict=True):
             run, apart = np.where(whole, run * length, run), np.where(whole, apart * extent, apart)
             runs = np.where(whole, runs, runs * length)
             whole = whole & (length == extent)
-        side, step = run * access.item, apart * access.item
-        aligned = (step % self.line == 0) & (runs > 1)
+        side, step = run * item, apart * item
+        aligned = self.cached & (step % self.line == 0) & (runs > 1)
         lines = self.line * np.ceil(side / self.line)
-        size = runs * np.where(
-            aligned, lines, side + self.line - access.item * (self.line > 1) - (self.line <= 1)
-        )
+        ragged = side + np.where(self.cached, self.line - item, 0.0)
+        shape = (len(self.line), *_shape(lengths))
+        size = np.broadcast_to(runs * np.where(aligned, lines, ragged), shape)
+        if not aligned.any():
+            return size, size
         starts = self.sets / np.gcd(
-            self.sets.astype(np.int64), np.maximum(step // self.line, 1).astype(np.int64)
+            self.whole_sets, np.maximum(step // self.line, 1).astype(np.int64)
         )
-        reached = np.minimum(self.sets, starts * np.maximum(np.ceil(side / self.line), 1))
-        crowded = aligned & (self.line > 1)
-        return size, size * np.where(crowded, np.maximum(1.0, self.sets / reached), 1.0)
+        reached = np.minimum(self.sets, starts * np.maximum(lines / self.line, 1))
+        return size, size * np.where(aligned, np.maximum(1.0, self.sets / reached), 1.0)
+
+
+def _shape(lengths: Lengths) -> tuple[int, ...]:
+    return next(iter(lengths.values())).shape
 
 
 def accesses(

@@ -13,23 +13,18 @@ with the tables of the microkernels and the prices of statements that `offcut.co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Var
-from offcut.core.program import Kind, Store
 from offcut.costmodel.closed.counted import Hardware
-from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.nests.band import Band
 from offcut.costmodel.nests.calls import Array, Calls
-from offcut.costmodel.nests.footprints import Levels, accesses
-from offcut.costmodel.nests.moved import Trips, moved
-from offcut.costmodel.nests.runs import Form, Run, tiles_of
-from offcut.costmodel.nests.tile_cycles import Plain, Taken, covered
+from offcut.costmodel.nests.footprints import Levels
+from offcut.costmodel.nests.moved import Trips
+from offcut.costmodel.nests.runs import Tiles, tiles_of
 from offcut.describe.computation import Computation
-from offcut.partition import GroupCut, Match
-from offcut.schedule import beside
+from offcut.partition import AxisCut, GroupCut
 
 
 @dataclass(frozen=True)
@@ -62,19 +57,25 @@ class NestCost:
     @property
     def cycles(self) -> Array:
         """In all."""
-        busy = np.maximum(self.compute, self.issue)
-        far = np.max(self.bytes[2:] / self.rates[2:], axis=0)
-        total: Array = np.maximum(busy, self.memory) + self.loss * np.minimum(busy, far)
+        busy, moving = np.maximum(self.compute, self.issue), self.bytes / self.rates
+        far = np.max(moving[2:], axis=0)
+        total: Array = np.maximum(busy, np.max(moving, axis=0)) + self.loss * np.minimum(busy, far)
         return total
 
 
+@dataclass
 class Nests:
     """The nests of programs on a machine, at some sizes."""
 
-    def __init__(self, hardware: Hardware, calls: Calls) -> None:
-        self.hardware, self.calls = hardware, calls
-        self.levels = Levels(hardware.levels)
-        machine = hardware.machine
+    hardware: Hardware
+    calls: Calls
+    bands: dict[object, Band] = field(default_factory=dict, init=False)
+    tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
+    heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.levels = Levels(self.hardware.levels)
+        machine = self.hardware.machine
         rates = [
             *(memory.bytes_per_cycle for memory in machine.memory),
             machine.dram.bytes_per_cycle,
@@ -86,64 +87,69 @@ class Nests:
 
         rows  whether sums over rows of memory may run as lanes of themselves
         """
-        lead, machine = cut.group[0], self.hardware.machine
-        extents = {
-            a.name: self.calls.of(a.extent) for s in cut.group for a in (*s.axes, *s.reduce_axes)
-        }
-        own = {axis.name for axis in lead.axes}
-        loops = [
-            Trips(name, extents[name], extents[name])
-            for name in (*cut.around, *cut.outer)
-            if name in own
-        ]
-        single = {loop.axis for loop in loops} | set(cut.inner)
-        inside: dict[str, Array] = {
-            name: self.calls.constant(1) if name in single else extent
+        band = self.band(computation, cut, rows)
+        extents = band.extents
+        plain = [name for name in (*cut.around, *cut.outer, *cut.inner) if name in band.own]
+        loops = [Trips(name, extents[name], extents[name]) for name in plain]
+        inside = {
+            name: band.one if name in plain or name in cut.inner else extent
             for name, extent in extents.items()
         }
-        grouped: Mapping[str, Array] = {}
+        grouped = next((one for one in cut.cuts if one.group is not None), None)
+        along = {}
+        if grouped is not None and grouped.group is not None:
+            extent = extents[grouped.axis]
+            along[grouped.axis] = np.minimum(extent, grouped.group)
+            groups = Trips(grouped.axis, np.ceil(extent / grouped.group), extent)
+            loops.insert(len(loops) - sum(name in band.own for name in cut.inner), groups)
+        height = band.one
         for one in cut.cuts:
-            if one.group is not None:
-                extent = extents[one.axis]
-                grouped = {one.axis: np.minimum(extent, one.group)}
-                loops.append(Trips(one.axis, np.ceil(extent / one.group), extent))
-                break
-        loops += [Trips(name, extents[name], extents[name]) for name in cut.inner]
-        runs: list[tuple[str, tuple[Run, ...]]] = []
-        height = self.calls.constant(1)
-        for one in cut.cuts:
-            extent = grouped.get(one.axis, extents[one.axis])
-            found = tiles_of(one, extent, height)
-            count = sum((run.count for run in found), start=np.zeros(self.calls.count))
-            mean = extent / np.maximum(count, 1)
-            inside[one.axis] = height = np.ceil(mean)
-            loops.append(Trips(one.axis, count, extent))
-            runs.append((one.axis, found))
-        whole, tails = self.computed(computation, cut, runs, inside, extents, grouped, rows)
-        trips = self.calls.constant(1)
-        for loop in loops:
-            if loop.axis in single:
-                trips = trips * loop.count
-        found_accesses = accesses(computation, cut.group, cut.around, self.calls)
-        size = moved(found_accesses, loops, inside, self.levels)
-        size = np.broadcast_to(size, (len(self.rates), self.calls.count)).copy()
-        size[1:] = np.where(self.resident(computation) <= self.levels.bytes[1:], 0.0, size[1:])
-        flop = self.calls.constant(0)
-        for stage in cut.group:
-            point = tuple(Var(axis.name) for axis in stage.axes)
-            each = operations(Store(stage.buffer, point, stage.value, stage.reducer))
-            flop = flop + each * self.calls.of(stage.instances)
-        total = whole.plus(tails)
-        full = np.broadcast_to(trips, self.calls.count)
+            extent = along.get(one.axis, extents[one.axis])
+            number, height = self.along(one, extent, height)
+            inside[one.axis] = height
+            loops.append(Trips(one.axis, number, extent))
+        whole, tails = band.computed(cut, self.all_along(cut.cuts, extents), inside)
+        trips = band.one
+        for name in plain:
+            trips = trips * extents[name]
+        size = band.moved.of(loops, inside) * band.filled
+        total = whole.plus(tails).times(trips)
         return NestCost(
-            total.cycles * full,
-            tails.cycles * full,
-            total.issued * full / machine.core.issue,
+            total.cycles,
+            tails.cycles * trips,
+            total.issued / self.hardware.machine.core.issue,
             size,
             self.rates,
-            flop,
-            machine.traffic.overlap_loss,
+            band.flop,
+            self.hardware.machine.traffic.overlap_loss,
         )
+
+    def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
+        """What is known of a nest in whatever way."""
+        key = id(computation), cut.group[0].buffer, cut.around, rows
+        if key not in self.bands:
+            given = computation, cut.group, cut.around, rows
+            self.bands[key] = Band(*given, self.hardware, self.calls, self.levels)
+        return self.bands[key]
+
+    def along(self, cut: AxisCut, extent: Array, around: Array) -> tuple[Array, Array]:
+        """How many tiles there are along an axis, and their mean height.
+
+        around  heights of the tile around
+        """
+        key = cut, extent.tobytes(), around.tobytes() if cut.by_height else b""
+        if key not in self.heights:
+            runs = tiles_of(cut, extent, around)
+            number = sum((run.count for run in runs), start=np.zeros(self.calls.count))
+            self.heights[key] = number, np.ceil(extent / np.maximum(number, 1))
+        return self.heights[key]
+
+    def all_along(self, cuts: Sequence[AxisCut], extents: Mapping[str, Array]) -> Tiles:
+        """All tiles along the axes that are cut."""
+        key = tuple((cut, extents[cut.axis].tobytes()) for cut in cuts)
+        if key not in self.tiles:
+            self.tiles[key] = Tiles.of(cuts, extents, self.calls.count)
+        return self.tiles[key]
 
     def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:
         """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed.
@@ -156,97 +162,3 @@ class Nests:
             if name in extents:
                 times = times * np.ceil(extents[name] / block)
         return times * self.hardware.machine.loops.wait_cycles
-
-    def computed(
-        self,
-        computation: Computation,
-        cut: GroupCut,
-        runs: Sequence[tuple[str, tuple[Run, ...]]],
-        inside: Mapping[str, Array],
-        extents: Mapping[str, Array],
-        grouped: Mapping[str, Array],
-        rows: bool,
-    ) -> tuple[Taken, Taken]:
-        """Of all tiles along the axes that are cut, loops around them run once: the whole ones, and the others."""
-        zero = self.calls.constant(0)
-        totals = {True: Taken(zero, zero), False: Taken(zero, zero)}
-        by_axis = {one.axis: one for one in cut.cuts}
-
-        def groups(axis: str, found: tuple[Run, ...], height: Array) -> tuple[Run, ...]:
-            """Tiles along an axis by all its groups, those of the tile around."""
-            one, extent = by_axis[axis], extents[axis]
-            if axis not in grouped:
-                return tiles_of(one, extent, height) if one.by_height else found
-            assert one.group is not None
-            full, left = np.divmod(extent, one.group)
-            many = tiles_of(one, self.calls.constant(one.group), height)
-            few = tiles_of(one, left, height)
-            return (
-                *(Run(run.count * full, run.height, run.form) for run in many),
-                *(Run(run.count * (left > 0), run.height, run.form) for run in few),
-            )
-
-        def visit(place: int, lengths: dict[str, Array], count: Array, form: Form) -> None:
-            if place == len(runs):
-                one = self.tile(computation, cut, lengths, rows, form).times(count)
-                totals[form.body] = totals[form.body].plus(one)
-                return
-            axis, found = runs[place]
-            height = lengths[runs[place - 1][0]] if place else self.calls.constant(1)
-            for run in groups(axis, found, height):
-                if not run.count.any():
-                    continue
-                inner = {**lengths, axis: run.height}
-                visit(place + 1, inner, count * run.count, form.within(run.form))
-
-        visit(0, dict(inside), self.calls.constant(1), Form(body=True, fixed=True, apart=False))
-        return totals[True], totals[False]
-
-    def tile(
-        self,
-        computation: Computation,
-        cut: GroupCut,
-        lengths: Mapping[str, Array],
-        rows: bool,
-        form: Form,
-    ) -> Taken:
-        """One tile, whose axes have these lengths."""
-        plain = Plain(self.hardware, rows)
-        lane = cut.cuts[-1].axis if cut.cuts else None
-        if cut.match is None:
-            return plain.taken(cut.group, lane, lengths, form)
-        found, lead = cut.match, cut.group[0]
-        one = self.calls.constant(1)
-        height = one if found.rows is None else lengths[found.rows]
-        width = one if found.columns is None else lengths[found.columns]
-        kernel, depth, inside = found.microkernel, lengths[found.depth], found.turned(lead)
-        for name in inside:
-            depth = depth * lengths[name]
-        lanes = self.hardware.lanes if self.hardware.on_core(kernel) else None
-        taken = covered(kernel, height, width, depth, lanes)
-        taken = taken.times(self.factor(computation, found))
-        for axis in lead.reduce_axes:
-            if axis.name not in (found.depth, *inside):
-                taken = taken.times(lengths[axis.name])
-        return taken.plus(plain.taken(cut.group[1:], lane, lengths, form))
-
-    def factor(self, computation: Computation, found: Match) -> Array:
-        """How much longer a microkernel takes on operands that lie otherwise than it likes."""
-        traffic, load = self.hardware.machine.traffic, found.by_columns
-        times = 1.0 if beside(found.by_rows, found.depth) else traffic.strided
-        buffer = computation.buffer(load.buffer)
-        if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
-            return self.calls.constant(times)
-        row = self.calls.of(buffer.shape[-1]) * ITEM_BYTES[buffer.dtype]
-        return times * np.where(row <= traffic.narrow_bytes, 1.0, traffic.unpacked_near)
-
-    def resident(self, computation: Computation) -> Array:
-        """Bytes of all arrays: what holds them is not filled again in a call after one of the same sizes."""
-        total = self.calls.constant(0)
-        for buffer in computation.buffers:
-            if buffer.kind is not Kind.PRIVATE:
-                size = self.calls.constant(ITEM_BYTES[buffer.dtype])
-                for extent in buffer.shape:
-                    size = size * self.calls.of(extent)
-                total = total + size
-        return total

@@ -1,12 +1,13 @@
-"""The tiles along an axis, in numbers: a cut and an extent in, how many of which height out."""
+"""The tiles along axes, in numbers: cuts and extents in, how many of which height out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
@@ -48,13 +49,76 @@ class Run:
     form: Form
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """All tiles of a nest along the axes that are cut, by number and by call.
+
+    count    how many of them
+    heights  by axis
+    body     which are whole ones
+    forms    the numbers of those of a form
+    """
+
+    count: Array
+    heights: Mapping[str, Array]
+    body: npt.NDArray[np.bool_]
+    forms: tuple[tuple[Form, npt.NDArray[np.int64]], ...]
+
+    @staticmethod
+    def of(cuts: Sequence[AxisCut], extents: Mapping[str, Array], calls: int) -> Tiles:
+        """Those of axes that are cut, outermost first, at so many calls."""
+        count, heights = np.ones((1, calls)), dict[str, Array]()
+        forms = [Form(body=True, fixed=True, apart=False)]
+        for cut in cuts:
+            around = next(reversed(heights.values()), count)
+            runs = list(_in_groups(cut, extents[cut.axis], around))
+            if not runs:
+                return Tiles(count[:0], {cut.axis: count[:0] for cut in cuts}, _NONE, ())
+            shape = count.shape
+            counts = np.concatenate([count * run.count for run in runs])
+            now = np.concatenate([np.broadcast_to(run.height, shape) for run in runs])
+            some = np.flatnonzero(counts.any(axis=1))
+            heights = {
+                axis: np.concatenate([height] * len(runs))[some] for axis, height in heights.items()
+            }
+            heights[cut.axis], count = now[some], counts[some]
+            every = [form.within(run.form) for run in runs for form in forms]
+            forms = [every[number] for number in some]
+        numbers: dict[Form, list[int]] = {}
+        for number, form in enumerate(forms):
+            numbers.setdefault(form, []).append(number)
+        return Tiles(
+            count,
+            heights,
+            np.array([form.body for form in forms], bool),
+            tuple((form, np.array(those)) for form, those in numbers.items()),
+        )
+
+
+_NONE = np.zeros(0, bool)
+
+
+def _in_groups(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
+    """The tiles along an axis by all its groups."""
+    if cut.group is None:
+        yield from tiles_of(cut, extent, around)
+        return
+    full, left = np.divmod(extent, cut.group)
+    if full.any():
+        for run in tiles_of(cut, np.full_like(extent, cut.group), around):
+            yield Run(run.count * full, run.height, run.form)
+    if left.any():
+        for run in tiles_of(cut, left, around):
+            yield Run(run.count * (left > 0), run.height, run.form)
+
+
 def tiles_of(cut: AxisCut, extent: Array, around: Array) -> tuple[Run, ...]:
     """The tiles of an axis.
 
     around  heights of the tile that was cut before, by which the widths go where the cut says so
     """
     if not cut.by_height:
-        return tuple(_runs(cut.strategy.stepped(cut.heights), extent, cut.tile))
+        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile)
     if cut.strategy != LADDER:
         found = []
         for (low, high), tile, heights in cut.by_height:
@@ -82,13 +146,20 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
     yield Run(np.minimum(left, 1), left, Form(body=False, fixed=False, apart=False))
 
 
-def _runs(strategy: Strategy, extent: Array, tile: int) -> Iterator[Run]:
-    values = {"extent": np.maximum(extent, 0).astype(np.int64)}
-    for count, height, form in _symbolic(strategy, tile):
-        yield Run(_at(count, values), _at(height, values), form)
+def _runs(strategy: Strategy, extent: Array, tile: int) -> tuple[Run, ...]:
+    return _known_runs(strategy, tile, np.maximum(extent, 0).astype(np.int64).tobytes())
 
 
-def _at(expr: Expr, values: dict[str, np.ndarray]) -> Array:
+@lru_cache(1 << 12)
+def _known_runs(strategy: Strategy, tile: int, extents: bytes) -> tuple[Run, ...]:
+    values = {"extent": np.frombuffer(extents, np.int64)}
+    return tuple(
+        Run(_at(count, values), _at(height, values), form)
+        for count, height, form in _symbolic(strategy, tile)
+    )
+
+
+def _at(expr: Expr, values: dict[str, npt.NDArray[np.int64]]) -> Array:
     size = len(values["extent"])
     found = np.asarray(evaluate_all(expr, values, size), np.float64)
     return np.broadcast_to(np.maximum(found, 0), size)

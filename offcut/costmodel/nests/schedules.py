@@ -5,9 +5,8 @@ The seconds of a schedule are the sum over its nests, in the way that is taken a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,10 +14,7 @@ from offcut.costmodel.closed.counted import Hardware
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.errors import PartitionError
-from offcut.schedule import Mark, Nest, Resolved, Schedule, Step, Together, Way
-
-Resolve: TypeAlias = Callable[[Schedule], Resolved]
-"""The loops of a schedule with nests. Raises PartitionError for one that is not legal."""
+from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +55,18 @@ class WayCost:
 class SchedulePrices:
     """Predicted seconds of schedules of one program.
 
-    resolve  what loops a schedule says
-    threads  that share loops where a schedule marks them
+    resolving  what gives the loops of their ways
+    threads    that share loops where a schedule marks them
     """
 
     hardware: Hardware
     calls: Calls
-    resolve: Resolve
+    resolving: Resolving
     threads: int = 1
     known: dict[Key, WayCost | PartitionError] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._nests = Nests(self.hardware, self.calls)
 
     def __call__(self, schedule: Schedule) -> Array:
         """Seconds, by call.
@@ -88,16 +87,17 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        keys = _keys(schedule)
-        if any(key not in self.known for ways in keys for key in ways):
-            self.learn(schedule, keys)
         found = []
-        for ways in keys:
-            made = [self.known[key] for key in ways]
-            for one in made:
-                if isinstance(one, PartitionError):
-                    raise one
-            found.append(tuple(one for one in made if isinstance(one, WayCost)))
+        for keys in _keys(schedule):
+            ways = []
+            for key in keys:
+                made = self.known.get(key)
+                if made is None:
+                    made = self.known[key] = self.learnt(schedule, key)
+                if isinstance(made, PartitionError):
+                    raise made
+                ways.append(made)
+            found.append(tuple(ways))
         return tuple(found)
 
     def shared(self, schedule: Schedule) -> float:
@@ -105,26 +105,23 @@ class SchedulePrices:
         marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
         return float(self.threads) if marked else 1.0
 
-    def learn(self, schedule: Schedule, keys: Sequence[Sequence[Key]]) -> None:
-        """Price the ways that are not known."""
-        try:
-            made = self.resolve(schedule)
-        except PartitionError as refused:
-            missing = [ways for ways in keys if any(key not in self.known for key in ways)]
-            if len(missing) == 1 and len(missing[0]) == 1:
-                self.known[missing[0][0]] = refused
-            raise
+    def learnt(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
+        """The price of a way, or why it is refused.
+
+        Raises PartitionError where what `schedule` says around it is.
+        """
+        within = self.resolving.within(schedule)
         rows = any(isinstance(s, Mark) and s.unit == "rows" for s in schedule.steps)
-        nests = Nests(self.hardware, self.calls)
-        for own, (_, ways) in zip(keys, made.nests, strict=True):
-            for key, way in zip(own, ways, strict=True):
-                if key in self.known:
-                    continue
-                parts = [nests.cost(made.computation, one, rows) for one in (*way.before, way.cut)]
-                cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
-                cycles = cycles + nests.waits(way.cut, key.behind)
-                seconds = cycles / self.hardware.machine.hertz
-                self.known[key] = WayCost(seconds, self.calls.of(way.cost), tuple(parts))
+        try:
+            computation, way = within.way(key.stage, key.way, key.competing)
+        except PartitionError as refused:
+            return refused
+        parts = tuple(self._nests.cost(computation, one, rows) for one in (*way.before, way.cut))
+        cycles = self._nests.waits(way.cut, key.behind)
+        for part in parts:
+            cycles = cycles + part.cycles
+        seconds = cycles / self.hardware.machine.hertz
+        return WayCost(seconds, self.calls.of(way.cost), parts)
 
 
 def _keys(schedule: Schedule) -> list[list[Key]]:
@@ -152,5 +149,6 @@ def _keys(schedule: Schedule) -> list[list[Key]]:
     return found
 
 
+@lru_cache(1 << 14)
 def _unnamed(way: Way) -> Way:
     return replace(way, label="")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, dtype_of, walk
@@ -16,7 +18,7 @@ from offcut.costmodel.nests.calls import Array
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
 from offcut.costmodel.statements import Inside, StatementPrices
-from offcut.costmodel.tile_cycles import tile_cycles
+from offcut.costmodel.tile_cycles import TileCycles, tile_cycles
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral import coefficient
@@ -42,44 +44,63 @@ class Taken:
         return Taken(self.cycles * count, self.issued * count)
 
 
-def covered(
-    kernel: Microkernel, rows: Array, columns: Array, depth: Array, lanes: int | None
-) -> Taken:
-    """A tile of a microkernel, in one call of its functions; of more rows than it has in turn.
+@dataclass(frozen=True, slots=True)
+class Covering:
+    """Tiles of a microkernel on a machine.
 
-    lanes  of the vectors that hold its accumulators; None: another unit does, and issues one instruction a cycle at most
+    lanes       of the vectors that hold its accumulators; None: another unit does, and issues one instruction a cycle
+                at most
+    interleave  terms that are added up at once
     """
-    table = tile_cycles(kernel)
-    tallest = table.tallest
-    whole, rest = np.divmod(rows.astype(np.int64), tallest)
-    total = np.zeros(np.broadcast(rows, columns, depth).shape)
-    for count, height in ((whole, np.full_like(whole, tallest)), (np.minimum(rest, 1), rest)):
-        widest = np.maximum(table.widest[height], 1)
-        calls = np.ceil(columns / widest)
-        width = np.minimum(columns.astype(np.int64), widest)
-        total = total + count * calls * (
-            table.term[height, width] * depth + table.start[height, width]
-        )
-    if lanes is None:
-        return Taken(total, total)
-    vectors = np.ceil(columns / lanes)
-    return Taken(total, vectors * (rows + 1) * np.ceil(depth / kernel.interleave))
+
+    table: TileCycles
+    lanes: int | None
+    interleave: int
+
+    @staticmethod
+    def of(kernel: Microkernel, hardware: Hardware) -> Covering:
+        """Those of a microkernel."""
+        lanes = hardware.lanes if hardware.on_core(kernel) else None
+        return Covering(tile_cycles(kernel), lanes, kernel.interleave)
+
+    def taken(self, rows: Array, columns: Array, depth: Array) -> Taken:
+        """A tile, in one call of its functions; of more rows than it has in turn."""
+        table, heights, widths = self.table, rows.astype(np.int64), columns.astype(np.int64)
+
+        def at(height: npt.NDArray[np.int64]) -> Array:
+            widest = np.maximum(table.widest[height], 1)
+            width = np.minimum(widths, widest)
+            once = table.term[height, width] * depth + table.start[height, width]
+            found: Array = np.ceil(columns / widest) * once
+            return found
+
+        if heights.max(initial=0) <= table.tallest:
+            total = at(heights)
+        else:
+            whole, rest = np.divmod(heights, table.tallest)
+            total = whole * at(np.full_like(whole, table.tallest)) + at(rest)
+        if self.lanes is None:
+            return Taken(total, total)
+        vectors = np.ceil(columns / self.lanes)
+        return Taken(total, vectors * (rows + 1) * np.ceil(depth / self.interleave))
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
     """Tiles of plain loops on a machine.
 
-    rows  whether sums over rows of memory may run as lanes of themselves
+    rows   whether sums over rows of memory may run as lanes of themselves
+    known  what instances take, by stage, lanes, and whether the code has a loop along these
     """
 
     hardware: Hardware
     rows: bool
+    known: dict[tuple[Stage, str | None, bool], Instances] = field(default_factory=dict)
 
     def taken(
         self, stages: Sequence[Stage], lane: str | None, lengths: Lengths, form: Form
     ) -> Taken:
-        """The instances of stages over a tile.
+        """The instances of stages over tiles of a form.
 
         lane   the axis of the tile that lanes run along; None: the tile has none
         """
@@ -106,12 +127,48 @@ class Plain:
 
         fixed  whether the code has no loop along the lanes
         """
-        machine = self.hardware.machine
-        loops = machine.loops
-        width = 1 if lane is None else self.hardware.lanes_of(dtype_of(stage.value))
+        key = stage, lane, fixed
+        if key not in self.known:
+            self.known[key] = Instances.of(stage, lane, fixed, self.hardware)
+        one = self.known[key]
+        vectors, outside = np.ones(1), np.ones(1)
+        for axis in (*stage.axes, *stage.reduce_axes):
+            length = np.maximum(lengths[axis.name], 0)
+            if axis.name == lane:
+                vectors = vectors * np.ceil(length / one.width)
+                continue
+            vectors = vectors * length
+            if axis not in stage.reduce_axes:
+                outside = outside * length
+        return Taken(vectors * one.each + outside * one.once, vectors * one.issued)
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """What instances of a stage take, one by one or as vectors.
+
+    width   of them at once
+    each    cycles of a vector
+    once    cycles of a loop along the lanes, or of a sum
+    issued  instructions of a vector
+    """
+
+    width: int
+    each: float
+    once: float
+    issued: float
+
+    @staticmethod
+    def of(stage: Stage, lane: str | None, fixed: bool, hardware: Hardware) -> Instances:
+        """Of a stage, lanes along an axis; None: one by one.
+
+        fixed  whether the code has no loop along the lanes
+        """
+        loops = hardware.machine.loops
+        width = 1 if lane is None else hardware.lanes_of(dtype_of(stage.value))
         point = tuple(Var(axis.name) for axis in stage.axes)
         store = Store(stage.buffer, point, stage.value, stage.reducer)
-        prices = StatementPrices(machine, width)
+        prices = StatementPrices(hardware.machine, width)
         summed = [axis.name for axis in stage.reduce_axes]
         axes = [axis.name for axis in stage.axes]
         inner = summed[-1] if summed else "".join(axes[-1:] if lane is None else ())
@@ -122,17 +179,12 @@ class Plain:
             work = max(work, prices.chain(around, side_by_side=lane is not None))
         elif fixed:
             step = 0.0
-        vectors, outside = np.ones(1), np.ones(1)
-        for name in [*(axis.name for axis in stage.axes), *summed]:
-            length = np.maximum(lengths[name], 0)
-            vectors = vectors * (np.ceil(length / width) if name == lane else length)
-            outside = outside * (1 if name == lane or name in summed else length)
         once = 0.0 if lane is None else loops.tile_cycles if fixed else loops.begin_cycles
         once += loops.reduce_cycles if lane in summed else 0.0
-        cycles = vectors * (step + work) + outside * once
-        return Taken(cycles, vectors * instructions(store))
+        return Instances(width, step + work, once, instructions(store))
 
 
+@lru_cache(1 << 10)
 def _beside(stage: Stage, axis: str) -> bool:
     """Whether what a stage reads along an axis of its sum lies side by side."""
     read = [node for node in walk(stage.value) if isinstance(node, Load)]

@@ -12,7 +12,7 @@ from offcut.costmodel import Cost
 from offcut.costmodel.nests import Calls, SchedulePrices
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
-from offcut.schedule import Nest, Resolved, Schedule, Together
+from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
 
@@ -62,12 +62,9 @@ def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
     names = dict(problem.request.users.sizes)
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
-
-    def resolve(schedule: Schedule) -> Resolved:
-        return target.resolved(computation, schedule, options)
-
     calls = Calls(columns, len(vectors))
-    return SchedulePrices(target.hardware(options), calls, resolve, options.threads)
+    resolving = target.resolving(computation, options)
+    return SchedulePrices(target.hardware(options), calls, resolving, options.threads)
 
 
 def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:

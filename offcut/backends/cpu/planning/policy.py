@@ -104,6 +104,7 @@ def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
     """
     by_name = {family.microkernel.name: family for family in families}
+    known: dict[object, Expr] = {}
 
     def price(
         computation: Computation,
@@ -114,11 +115,16 @@ def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) 
     ) -> Expr:
         if found is None:
             return lanes_seconds(ix.add(*(stage.instances for stage in group)), machine)
-        how = "panels" if found.by_columns.buffer in laid else "direct"
-        operand = Operand(found, "packed" if way.pack is not None else how)
-        tiles = Tiles(computation, by_name, machine, 1)
-        seconds = tiles.seconds(group[0], operand, _along_rows(found, way))
-        return shortened(seconds) if legible else seconds
+        strategy, packed = _along_rows(found, way), way.pack is not None
+        match = found.microkernel.name, found.rows, found.columns, found.depth
+        key = group[0], match, packed, strategy, laid, computation.buffers
+        if key not in known:
+            how = "panels" if found.by_columns.buffer in laid else "direct"
+            operand = Operand(found, "packed" if packed else how)
+            tiles = Tiles(computation, by_name, machine, 1)
+            seconds = tiles.seconds(group[0], operand, strategy)
+            known[key] = shortened(seconds) if legible else seconds
+        return known[key]
 
     return price
 
