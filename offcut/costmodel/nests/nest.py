@@ -70,6 +70,7 @@ class Nests:
     hardware: Hardware
     calls: Calls
     bands: dict[object, Band] = field(default_factory=dict, init=False)
+    copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
     tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
     heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
 
@@ -123,6 +124,13 @@ class Nests:
             band.flop,
             self.hardware.machine.traffic.overlap_loss,
         )
+
+    def copy(self, computation: Computation, cut: GroupCut, rows: bool) -> NestCost:
+        """Of a nest that many ways have before them."""
+        key = id(computation), id(cut), rows
+        if key not in self.copies:
+            self.copies[key] = cut, self.cost(computation, cut, rows)
+        return self.copies[key][1]
 
     def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
         """What is known of a nest in whatever way."""

@@ -116,7 +116,8 @@ class SchedulePrices:
             computation, way = within.way(key.stage, key.way, key.competing)
         except PartitionError as refused:
             return refused
-        parts = tuple(self._nests.cost(computation, one, rows) for one in (*way.before, way.cut))
+        before = (self._nests.copy(computation, one, rows) for one in way.before)
+        parts = (*before, self._nests.cost(computation, way.cut, rows))
         cycles = self._nests.waits(way.cut, key.behind)
         for part in parts:
             cycles = cycles + part.cycles
