@@ -34,6 +34,9 @@ ONLINE = Settings(rounds=40, depth=3)
 SCHEDULES = 6
 """Trials that a correction is fitted to, at least."""
 
+SHORTEST = 1e-12
+"""Seconds, of which there is a logarithm."""
+
 
 @dataclass
 class Corrected:
@@ -88,9 +91,12 @@ class Corrected:
         """
         if not has_nests(schedule):
             return dict(self.cases.closed(schedule))
-        features, seconds = self._before(schedule)
-        if self._fit is not None:
-            seconds = self._fit.corrected(features, seconds, self._centre).seconds
+        if self._fit is None and self.model is None:
+            seconds = np.maximum(self.cases.prices(schedule), SHORTEST)
+        else:
+            features, seconds = self._before(schedule)
+            if self._fit is not None:
+                seconds = self._fit.corrected(features, seconds, self._centre).seconds
         return {key: float(one) for key, one in zip(self.keys, seconds, strict=True)}
 
     def refit(self, times: Times) -> None:
@@ -121,7 +127,7 @@ class Corrected:
             names, features = described(case, self.features)
             check_names(self._names, names)
             self._names = names
-            self._known[schedule] = features, np.maximum(case.seconds, 1e-12)
+            self._known[schedule] = features, np.maximum(case.seconds, SHORTEST)
         return self._known[schedule]
 
     def _before(self, schedule: Schedule) -> tuple[Values, Values]:
@@ -152,7 +158,7 @@ class Corrected:
             machine=np.full(count, "here"),
             sizes=np.tile(sizes, len(found)),
             schedule=np.repeat(np.array([one.digest for one, *_ in found]), len(self.keys)),
-            seconds=np.array([max(seconds, 1e-12) for seconds, _ in timed]),
+            seconds=np.array([max(seconds, SHORTEST) for seconds, _ in timed]),
             spread=np.array([spread for _, spread in timed]),
             closed=np.concatenate([before for *_, before in found]),
         )
