@@ -111,11 +111,15 @@ class StatementPrices:
         """Of asking a condition."""
         return self.value(condition, at) + self.machine.loops.bind_cycles
 
-    def value(self, expr: Expr, at: Inside) -> float:
-        """Of an expression."""
-        lane = at.lane
-        if not at.moves(expr):
+    def value(self, expr: Expr, at: Inside, known: set[Expr] | None = None) -> float:
+        """Of an expression: what occurs in it several times is computed once.
+
+        known  what is computed already; what this computes is added
+        """
+        lane, known = at.lane, set() if known is None else known
+        if not at.moves(expr) or expr in known:
             return 0.0
+        known.add(expr)
         if dtype_of(expr) == "index" and (lane is None or lane not in variables(expr)):
             return self.machine.loops.index_cycles * sum(isinstance(n, Binary) for n in walk(expr))
         match expr:
@@ -124,24 +128,30 @@ class StatementPrices:
             case Load(_, index, _):
                 return self.access(index, lane, self.machine.loops.gather_cycles)
             case Binary(op, a, b):
-                inside = self.operand(a, at) + self.operand(b, at)
+                inside = self.operand(a, at, known) + self.operand(b, at, known)
                 return inside + self.operation(op, lane) + self.rounded(expr, lane)
             case Unary(op, a):
-                return self.operand(a, at) + self.operation(op, lane) + self.rounded(expr, lane)
+                inside = self.operand(a, at, known)
+                return inside + self.operation(op, lane) + self.rounded(expr, lane)
             case Select(condition, then, other):
                 parts = (condition, then, other)
-                return self.machine.loops.select_cycles + sum(self.value(p, at) for p in parts)
+                return self.machine.loops.select_cycles + sum(
+                    self.value(part, at, known) for part in parts
+                )
             case Logic(_, args):
-                return sum(self.value(arg, at) for arg in args) + self.operation("and", lane)
+                inside = sum(self.value(arg, at, known) for arg in args)
+                return inside + self.operation("and", lane)
             case Cast(a, _):
-                return self.operand(a, at) + self.converted(dtype_of(a), expr, lane)
+                return self.operand(a, at, known) + self.converted(dtype_of(a), expr, lane)
             case _:
-                inside = sum(self.operand(part, at) for part in children(expr))
+                inside = sum(self.operand(part, at, known) for part in children(expr))
                 return self.machine.loops.select_cycles + inside
 
-    def operand(self, expr: Expr, at: Inside) -> float:
+    def operand(self, expr: Expr, at: Inside, known: set[Expr]) -> float:
         """Of a value that is computed with."""
-        return self.value(expr, at) + (self.widened(expr, at.lane) if at.moves(expr) else 0.0)
+        if not at.moves(expr) or expr in known:
+            return 0.0
+        return self.value(expr, at, known) + self.widened(expr, at.lane)
 
     def converted(self, old: str, new: Expr, lane: str | None) -> float:
         """Of a conversion; floats of 16 bits are widened to float32 before whatever is done with them."""

@@ -19,7 +19,7 @@ from offcut.schedule import Schedule
 from offcut.search import Outcome, Records
 from offcut.tuning.measuring.candidate import Bench, Limits, Measured, Problem, Time, measured
 from offcut.tuning.measuring.interleaved import rankable
-from offcut.tuning.measuring.reference import expected
+from offcut.tuning.measuring.reference import expected, promoted
 
 QUICK = Limits(patience=5.0, memory=1 << 30, budget=0.02, noise=math.inf)
 SIZES = (({"n": 7}, 2.0), ({"n": 33}, 1.0))
@@ -206,6 +206,16 @@ def test_what_cannot_be_sent_to_a_child_is_refused(schedules: dict[str, Schedule
 
     with pytest.raises(OffcutError, match="cannot send a tuple to another process"):
         measured(planted, [*schedules.values()], QUICK)
+
+
+def test_a_reference_of_finite_constants_is_a_program_that_reads_back() -> None:
+    b = oc.dim("b", min=1, max=64)
+    x, w = oc.placeholder((b, 8, 8, 4), name="X"), oc.placeholder((3, 3, 4, 4), name="W")
+    y = oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC", name="Y")
+    program = requested(y, [x, w], stand_ins(["W"], y, [x, w], "tune"), "tune").program
+    assert any(buffer.finite for buffer in program.buffers)
+    made = promoted(program)
+    assert oc.parse(str(made)) == made
 
 
 def test_an_interrupt_leaves_nothing(schedules: dict[str, Schedule]) -> None:

@@ -27,8 +27,15 @@ def operations(store: Store) -> int:
 
 
 def instructions(store: Store) -> int:
-    """What one instance, or a vector of them, issues: its operations, a load for each element that is read, the store."""
-    return operations(store) + 1 + sum(isinstance(node, Load) for node in walk(store.value))
+    """What one instance, or a vector of them, issues: each of its operations once, a load for each element that is
+    read, the store.
+    """
+    computed = sum(
+        isinstance(node, Load)
+        or (isinstance(node, Binary | Unary) and dtype_of(node) not in ("index", "bool"))
+        for node in set(walk(store.value))
+    )
+    return computed + 1 + (store.reduce is not None)
 
 
 def picojoules(store: Store, program: Program, energy: Energy) -> float:

@@ -238,6 +238,7 @@ def promoted(program: Program) -> Program:
                 dtype="float64" if buffer.dtype in FLOATS else buffer.dtype,
                 kind=Kind.INPUT if buffer.kind is Kind.CONSTANT else buffer.kind,
                 layout=None,
+                finite=False,
             )
             for buffer in program.buffers
         ),
