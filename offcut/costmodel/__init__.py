@@ -5,7 +5,6 @@ from offcut.costmodel.closed import Cost, Formulas, Hardware, Level, cost, formu
 from offcut.costmodel.closed_form import (
     Blocks,
     Work,
-    lanes_seconds,
     pack_seconds,
     rows_seconds,
     unpacked_factor,
@@ -44,7 +43,6 @@ __all__ = [
     "cost",
     "features_of",
     "formulas",
-    "lanes_seconds",
     "load",
     "of_plain",
     "pack_seconds",

@@ -51,8 +51,13 @@ class Work:
     item: int
 
 
-def block(work: Work, blocks: Blocks, height: Expr) -> Expr:
-    """Cycles of one block of `height` rows over all columns."""
+def block(work: Work, blocks: Blocks, height: Expr, most: int) -> Expr:
+    """Cycles of one block of `height` rows, which are at most `most`, over all columns; of more than the tallest, in turn."""
+    tallest = len(blocks.step) - 1
+    if most > tallest:
+        whole, rest = ix.floordiv(height, tallest), ix.mod(height, tallest)
+        one = block(work, blocks, ix.const(tallest), tallest)
+        return Binary("+", Binary("*", real(whole), one), block(work, blocks, rest, tallest))
     grid = real(ix.mul(work.depth, work.columns))
     steps = Binary("*", grid, Lookup(blocks.step, height))
     return Binary("+", steps, Binary("*", real(work.columns), Lookup(blocks.startup, height)))
@@ -69,16 +74,17 @@ def stream(work: Work, machine: Machine) -> Expr:
 
 
 def rows_seconds(
-    work: Work, blocks: Blocks, runs: tuple[tuple[Expr, Expr], ...], machine: Machine
+    work: Work, blocks: Blocks, runs: tuple[tuple[Expr, Expr], ...], most: int, machine: Machine
 ) -> Expr:
     """Predicted seconds of runs of equal blocks, the first run first.
 
     runs   (how many blocks, their height); a run of no block costs nothing
+    most   rows of a block
     """
     total: Expr = real(0.0)
     first: Expr = real(0.0)
     for count, height in reversed(runs):
-        one = block(work, blocks, height)
+        one = block(work, blocks, height, most)
         total = Binary("+", Binary("*", real(count), one), total)
         first = Select(Compare(">", count, ix.const(0)), one, first)
     coming = stream(work, machine)
@@ -86,11 +92,6 @@ def rows_seconds(
     lost = Binary("*", real(machine.traffic.overlap_loss), Binary("min", coming, first))
     cycles = Binary("+", total, Binary("+", waiting, lost))
     return Binary("*", real(work.repeats), Binary("*", cycles, real(1.0 / machine.core.hertz)))
-
-
-def lanes_seconds(instances: Expr, machine: Machine) -> Expr:
-    """Predicted seconds of statement instances that run as lanes of vectors, whatever they compute."""
-    return Binary("*", real(instances), real(machine.loops.lane_seconds))
 
 
 def unpacked_factor(work: Work, machine: Machine) -> Expr:

@@ -163,9 +163,6 @@ _OPERATIONS = {
 class Loops:
     """Statements without a microkernel.
 
-    lane_seconds     of a statement's instance in a lane: right to some factor, as instances vary
-    single_seconds   of one that runs alone
-    covered_seconds  of one in a microkernel
     reduce_cycles    to reduce the lanes of a vector, and to start
     extreme_cycles   from a maximum or minimum of floats to the next of the same, one by one: NaN and zeros of both signs count
     wait_cycles      for what a nest has just computed, before the next one in a loop that they share
@@ -185,9 +182,6 @@ class Loops:
     ahead_bytes      how far ahead rows are asked for
     """
 
-    lane_seconds: float
-    single_seconds: float
-    covered_seconds: float
     reduce_cycles: float
     extreme_cycles: float
     wait_cycles: float

@@ -76,6 +76,14 @@ class StatementPrices:
         extreme = any(one.reduce != "sum" and dtype_of(one.value) in FLOATS for one in adds)
         return self.machine.loops.extreme_cycles if extreme else self.machine.core.latency_cycles
 
+    def each(self, store: Store, at: Inside, loop: For | None) -> float:
+        """Of a store with its share of a loop that runs it, and of waiting for the iteration before; None: of no loop."""
+        work, loops = self.store(store, at), self.machine.loops
+        if loop is None:
+            return work
+        step = loops.iterate_cycles if at.lane is None else loops.lane_iterate_cycles
+        return step + max(work, self.chain(loop, side_by_side=at.lane is not None))
+
     def store(self, store: Store, at: Inside) -> float:
         """Of a store."""
         lane, inner = at.lane, at.inner

@@ -110,7 +110,7 @@ class Cpu(Target):
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         lent = families(host)
-        price = pricing(lent, host.machine, legible=False)
+        price = pricing(lent, host.isa, legible=False)
         return Resolving(computation, [one.microkernel for one in lent], price)
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:

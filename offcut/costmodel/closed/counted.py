@@ -335,8 +335,10 @@ class _Counter:
         if across is None:
             seen = self.loop(axis.iter, start, end, seen, scope.known, off)
         else:
-            parts = seen.counts.items()
-            each = {k: self.over(axis.iter, start, end, one, scope.known) for k, one in parts}
+            each = {
+                piece: self.lanes(axis.iter, start, end, stop, one, scope.known)
+                for piece, one in seen.counts.items()
+            }
             seen = _Seen(self.traffic.at_once(seen.touched, *across), each)
         if rest:
             return seen
@@ -446,6 +448,18 @@ class _Counter:
         self.exact = self.exact and all(total.exact for total in totals)
         return Counts(*(total.value for total in totals))
 
+    def lanes(
+        self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known
+    ) -> Counts:
+        """Of all lanes of a tile: vectors past `stop`, which are switched off whole, issue nothing and take no time."""
+        every = self.over(name, lo, hi, each, known)
+        if stop == hi:
+            return every
+        lanes = self.hardware.lanes
+        vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
+        some = self.over(name, lo, ix.minimum(hi, ix.add(lo, ix.mul(vectors, lanes))), each, known)
+        return replace(every, instructions=some.instructions, cycles=some.cycles)
+
     def where(self, condition: Expr, then: _Seen, other: _Seen) -> _Seen:
         if reads_memory(condition):
             self.exact = False
@@ -474,12 +488,8 @@ class _Counter:
         width = self.hardware.lanes_of(dtype) if scope.lane else 1
         filled = width if not scope.run else scope.run / ceil(scope.run / width)
         prices = StatementPrices(self.hardware.machine, width)
-        loops = self.hardware.machine.loops
         inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
-        work = prices.store(stmt, Inside(scope.lane, inner, scope.written))
-        if scope.loop is not None:
-            step = loops.iterate_cycles if scope.lane is None else loops.lane_iterate_cycles
-            work = step + max(work, prices.chain(scope.loop, side_by_side=scope.lane is not None))
+        work = prices.each(stmt, Inside(scope.lane, inner, scope.written), scope.loop)
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
         issued = instructions(stmt) / filled

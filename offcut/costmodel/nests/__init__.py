@@ -3,5 +3,6 @@
 from offcut.costmodel.nests.calls import Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.schedules import SchedulePrices, WayCost
+from offcut.costmodel.nests.tile_cycles import Instances, lane_of
 
-__all__ = ["Calls", "NestCost", "Nests", "SchedulePrices", "WayCost"]
+__all__ = ["Calls", "Instances", "NestCost", "Nests", "SchedulePrices", "WayCost", "lane_of"]

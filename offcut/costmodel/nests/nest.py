@@ -109,7 +109,7 @@ class Nests:
             number, height = self.along(one, extent, height)
             inside[one.axis] = height
             loops.append(Trips(one.axis, number, extent))
-        whole, tails = band.computed(cut, self.all_along(cut.cuts, extents), inside)
+        whole, tails = band.computed(cut, self.all_along(cut, extents), inside)
         trips = band.one
         for name in plain:
             trips = trips * extents[name]
@@ -152,11 +152,12 @@ class Nests:
             self.heights[key] = number, np.ceil(extent / np.maximum(number, 1))
         return self.heights[key]
 
-    def all_along(self, cuts: Sequence[AxisCut], extents: Mapping[str, Array]) -> Tiles:
+    def all_along(self, cut: GroupCut, extents: Mapping[str, Array]) -> Tiles:
         """All tiles along the axes that are cut."""
-        key = tuple((cut, extents[cut.axis].tobytes()) for cut in cuts)
+        plain = cut.match is None
+        key = plain, *((one, extents[one.axis].tobytes()) for one in cut.cuts)
         if key not in self.tiles:
-            self.tiles[key] = Tiles.of(cuts, extents, self.calls.count)
+            self.tiles[key] = Tiles.of(cut.cuts, extents, self.calls.count, plain)
         return self.tiles[key]
 
     def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:

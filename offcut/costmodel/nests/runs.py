@@ -65,13 +65,16 @@ class Tiles:
     forms: tuple[tuple[Form, npt.NDArray[np.int64]], ...]
 
     @staticmethod
-    def of(cuts: Sequence[AxisCut], extents: Mapping[str, Array], calls: int) -> Tiles:
-        """Those of axes that are cut, outermost first, at so many calls."""
+    def of(cuts: Sequence[AxisCut], extents: Mapping[str, Array], calls: int, plain: bool) -> Tiles:
+        """Those of axes that are cut, outermost first, at so many calls.
+
+        plain  whether no microkernel computes them
+        """
         count, heights = np.ones((1, calls)), dict[str, Array]()
         forms = [Form(body=True, fixed=True, apart=False)]
         for cut in cuts:
             around = next(reversed(heights.values()), count)
-            runs = list(_in_groups(cut, extents[cut.axis], around))
+            runs = list(_in_groups(cut, extents[cut.axis], around, plain))
             if not runs:
                 return Tiles(count[:0], {cut.axis: count[:0] for cut in cuts}, _NONE, ())
             shape = count.shape
@@ -98,32 +101,34 @@ class Tiles:
 _NONE = np.zeros(0, bool)
 
 
-def _in_groups(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
+def _in_groups(cut: AxisCut, extent: Array, around: Array, plain: bool) -> Iterator[Run]:
     """The tiles along an axis by all its groups."""
     if cut.group is None:
-        yield from tiles_of(cut, extent, around)
+        yield from tiles_of(cut, extent, around, plain)
         return
     full, left = np.divmod(extent, cut.group)
     if full.any():
-        for run in tiles_of(cut, np.full_like(extent, cut.group), around):
+        for run in tiles_of(cut, np.full_like(extent, cut.group), around, plain):
             yield Run(run.count * full, run.height, run.form)
     if left.any():
-        for run in tiles_of(cut, left, around):
+        for run in tiles_of(cut, left, around, plain):
             yield Run(run.count * (left > 0), run.height, run.form)
 
 
-def tiles_of(cut: AxisCut, extent: Array, around: Array) -> tuple[Run, ...]:
+def tiles_of(cut: AxisCut, extent: Array, around: Array, plain: bool = False) -> tuple[Run, ...]:
     """The tiles of an axis.
 
     around  heights of the tile that was cut before, by which the widths go where the cut says so
+    plain   whether no microkernel computes them: vectors that are switched off whole, as of a tile that is padded, do not
+            run then
     """
     if not cut.by_height:
-        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile)
+        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, plain)
     if cut.strategy != LADDER:
         found = []
         for (low, high), tile, heights in cut.by_height:
             here = (around >= low) & (around <= high)
-            for run in _runs(cut.strategy.stepped(heights), extent, tile):
+            for run in _runs(cut.strategy.stepped(heights), extent, tile, plain):
                 found.append(Run(run.count * here, run.height, run.form))
         return tuple(found)
     return tuple(_steps(cut, extent, around))
@@ -146,16 +151,16 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
     yield Run(np.minimum(left, 1), left, Form(body=False, fixed=False, apart=False))
 
 
-def _runs(strategy: Strategy, extent: Array, tile: int) -> tuple[Run, ...]:
-    return _known_runs(strategy, tile, np.maximum(extent, 0).astype(np.int64).tobytes())
+def _runs(strategy: Strategy, extent: Array, tile: int, plain: bool) -> tuple[Run, ...]:
+    return _known_runs(strategy, tile, plain, np.maximum(extent, 0).astype(np.int64).tobytes())
 
 
 @lru_cache(1 << 12)
-def _known_runs(strategy: Strategy, tile: int, extents: bytes) -> tuple[Run, ...]:
+def _known_runs(strategy: Strategy, tile: int, plain: bool, extents: bytes) -> tuple[Run, ...]:
     values = {"extent": np.frombuffer(extents, np.int64)}
     return tuple(
         Run(_at(count, values), _at(height, values), form)
-        for count, height, form in _symbolic(strategy, tile)
+        for count, height, form in _symbolic(strategy, tile, plain)
     )
 
 
@@ -166,7 +171,7 @@ def _at(expr: Expr, values: dict[str, npt.NDArray[np.int64]]) -> Array:
 
 
 @lru_cache(1 << 12)
-def _symbolic(strategy: Strategy, tile: int) -> tuple[tuple[Expr, Expr, Form], ...]:
+def _symbolic(strategy: Strategy, tile: int, plain: bool) -> tuple[tuple[Expr, Expr, Form], ...]:
     """What a strategy runs of any extent."""
     found = []
     pairs = zip(runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True)
@@ -177,5 +182,7 @@ def _symbolic(strategy: Strategy, tile: int) -> tuple[tuple[Expr, Expr, Form], .
             ix.literal(height) is not None,
             segment.guarded is not None or (single and tile > 1),
         )
+        if plain and segment.predicate and segment.count is None:
+            height = ix.sub(segment.owned[1], segment.owned[0])
         found.append((count, height, form))
     return tuple(found)

@@ -14,6 +14,7 @@ from offcut.core.expr import Load, Var, dtype_of, walk
 from offcut.core.program import For, Store
 from offcut.costmodel.closed.counted import Hardware
 from offcut.costmodel.closed.operations import instructions
+from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests.calls import Array
 from offcut.costmodel.nests.footprints import Lengths
 from offcut.costmodel.nests.runs import Form
@@ -129,7 +130,8 @@ class Plain:
         """
         key = stage, lane, fixed
         if key not in self.known:
-            self.known[key] = Instances.of(stage, lane, fixed, self.hardware)
+            width = self.hardware.lanes_of(dtype_of(stage.value))
+            self.known[key] = Instances.of(stage, lane, self.hardware.machine, width, fixed)
         one = self.known[key]
         vectors, outside = np.ones(1), np.ones(1)
         for axis in (*stage.axes, *stage.reduce_axes):
@@ -159,29 +161,34 @@ class Instances:
     issued: float
 
     @staticmethod
-    def of(stage: Stage, lane: str | None, fixed: bool, hardware: Hardware) -> Instances:
+    def of(
+        stage: Stage, lane: str | None, machine: Machine, width: int, fixed: bool = False
+    ) -> Instances:
         """Of a stage, lanes along an axis; None: one by one.
 
+        width  lanes of a vector of what is stored
         fixed  whether the code has no loop along the lanes
         """
-        loops = hardware.machine.loops
-        width = 1 if lane is None else hardware.lanes_of(dtype_of(stage.value))
+        loops, width = machine.loops, 1 if lane is None else width
         point = tuple(Var(axis.name) for axis in stage.axes)
         store = Store(stage.buffer, point, stage.value, stage.reducer)
-        prices = StatementPrices(hardware.machine, width)
         summed = [axis.name for axis in stage.reduce_axes]
         axes = [axis.name for axis in stage.axes]
         inner = summed[-1] if summed else "".join(axes[-1:] if lane is None else ())
-        work = prices.store(store, Inside(lane, inner, frozenset((stage.buffer,))))
-        step = loops.iterate_cycles if lane is None else loops.lane_iterate_cycles
-        if summed:
-            around = For(inner, ix.const(0), ix.const(1), (store,))
-            work = max(work, prices.chain(around, side_by_side=lane is not None))
-        elif fixed:
-            step = 0.0
+        around = None if fixed and not summed else For(inner, ix.const(0), ix.const(1), (store,))
+        inside = Inside(lane, inner, frozenset((stage.buffer,)))
+        each = StatementPrices(machine, width).each(store, inside, around)
         once = 0.0 if lane is None else loops.tile_cycles if fixed else loops.begin_cycles
         once += loops.reduce_cycles if lane in summed else 0.0
-        return Instances(width, step + work, once, instructions(store))
+        return Instances(width, each, once, instructions(store))
+
+
+def lane_of(stage: Stage) -> str | None:
+    """The axis that lanes run along where nobody says otherwise: of a sum over rows of memory, of what is stored."""
+    summed = stage.reduce_axes[-1].name if stage.reduce_axes else None
+    if summed is not None and _beside(stage, summed):
+        return summed
+    return stage.axes[-1].name if stage.axes else None
 
 
 @lru_cache(1 << 10)

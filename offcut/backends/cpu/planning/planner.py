@@ -310,7 +310,7 @@ def _added_last(computation: Computation, program: Program) -> str | None:
 def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
     """A computation cut for the host."""
     lent = families(host)
-    kernels, price = [family.microkernel for family in lent], pricing(lent, host.machine)
+    kernels, price = [family.microkernel for family in lent], pricing(lent, host.isa)
     with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
@@ -487,7 +487,7 @@ def _in_loops(
             shares.program,
             schedule=schedule,
             notes=(*notes, *said, *settled.notes, *plain),
-            seconds=seconds_of_program(shares.program, host.machine),
+            seconds=seconds_of_program(shares.program, host),
             shares=shares,
             through=(program, inside, *((uncut,) if run is not uncut else ()), *divided),
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Literal
 
 from offcut.backends.cpu.machine.isa import Isa
@@ -19,9 +20,10 @@ from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
-from offcut.core.expr import Expr, loads, variables
+from offcut.core.expr import Binary, Expr, loads, real, variables
 from offcut.core.text.printer import format_expr
-from offcut.costmodel import Machine, lanes_seconds, shortened, worth
+from offcut.costmodel import shortened, worth
+from offcut.costmodel.nests import Instances, lane_of
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -98,7 +100,7 @@ def without_blocks(schedule: Schedule) -> Schedule:
     return replace(schedule, steps=tuple(steps))
 
 
-def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) -> WayPrice:
+def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
     """The price of a way, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
@@ -114,24 +116,35 @@ def pricing(families: Sequence[Family], machine: Machine, legible: bool = True) 
         laid: frozenset[str],
     ) -> Expr:
         if found is None:
-            return lanes_seconds(ix.add(*(stage.instances for stage in group)), machine)
-        strategy, packed = _along_rows(found, way), way.pack is not None
+            return reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
+        rows, packed = _along_rows(found, way), way.pack is not None
         match = found.microkernel.name, found.rows, found.columns, found.depth
-        key = group[0], match, packed, strategy, laid, computation.buffers
+        key = group[0], match, packed, rows, laid, computation.buffers
         if key not in known:
             how = "panels" if found.by_columns.buffer in laid else "direct"
             operand = Operand(found, "packed" if packed else how)
-            tiles = Tiles(computation, by_name, machine, 1)
-            seconds = tiles.seconds(group[0], operand, strategy)
+            tiles = Tiles(computation, by_name, isa.machine, 1)
+            seconds = tiles.seconds(group[0], operand, rows)
             known[key] = shortened(seconds) if legible else seconds
         return known[key]
 
     return price
 
 
-def _along_rows(found: Match, way: Way) -> Strategy | None:
+def _along_rows(found: Match, way: Way) -> AxisCut | None:
     """How a way cuts its rows; None where there is one row."""
-    return next((cut.strategy for cut in way.splits if cut.axis == found.rows), None)
+    return next((cut for cut in way.splits if cut.axis == found.rows), None)
+
+
+def _plain_seconds(stage: Stage, isa: Isa) -> Expr:
+    """Predicted seconds of a stage whose instances run as vectors, all lanes of them."""
+    machine, width = isa.machine, isa.lanes("float32")
+    one = Instances.of(stage, lane_of(stage), machine, width)
+    return Binary("*", real(stage.instances), real(one.each / one.width / machine.hertz))
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    return Binary("+", a, b)
 
 
 class _Planner:

@@ -1,15 +1,17 @@
 """How long a call is predicted to take on one thread: by it the number of threads is chosen.
 
-What the cost model prices is taken from there. Of the rest each instance of a statement counts a
-fixed time, so the prediction is right to some factor: enough to see which calls are too short.
+What the cost model prices is taken from there. Of the rest each instance of a statement takes what it computes with operands at
+hand, all lanes of a vector in use: enough to see which calls are too short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
+from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
@@ -27,7 +29,8 @@ from offcut.core.program import (
     Tile,
 )
 from offcut.core.program import walk as statements
-from offcut.costmodel import Machine
+from offcut.costmodel import Inside, Machine, StatementPrices
+from offcut.describe.microkernel import Microkernel
 from offcut.schedule import Applied
 
 
@@ -37,9 +40,12 @@ def seconds_of_choices(made: Applied) -> Expr:
     return reduce(_plus, (reduce(_least, costs) for costs in ways), real(0.0))
 
 
-def seconds_of_program(program: Program, machine: Machine) -> Expr:
+def seconds_of_program(program: Program, host: Host) -> Expr:
     """Predicted seconds of a loop program, over its sizes: instances, the loops taken at their middle."""
-    return _Seconds(machine).block(program.body, {}, machine.loops.single_seconds)
+    kernels = {family.microkernel.name: family.microkernel for family in families(host)}
+    prices = _Seconds(host.isa, kernels)
+    cycles = prices.block(program.body, {}, _Around(None, None, None))
+    return Binary("*", cycles, real(1.0 / host.machine.hertz))
 
 
 def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int], machine: Machine) -> int:
@@ -90,54 +96,83 @@ def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Around:
+    """What a statement runs in.
+
+    loop    the innermost loop around it; None: there is none
+    lane    the iterator that runs along lanes; None: instances run one by one
+    cycles  of an instance, where a microkernel computes it; None: none does
+    """
+
+    loop: For | None
+    lane: str | None
+    cycles: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Seconds:
-    """The prices of statements on a machine, the loops around at their middle."""
+    """Cycles of statements on cores, the loops around at their middle."""
 
-    machine: Machine
+    isa: Isa
+    kernels: Mapping[str, Microkernel]
 
-    def block(self, body: Sequence[Stmt], middle: Mapping[str, Expr], each: float) -> Expr:
+    def block(self, body: Sequence[Stmt], middle: Mapping[str, Expr], around: _Around) -> Expr:
         total = real(0.0)
         for stmt in body:
-            total = _plus(total, self.statement(stmt, middle, each))
+            total = _plus(total, self.statement(stmt, middle, around))
         return total
 
-    def statement(self, stmt: Stmt, middle: Mapping[str, Expr], each: float) -> Expr:
+    def statement(self, stmt: Stmt, middle: Mapping[str, Expr], around: _Around) -> Expr:
         match stmt:
             case Store():
-                return real(each)
+                return real(self.instance(stmt, around))
             case For(name, lo, hi, body):
                 first, end = self.at(lo, middle), self.at(hi, middle)
                 inside = {**middle, name: ix.floordiv(ix.add(first, end), 2)}
-                return _times(_count(ix.sub(end, first)), self.block(body, inside, each))
+                within = replace(around, loop=stmt)
+                return _times(_count(ix.sub(end, first)), self.block(body, inside, within))
             case Tile(axes, body):
                 inside, trips = dict(middle), real(1.0)
                 for axis in axes:
                     start, extent = self.at(axis.start, middle), self.at(axis.extent, middle)
                     inside[axis.iter] = ix.add(start, ix.floordiv(extent, 2))
                     trips = _times(trips, _count(extent))
-                loops = self.machine.loops
-                plain = stmt.microkernel is None
-                rate = loops.lane_seconds if plain else loops.covered_seconds
-                return _times(trips, self.block(body, inside, rate))
+                return _times(trips, self.block(body, inside, self.within(stmt)))
             case If(_, then, other):
-                return _most(self.block(then, middle, each), self.block(other, middle, each))
+                return _most(self.block(then, middle, around), self.block(other, middle, around))
             case Let(name, lo, hi, _, body):
-                return self.block(body, {**middle, name: ix.const((lo + hi) // 2)}, each)
+                return self.block(body, {**middle, name: ix.const((lo + hi) // 2)}, around)
             case Alloc():
-                return self.block(stmt.body, middle, each)
+                return self.block(stmt.body, middle, around)
             case Choose(options):
-                return reduce(_least, (self.option(option, middle, each) for option in options))
+                return reduce(_least, (self.option(option, middle, around) for option in options))
 
-    def option(self, option: Option, middle: Mapping[str, Expr], each: float) -> Expr:
+    def within(self, tile: Tile) -> _Around:
+        """What the statements of a tile run in."""
+        kernel = self.kernels.get(tile.microkernel or "")
+        lane = tile.axes[-1].iter if tile.axes else None
+        return _Around(None, lane, None if kernel is None else kernel.cycles)
+
+    def instance(self, store: Store, around: _Around) -> float:
+        """Cycles of one instance, where it fills vectors."""
+        if around.cycles is not None:
+            return around.cycles
+        width = 1 if around.lane is None else self.isa.lanes("float32")
+        inner = "" if around.loop is None else around.loop.iter
+        inside = Inside(around.lane, inner, frozenset((store.buffer,)))
+        return StatementPrices(self.isa.machine, width).each(store, inside, around.loop) / width
+
+    def option(self, option: Option, middle: Mapping[str, Expr], around: _Around) -> Expr:
         """What an option costs where the loops around are at their middle."""
         if any(isinstance(node, Load) for node in walk(option.cost)):
-            return self.block(option.body, middle, each)
-        return substitute(option.cost, dict(middle))
+            return self.block(option.body, middle, around)
+        seconds = substitute(option.cost, dict(middle))
+        return _times(seconds, real(self.isa.machine.hertz))
 
     def at(self, bound: Expr, middle: Mapping[str, Expr]) -> Expr:
         """A bound where the loops around are at their middle."""
         if any(isinstance(node, Load) for node in walk(bound)):
-            return ix.const(self.machine.policy.trips)
+            return ix.const(self.isa.machine.policy.trips)
         return ix.simplify(substitute(bound, dict(middle)))
 
 

@@ -25,7 +25,7 @@ from offcut.costmodel import (
     unpacked_factor,
 )
 from offcut.describe.computation import Computation, Stage
-from offcut.partition import LADDER, AxisCut, Match, Strategy, runs
+from offcut.partition import LADDER, AxisCut, Match, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class Tiles:
         )
         return next(fitting, width) * kernel.panel
 
-    def seconds(self, lead: Stage, operand: Operand, strategy: Strategy | None) -> Expr:
-        """Predicted seconds of a sum whose rows are cut by `strategy`, as an expression in the sizes."""
+    def seconds(self, lead: Stage, operand: Operand, cut: AxisCut | None) -> Expr:
+        """Predicted seconds of a sum whose rows are cut so, as an expression in the sizes; None: it has one row."""
         found = operand.found
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
         inside = (found.depth, *found.turned(lead))
@@ -131,9 +131,9 @@ class Tiles:
         )
         blocks = _blocks(found, self.machine)
         once = ((ix.const(1), ix.const(1)),)
-        tallest = self.tallest(found)
-        tiles = once if strategy is None else runs(strategy, work.rows, tallest)
-        total = rows_seconds(work, blocks, tiles, self.machine)
+        most = 1 if cut is None else cut.tile
+        tiles = once if cut is None else runs(cut.strategy.stepped(cut.heights), work.rows, most)
+        total = rows_seconds(work, blocks, tiles, most, self.machine)
         if operand.how == "packed":
             return Binary("+", total, pack_seconds(work, self.machine))
         if (
