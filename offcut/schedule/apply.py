@@ -303,7 +303,9 @@ class Applying:
             with self.line(way):
                 check_cost(cost, self.given.sizes)
         elif asked:
-            cost = self.price(self.given, (lead, *rest), found, way, self.laid)
+            rows = None if found is None else found.rows
+            with self.line(next((cut for cut in way.splits if cut.axis == rows), way)):
+                cost = self.price(self.given, (lead, *rest), found, way, self.laid)
         else:
             cost = Const(0.0, "float64")
         if way.pack is not None:
