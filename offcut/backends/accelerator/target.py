@@ -176,14 +176,13 @@ class Accelerator(Target):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        users, spec = dict(request.users.sizes), self.spec
+        users = dict(request.users.sizes)
         if sizes is None:
             typical = typical_of(planned.program)
-            streams = taken(planned.program, spec, typical, {})
-            return formulas_of(request.program, streams, self.machine, users, typical)
+            return formulas_of(request.program, planned.program, self.machine, users, typical)
         check_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
-        streams = taken(planned.program, spec, given, given)
+        streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
 
     def schedules(self, request: Request, options: Options, most: int) -> Points:
@@ -205,7 +204,7 @@ class Accelerator(Target):
         def seconds(schedule: Schedule) -> Sequence[float]:
             try:
                 made = planned(program, computation, self.spec, schedule).program
-                found = [cycles_of(taken(made, self.spec, at, at)) for at in given]
+                found = [cycles_of(taken(made, self.spec, at)) for at in given]
             except TargetError as refused:
                 raise PartitionError(
                     "tune",

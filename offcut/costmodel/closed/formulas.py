@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+ESTIMATED = 0.05
+"""Cycles that were off by more at a size are an estimate."""
+
+
 @dataclass(frozen=True)
 class Formulas:
     """A kernel's cost, in the user's names of sizes; see `Cost` for what each is.
@@ -34,6 +38,7 @@ class Formulas:
     operations  of what is described
     machine     that it is predicted for
     code        bytes of code; compiled_in: seconds to compile it
+    within      where cycles are made of those at some sizes: the part by which they were off at most at others
     """
 
     described: Program
@@ -43,6 +48,7 @@ class Formulas:
     users: Mapping[str, str]
     code: int
     compiled_in: float
+    within: float = 0.0
 
     @cached_property
     def flop(self) -> sympy.Expr:
@@ -137,11 +143,16 @@ class Formulas:
         lines = [f"flop = {self.flop}"]
         for one in self.prediction.pieces:
             lines.append(f"{self._title(one)}:")
-            shown = {"runs": one.counts.runs, "compute cycles": one.resources["compute"]}
+            first, cycles = next(iter(one.resources.items()))
+            shown = {"runs": one.counts.runs, f"{first} cycles": cycles}
             shown |= {f"bytes from {name}": size for name, size in one.bytes.items()}
             lines += [f"  {name} = {self._in_user_names(value)}" for name, value in shown.items()]
         values = self.prediction.values.items()
-        return "\n".join([*lines, *(f"{name} = {self._in_user_names(v)}" for name, v in values)])
+        lines += [f"{name} = {self._in_user_names(value)}" for name, value in values]
+        if self.within:
+            kind = "an estimate, " if self.within > ESTIMATED else ""
+            lines.append(f"cycles are {kind}within {self.within:.1%} at sizes that were tried")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

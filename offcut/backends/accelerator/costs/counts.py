@@ -1,26 +1,24 @@
-"""What the leaves of a nest issue and move in a call: numbers, or expressions over the sizes that are left open.
+"""What the leaves of a nest issue and move in a call: expressions over its sizes.
 
 A leaf is a copy, a product, an operation or a result over a box. Of one instance, with ``c`` the words along
 each axis of the box, and ``c'`` those of them that main memory has::
 
-    steps   product of c                                        of a product or an operation
-    rows    product of c' over the axes that are in no row      of a copy or a result
-    words   product of c'                                       likewise
-    zeros   product of c, less words                            of a copy
+    steps   product of c                of a product or an operation
+    words   product of c'               of a copy or a result
+    zeros   product of c, less words    of a copy
 
-and a nest is the sum over its loops: visited one by one where all sizes are known, else in closed form.
+and its bytes are those of its rows, ``c'`` along the axes that are in one, in whole beats. A nest is the sum over its loops
+in closed form; where all sizes are known, instances are visited one by one instead (`instances/visited.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from offcut.backends.accelerator.costs.largest import How, Largest
-from offcut.backends.accelerator.instances.issued import ONE, ZERO, Fetched, Issued
-from offcut.backends.accelerator.instances.running import Timed
-from offcut.backends.accelerator.instances.visited import Visited
+from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -32,50 +30,25 @@ from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A nest in a call.
+def counted(
+    nest: Lowered, typical: Mapping[str, int]
+) -> tuple[Sequence[Issued], Mapping[str, int]]:
+    """What its leaves issue and move, by number, and the bytes of each memory that windows take.
 
-    leaves   their counts, by number
-    fetched  the loads of micro-ops
-    taken    bytes of each memory that windows take
-    timed    when all instances have ended, where all sizes are known
-    """
-
-    leaves: Sequence[Issued]
-    fetched: Fetched
-    taken: Mapping[str, int]
-    timed: Timed | None = None
-
-    @property
-    def cycles(self) -> float:
-        """Until all have ended; 0 where not all sizes are known."""
-        return 0.0 if self.timed is None else self.timed.cycles
-
-
-def counted(nest: Lowered, typical: Mapping[str, int], sizes: Mapping[str, int]) -> Counted:
-    """What its leaves issue and move.
-
-    typical  sizes at which the largest instance of each leaf is looked at, where not all are known
-    sizes    those that are known
+    typical  sizes at which the largest instance of each leaf is looked at
 
     Raises TargetError where a window does not fit.
     """
-    if all(size.name in sizes for size in nest.program.sizes):
-        visited = Visited(nest, sizes)
-        leaves, fetched = visited.counted()
-        return Counted(leaves, fetched, visited.taken, visited.line.timed())
     largest = Largest(nest, typical)
     how = largest.look()
-    return Counted(_Sums(nest, how, sizes).made(), largest.fetched, largest.taken)
+    return _Sums(nest, how).made(), largest.taken
 
 
 class _Sums:
     """Sums over loops in closed form."""
 
-    def __init__(self, nest: Lowered, how: Mapping[int, How], sizes: Mapping[str, int]) -> None:
+    def __init__(self, nest: Lowered, how: Mapping[int, How]) -> None:
         self.nest = nest
-        self.fixed = {name: ix.const(value) for name, value in sizes.items()}
         self.each = [
             _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
         ]
@@ -83,7 +56,6 @@ class _Sums:
         self.sizes = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in self.nest.program.sizes
-            if size.name not in self.fixed
         )
 
     def made(self) -> list[Issued]:
@@ -97,16 +69,7 @@ class _Sums:
             if not isinstance(node, Leaf):
                 self.block(node.body, (*around, node))
                 continue
-            made = self.over(self.each[node.number], around)
-            dealt = {name for name in node.threads.values() if name is not None}
-            alone = [n for n in around if isinstance(n, Guard) or n.name not in dealt]
-            words = substitute(self.each[node.number].words, dict.fromkeys(dealt, ZERO))
-            first = self.over(Issued(runs=ONE, words=words), alone)
-            self.found[node.number] = replace(made, turns=first.runs, turned=first.words)
-
-    def at(self, expr: Expr) -> Expr:
-        """An expression with the sizes that are known."""
-        return folded(substitute(expr, self.fixed))
+            self.found[node.number] = self.over(self.each[node.number], around)
 
     def over(self, one: Issued, around: Sequence[Loop | Guard]) -> Issued:
         """The counts of an instance, added up over what stands around it."""
@@ -114,18 +77,18 @@ class _Sums:
         known = [Known(self.sizes)]
         for node in loops:
             if isinstance(node, Loop):
-                inner = Range(node.name, (self.at(node.lo),), (ix.sub(self.at(node.hi), ONE),))
+                inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
                 known.append(known[-1].within(inner))
 
         def total(term: Expr) -> Expr:
-            term, inside = self.at(substitute(term, values)), list(known)
+            term, inside = folded(substitute(term, values)), list(known)
             for node in reversed(loops):
                 if isinstance(node, Guard):
-                    condition = self.at(substitute(node.condition, values))
+                    condition = folded(substitute(node.condition, values))
                     term = chosen(decided(condition), term, ZERO)
                 else:
                     inside.pop()
-                    lo, hi = self.at(node.lo), self.at(node.hi)
+                    lo, hi = folded(node.lo), folded(node.hi)
                     term = summed(node.name, lo, hi, term, inside[-1]).value
             return term
 
@@ -178,7 +141,7 @@ def _instance(work: Work, how: How | None, spec: Spec) -> Issued:
     calls = ix.mul(how.instructions, _product([counts[axis] for axis in how.apart]))
     if not isinstance(work.does, Copy | Result):
         visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
-        return Issued(ONE, ZERO, calls, *visits)
+        return Issued(ONE, calls, *visits)
     there = [
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
@@ -188,7 +151,7 @@ def _instance(work: Work, how: How | None, spec: Spec) -> Issued:
     row = _product([count for axis, count in enumerate(there) if axis not in how.across])
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal(row))
-    return Issued(runs=ONE, instructions=calls, rows=rows, words=words, bytes=size, zeros=zeros)
+    return Issued(runs=ONE, instructions=calls, words=words, bytes=size, zeros=zeros)
 
 
 def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Expr:

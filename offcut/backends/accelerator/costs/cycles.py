@@ -1,102 +1,79 @@
-"""What units do -> cycles of a call: units, the bus, and what has to wait for what.
+"""Cycles of a call at known sizes: units, the bus, and what has to wait for what; over open sizes, the formula of these.
 
-At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`line.py`). Over sizes that
-are left open it is a formula, near that where tiles are alike:
-
-Units run side by side, so a nest takes as long as the one that is busy for longest, or as the bus; before the
-first of its instructions, and behind the last, others run alone. Two orders of instructions take longer where
-they do. Let a tile take l, s, c cycles to be loaded, stored and computed, e of the latter for the operations
-behind its sum, and let f load what one instance of the sum reads. A smaller tile is a part of one.
-
-**chain**, of one set of windows: it is loaded, multiplied, and only then loaded again; the first load of a tile
-runs beside the operations of the tile before::
-
-    chain = tiles * (l + c + s) - (tiles - 1) * min(f, e) - min(first loads, what is computed before)
-
-**turns**, of two sets, whose tiles are computed by the one compute unit: what it waits for is added to what it
-computes. A pair whose operations run after the sums of both waits for its stores, before the next pair begins: s
-and what of it is longer than e. A tile without another beside it is a chain, as long as which the bus is idle,
-too, but the last one, whose load nothing holds up. What both sets read, in one window, is loaded once both have read the one before, and what one of them reads
-alone behind it::
-
-    turns = tiles * c + pairs * wait + alone * (l + s - min(f, e)) + sum over shared loads of max(load + l - e, 0)
-    wait  = 2 * max(s - c, 0)        sums and operations of a tile follow one another
-          = s + max(s - e, 0)        those of a pair take turns
-
-Left out: loads and stores that wait for each other's rows on the bus.
+At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`instances/line.py`). Over
+sizes that are left open, the formula is made of such lines at a few of them (`periodic.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import lcm
 
-from offcut.backends.accelerator.costs.numbers import (
-    Number,
-    each,
-    least,
-    less,
-    plus,
-    positive,
-    times,
-    where_any,
-)
-from offcut.backends.accelerator.costs.totals import Totals
+from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.backends.accelerator.instances.running import Timed
-from offcut.backends.accelerator.isa import Unit
+from offcut.backends.accelerator.instances.visited import cycles_of
+from offcut.backends.accelerator.lowering.nest import Lowered
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, children, variables
 
 HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""
 
 
-def resources(of: Totals) -> Mapping[str, Number]:
-    """Cycles by what takes them; a call takes the most of these."""
-    return _open(of) if of.timed is None else _known(of, of.timed)
-
-
-def _known(of: Totals, timed: Timed) -> Mapping[str, Number]:
-    """Where all sizes are known: each unit with what comes before and behind it, the bus, and all that waits."""
-    found: dict[str, Number] = {
+def resources(nest: Lowered, timed: Timed) -> Mapping[str, float]:
+    """Cycles by what takes them, a call takes the most of these: each unit with what comes before and behind it, the bus,
+    and all that waits.
+    """
+    found = {
         unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": timed.bus, "turns" if of.dealt else "chain": timed.cycles}
+    return {**found, "bus": timed.bus, "turns" if nest.dealt else "chain": timed.cycles}
 
 
-def _open(of: Totals) -> Mapping[str, Number]:
-    """Over sizes that are left open."""
-    load, compute, store = (of.cycles[unit] for unit in (Unit.LOAD, Unit.COMPUTE, Unit.STORE))
-    first, sum_ = each(load, of.sums), each(of.multiplied, of.sums)
-    loaded, computed, stored, end = (each(one, of.tiles) for one in (load, compute, store, of.end))
-    beside = least(first, end)
-    pairs = less(of.tiles, of.turns) if of.dealt else 0.0
-    alone = positive(less(less(of.turns, pairs), 1.0)) if of.dealt else 0.0
-    before = less(of.first, least(of.first, of.start))
-    idle = times(alone, less(computed, beside))  # of loads and the bus
-    found = {
-        "load": plus(load, sum_, end, stored, idle),
-        "compute": plus(compute, before, stored),
-        "store": plus(store, of.first, sum_, end),
-        "bus": plus(of.bus, sum_, end, idle),
+def formula(ways: Sequence[Lowered]) -> Fitted:
+    """Cycles over the sizes of a nest, of that of its ways which takes the fewest."""
+    program = ways[0].program
+    asked = [expr for way in ways for expr in _asked(way)]
+    read = frozenset[str]().union(*map(variables, asked))
+    least = {size.name: size.min for size in program.sizes}
+
+    def cycles(sizes: Mapping[str, int]) -> float:
+        return min(cycles_of(way, {**least, **sizes}) for way in ways)
+
+    divisors = {
+        size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})
+        for size in program.sizes
+        if size.name in read
     }
-    if not of.dealt:
-        others = positive(less(of.tiles, 1.0))
-        hidden = plus(times(others, beside), least(of.first, of.start))
-        found["chain"] = less(plus(load, compute, store), hidden)
-    else:
-        late = positive(less(stored, end))
-        wait = plus(stored, late)
-        if of.together:
-            wait = times(2.0, positive(less(stored, computed)))
-        own = each(less(load, plus(*(cycles for cycles, _ in of.shared))), of.tiles)
-        again = [
-            times(
-                positive(less(runs, 1.0)),
-                positive(less(plus(each(cycles, runs), own), end)),
-            )
-            for cycles, runs in of.shared
-        ]
-        found["turns"] = plus(
-            *(compute, before, stored, times(pairs, wait)),
-            *(times(alone, less(plus(loaded, stored), beside)), *again),
-        )
-    return {name: where_any(of.runs, one) for name, one in found.items()}
+    return fitted(cycles, [size for size in program.sizes if size.name in read], divisors)
+
+
+def _asked(nest: Lowered) -> Iterator[Expr]:
+    """How often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
+    yield from _turns(nest.nodes)
+    for work in nest.work:
+        yield from (ix.ceildiv(work.asked[at], lanes) for at, lanes in work.counts)
+        for low, high in work.bounds:
+            yield from (work.asked[at] for at in (*low, *high))
+
+
+def _turns(nodes: Iterable[Node]) -> Iterator[Expr]:
+    for node in nodes:
+        if isinstance(node, Leaf):
+            continue
+        yield from (node.condition,) if isinstance(node, Guard) else (node.lo, node.hi)
+        yield from _turns(node.body)
+
+
+def _divisor(expr: Expr, size: str) -> int:
+    """What an expression divides a size by: of so many more, it gives as many more, or its part of a turn again."""
+    if size not in variables(expr):
+        return 1
+    inner = lcm(*(_divisor(child, size) for child in children(expr)))
+    match expr:
+        case Binary("//" | "%", _, Const(by)):
+            return inner * int(by)
+        case _:
+            return inner

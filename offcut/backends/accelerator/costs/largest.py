@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.instances.issued import Fetched
 from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter
@@ -61,11 +60,6 @@ class Largest(Emitter):
         box = prod(self.nest.work[number].counts_of(values))
         if number not in self.values or box > self.values[number][0]:
             self.values[number] = box, tuple(values)
-
-    @property
-    def fetched(self) -> Fetched:
-        """Micro-ops of the largest instances."""
-        return Fetched(len(self.ops.starts), len(self.ops.table))
 
 
 def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:

@@ -6,17 +6,21 @@ A stream is a piece; streams run one after the other. What the host fills beside
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs.counts import counted
-from offcut.backends.accelerator.costs.cycles import resources
+from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
+from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import Totals, totals
+from offcut.backends.accelerator.instances.running import Timed
+from offcut.backends.accelerator.instances.visited import Visited
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, substitute
+from offcut.core.expr import Compare, Expr, Select, real, substitute
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Program, Stmt, Store
 from offcut.core.ranges import Known, Range
@@ -32,35 +36,44 @@ from offcut.costmodel.shortened import shortened
 INSTRUCTION = 16
 """Bytes."""
 
-Found = tuple[Lowered, Totals, Mapping[str, int]]
-"""A stream, what it takes, and the bytes of each memory that its windows fill."""
+
+@dataclass(frozen=True)
+class Found:
+    """What a stream takes.
+
+    nest    of the ways to run it, the one that takes the fewest cycles
+    kept    bytes of each memory that its windows fill
+    timed   when all has ended
+    """
+
+    nest: Lowered
+    totals: Totals
+    kept: Mapping[str, int]
+    timed: Timed
 
 
-def taken(
-    program: Program, spec: Spec, typical: Mapping[str, int], sizes: Mapping[str, int]
-) -> list[Found]:
-    """What the streams of a program take.
-
-    typical  sizes at which the largest instances are looked at
-    sizes    those that are known; over the others all is expressions
+def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Found]:
+    """What the streams of a program take at known sizes.
 
     Raises TargetError where windows do not fit.
     """
-    made: list[Found] = []
+    made = []
     chip = Chip(program, spec)
-    known = all(size.name in sizes for size in program.sizes)
     for at, phase in enumerate(chip.phases):
         if isinstance(phase, Lowered):
-            nests = chip.ways(at) if known else (phase,)
-            ways = ((nest, counted(nest, typical, sizes)) for nest in nests)
-            nest, one = min(ways, key=lambda way: way[1].cycles)
-            made.append((nest, totals(nest, one), one.taken))
+            visited = [Visited(nest, sizes) for nest in chip.ways(at)]
+            ways = []
+            for one in visited:
+                leaves = one.counted()
+                ways.append((one, leaves, one.line.timed()))
+            one, leaves, timed = min(ways, key=lambda way: way[2].cycles)
+            made.append(Found(one.nest, totals(one.nest, leaves), one.taken, timed))
     return made
 
 
 def cycles_of(streams: Sequence[Found]) -> float:
-    """Cycles of a call, where all sizes are known."""
-    return sum(max(value(one) for one in resources(made).values()) for _, made, _ in streams)
+    """Cycles of a call."""
+    return sum(one.timed.cycles for one in streams)
 
 
 def cost_of(
@@ -74,8 +87,8 @@ def cost_of(
 
     named  the sizes, by the user's names; sizes: the same, by the program's
     """
-    pieces = tuple(_piece(nest, made, machine) for nest, made, _ in streams)
-    kept = _kept(streams, machine)
+    pieces = tuple(_piece(one) for one in streams)
+    kept = _kept([one.kept for one in streams], machine)
     return Cost(
         kernel=described.name,
         machine=machine.name,
@@ -94,48 +107,70 @@ def cost_of(
 
 def formulas_of(
     described: Program,
-    streams: Sequence[Found],
+    program: Program,
     machine: Device,
     users: Mapping[str, str],
     typical: Mapping[str, int],
 ) -> Formulas:
     """The same at any sizes.
 
-    users  what the user calls the sizes, by the program's names
+    program  on the chip
+    users    what the user calls the sizes, by the program's names
+    typical  sizes at which the largest instances are looked at
+
+    Raises TargetError where windows do not fit.
     """
-    pieces = tuple(_predicted(nest, made) for nest, made, _ in streams)
-    kept: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(streams, machine).items()}
-    issued_ = sum(int(evaluate(made.instructions, dict(typical))) for _, made, _ in streams)
-    prediction = Prediction(pieces, (), kept, {}, exact=True)
-    operations_ = flop(described, {})
-    return Formulas(described, prediction, operations_, machine, users, INSTRUCTION * issued_, 0.0)
+    chip = Chip(program, Spec.of(machine))
+    found = []
+    for at, phase in enumerate(chip.phases):
+        if isinstance(phase, Lowered):
+            leaves, kept = counted(phase, typical)
+            found.append((phase, totals(phase, leaves), kept, formula(chip.ways(at))))
+    pieces = tuple(_predicted(nest, made, cycles) for nest, made, _, cycles in found)
+    kept_ = _kept([kept for _, _, kept, _ in found], machine)
+    issued_ = sum(int(evaluate(made.instructions, dict(typical))) for _, made, _, _ in found)
+    sizes: dict[str, Expr] = {name: ix.const(size) for name, size in kept_.items()}
+    return Formulas(
+        described,
+        Prediction(pieces, (), sizes, {}, exact=True),
+        flop(described, {}),
+        machine,
+        users,
+        INSTRUCTION * issued_,
+        0.0,
+        within=max((cycles.within for *_, cycles in found), default=0.0),
+    )
 
 
-def _piece(nest: Lowered, made: Totals, machine: Device) -> PieceCost:
+def _piece(of: Found) -> PieceCost:
+    made = of.totals
     return PieceCost(
-        stage=_stage(nest),
+        stage=_stage(of.nest),
         role="whole",
         tile={},
-        microkernel=_microkernel(nest),
+        microkernel=_microkernel(of.nest),
         runs=int(evaluate(made.runs, {})),
         flop=2 * int(evaluate(made.multiply_adds, {})),
         instructions=float(evaluate(made.instructions, {})),
-        resources={name: value(one) for name, one in resources(made).items()},
+        resources=resources(of.nest, of.timed),
         bytes={name: int(evaluate(one, {})) for name, one in _by_name(made).items()},
         energy=value(made.joules),
         registers=0,
     )
 
 
-def _predicted(nest: Lowered, made: Totals) -> Predicted:
+def _predicted(nest: Lowered, made: Totals, cycles: Fitted) -> Predicted:
     piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, None)
     counts = Counts(
         runs=made.runs,
         flop=ix.mul(2, made.multiply_adds),
         instructions=ix.mul(THOUSANDTHS, made.instructions),
     )
-    cycles = {name: shortened(expression(one)) for name, one in resources(made).items()}
-    return Predicted(piece, counts, cycles, _by_name(made), shortened(expression(made.joules)))
+    any_ = Compare(">", made.runs, ix.const(0))
+    call = shortened(Select(any_, cycles.formula, real(0.0)))
+    return Predicted(
+        piece, counts, {"call": call}, _by_name(made), shortened(expression(made.joules))
+    )
 
 
 def _by_name(made: Totals) -> dict[str, Expr]:
@@ -153,8 +188,7 @@ def _microkernel(nest: Lowered) -> str:
     return next((name for name in named if name is not None), "")
 
 
-def _kept(streams: Sequence[Found], machine: Device) -> dict[str, int]:
-    filled = [bytes_ for _, _, bytes_ in streams]
+def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int]:
     return {
         memory.name: max((one.get(memory.name, 0) for one in filled), default=0)
         for memory in machine.memory

@@ -15,36 +15,24 @@ ZERO, ONE = ix.const(0), ix.const(1)
 class Issued:
     """Of a leaf, over all of its instances in a call.
 
-    runs          instances; turns: those of the first virtual thread, where several take turns
+    runs          instances
     instructions  that are issued
     steps         of products, or of the vector unit with an immediate
     pairs         of the vector unit with a second word
     resets        of words that are set to 0
-    rows, words, bytes  that the bus moves; bytes in whole beats
+    words, bytes  that the bus moves; bytes in whole beats
     zeros         words that are filled
-    turned        words that the first virtual thread moves
     """
 
     runs: Expr = ZERO
-    turns: Expr = ZERO
     instructions: Expr = ZERO
     steps: Expr = ZERO
     pairs: Expr = ZERO
     resets: Expr = ZERO
-    rows: Expr = ZERO
     words: Expr = ZERO
     bytes: Expr = ZERO
     zeros: Expr = ZERO
-    turned: Expr = ZERO
 
     def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
         """Each count put through a function."""
         return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Micro-ops that are brought before they are first used: in so many loads, so many words."""
-
-    loads: int
-    words: int

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from itertools import groupby
 from math import prod
 
-from offcut.backends.accelerator.instances.issued import Fetched, Issued
+from offcut.backends.accelerator.instances.issued import Issued
 from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
 from offcut.backends.accelerator.lowering.covers import Copy, Result
@@ -37,7 +37,7 @@ class _Shape:
     """What instances of one shape are.
 
     parts   what its units do
-    counts  as those of `Issued`, but for runs and turns
+    counts  as those of `Issued`, but for runs
     """
 
     parts: Sequence[Part]
@@ -54,8 +54,8 @@ class Visited(Emitter):
     line: Line = field(init=False)
     shapes: dict[tuple[object, ...], _Shape] = field(default_factory=dict)
 
-    def counted(self) -> tuple[list[Issued], Fetched]:
-        """The counts of each leaf, by its number, and the loads of micro-ops.
+    def counted(self) -> list[Issued]:
+        """The counts of each leaf, by its number.
 
         Raises TargetError where a window does not fit.
         """
@@ -71,8 +71,7 @@ class Visited(Emitter):
         self.line.instance([Part(Unit.COMPUTE, *cycles(Finish(), self.spec))], [RESULTS])
         for fill, event in enumerate(self.fills):
             self.line.replace(event, *cycles(self.ops.load(fill), self.spec))
-        counts = [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
-        return counts, Fetched(len(self.fills), len(self.ops.table))
+        return [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
 
     def visit(self, number: int, values: Sequence[int]) -> None:
         """Note an instance."""
@@ -82,10 +81,7 @@ class Visited(Emitter):
         if shape is None:
             shape = self.looked(number, values)
             self.shapes[key] = shape
-        first = not any(values[at] for at in work.threads.values())
         total["runs"] += 1
-        total["turns"] += first
-        total["turned"] += shape.counts["words"] * first
         for name, count in shape.counts.items():
             total[name] += count
         touched = [
@@ -120,11 +116,10 @@ class Visited(Emitter):
 
 def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:
     """What instructions are, by the names of `Issued`."""
-    counts = dict.fromkeys(("steps", "pairs", "resets", "rows", "words", "bytes"), 0)
+    counts = dict.fromkeys(("steps", "pairs", "resets", "words", "bytes"), 0)
     for one in made:
         match one:
             case Load(y=y, x=x) | Store(y=y, x=x):
-                counts["rows"] += y if x else 0
                 counts["words"] += y * x
                 place = one.place if isinstance(one, Load) else Place.OUTPUTS
                 counts["bytes"] += moved_bytes(place, y, x, spec)

@@ -1,0 +1,285 @@
+"""Values of a function at some sizes -> a formula at all of them: affine from some size on, with a period.
+
+Units that wait for one another are a recurrence of sums and maxima, and those become periodic: from some tile on, so many
+more tiles take so many more cycles, whatever came before. Over one size n, of period p::
+
+    cycles(n) = g(n - p*q) + rate*q        q = max((n - first) // p, 0)
+
+where g, below ``first + p``, is affine between a few sizes, its **knots**. Over several sizes each value of g at a knot, and
+each rate, is such a formula in the others. A period is a multiple of what loops and words divide a size by; which multiple,
+and from where on, is read off values.
+
+That there is a period is a theorem for sums and maxima alone. A bus that serves who asks first is neither, and only so many
+sizes are looked at; so the formula is held against sizes that it was not made of, and says how far it was off at most.
+
+Source: F. Baccelli, G. Cohen, G. J. Olsder, J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992, section 3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import lcm, prod
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Compare, Const, Expr, Select, Var, real
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Size
+
+Cycles = Callable[[Mapping[str, int]], float]
+
+NEAR = 0.01
+"""Of a period's cycles: periods that differ by less are alike. Of the cycles at a size: so far a line between knots may be off."""
+MOST_STEPS = 4
+"""Steps to where periods begin, and in a period, that are tried."""
+MOST_ENDS = 64
+"""Ends of tiles that are looked at along a size."""
+MOST_POINTS = 1500
+"""Points of knots, over several sizes together; where there are more, lines may be off by more."""
+HELD_OUT = 10
+"""Sizes that a formula is held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A formula, and by which part of the value it was off at most, at sizes that it was not made of."""
+
+    formula: Expr
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Along:
+    """One size: where periods begin, how long they are, 0 where it has none, and the knots, both ends among them."""
+
+    size: Size
+    first: int
+    period: int
+    knots: tuple[int, ...]
+
+    @property
+    def turns(self) -> Expr:
+        """Periods that are gone."""
+        gone = ix.floordiv(ix.sub(Var(self.size.name), self.first), self.period)
+        return ix.maximum(gone, 0)
+
+    def written(self, values: Sequence[Expr]) -> Expr:
+        """The formula of values at the knots."""
+        here: Expr = Var(self.size.name)
+        at = dict(zip(self.knots, values, strict=True))
+        if self.period:
+            here = ix.sub(here, ix.mul(self.period, self.turns))
+        pieces = [
+            (right, _line(left, at[left], right, at[right], here))
+            for left, right in pairwise(self.knots)
+        ]
+        made = pieces[-1][1] if pieces else values[0]
+        for right, line in reversed(pieces[:-1]):
+            made = Select(Compare("<=", here, ix.const(right)), line, made)
+        if not self.period:
+            return made
+        rate = _minus(at[self.first + self.period], at[self.first])
+        return Binary("+", made, _times(rate, real(self.turns)))
+
+    def held_out(self) -> list[int]:
+        """Sizes beside the knots, and some periods on."""
+        unit, last = self.size.multiple_of, self.knots[-1]
+        middles = [(a + b) // 2 // unit * unit for a, b in pairwise(self.knots)]
+        found = [self.knots[0], *(one for one in middles if one not in self.knots)]
+        if self.period:
+            third = self.period // 3 // unit * unit
+            far = (last + 2 * self.period + third, last + third, last + 4 * self.period - unit)
+            found = [*far, *found]
+        return [one for one in found if one <= self.size.max] or [last]
+
+
+def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequence[int]]) -> Fitted:
+    """The formula of cycles.
+
+    sizes     that it is over
+    divisors  what loops and words divide each size by
+    """
+    known: dict[tuple[int, ...], float] = {}
+    names = [size.name for size in sizes]
+
+    def at(*point: int) -> float:
+        if point not in known:
+            known[point] = cycles(dict(zip(names, point, strict=True)))
+        return known[point]
+
+    steps = [lcm(size.multiple_of, *divisors[size.name]) for size in sizes]
+    lows = [_lowest(size) for size in sizes]
+    more = [
+        min(low + 2 * step, _highest(size))
+        for low, step, size in zip(lows, steps, sizes, strict=True)
+    ]
+
+    def seen(axis: int) -> _Seen:
+        others = {(*one[:axis], *one[axis + 1 :]) for one in (tuple(lows), tuple(more))}
+        return lambda x: tuple(at(*one[:axis], x, *one[axis:]) for one in sorted(others))
+
+    looked = [
+        _looked(seen(axis), size, steps[axis], divisors[size.name])
+        for axis, size in enumerate(sizes)
+    ]
+    near, axes = NEAR, [one.along(NEAR) for one in looked]
+    while prod(len(one.knots) for one in axes) > MOST_POINTS and near < 1.0:
+        near *= 1.25
+        axes = [one.along(near) for one in looked]
+    formula = _written(axes, at, ())
+    held = [one.held_out() for one in axes]
+    points = {
+        tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
+        for turn in range(HELD_OUT)
+    }
+    off = [
+        abs(float(evaluate(formula, dict(zip(names, point, strict=True)))) - cycles_)
+        / max(cycles_, 1.0)
+        for point in sorted(points)
+        for cycles_ in [at(*point)]
+    ]
+    return Fitted(formula, max(off))
+
+
+def _lowest(size: Size) -> int:
+    """The smallest size at which there is something to do."""
+    return min(-(-max(size.min, 1) // size.multiple_of) * size.multiple_of, _highest(size))
+
+
+def _highest(size: Size) -> int:
+    return size.max // size.multiple_of * size.multiple_of
+
+
+def _written(axes: Sequence[_Along], at: Callable[..., float], point: tuple[int, ...]) -> Expr:
+    if not axes:
+        return real(at(*point))
+    first, *others = axes
+    return first.written([_written(others, at, (*point, knot)) for knot in first.knots])
+
+
+_Seen = Callable[[int], tuple[float, ...]]
+"""Cycles along a size, the others at a few of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """One size: the points at which cycles were looked at, up to where periods begin to repeat."""
+
+    seen: _Seen
+    size: Size
+    first: int
+    period: int
+    points: Sequence[int]
+
+    def along(self, near: float) -> _Along:
+        """With as few of the points for knots as lines between them are near the others."""
+        ends = {self.first, self.first + self.period}
+        found, at = [self.points[0]], 0
+        while at + 1 < len(self.points):
+            to = at + 1
+            while to + 1 < len(self.points) and self.points[to] not in ends:
+                inside = self.points[at + 1 : to + 1]
+                a, b = self.points[at], self.points[to + 1]
+                if not all(_on_line(self.seen, a, one, b, near) for one in inside):
+                    break
+                to += 1
+            found.append(self.points[to])
+            at = to
+        return _Along(self.size, self.first, self.period, tuple(found))
+
+
+def _looked(seen: _Seen, size: Size, step: int, divisors: Sequence[int]) -> _Looked:
+    unit, low, most = size.multiple_of, _lowest(size), _highest(size)
+    first, period = _period(seen, low, most, step, unit)
+    last = first + period if period else most
+    ends = {low, last, first}
+    for divisor in sorted(divisors, reverse=True):
+        whole = range(-(-low // divisor) * divisor, last, divisor)
+        jumps = {one // unit * unit + more for one in whole for more in (0, unit)}
+        if len(ends | jumps) > MOST_ENDS:
+            break
+        ends |= jumps
+    within = sorted(one for one in ends if low <= one <= last)
+    return _Looked(seen, size, first, period, _bisected(seen, within, unit))
+
+
+def _period(seen: _Seen, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
+    """Where periods begin, and how long they are: the first that are alike. Where none are, those that are most alike, but 0
+    where all sizes are hardly more than are looked at for periods.
+    """
+    found: list[tuple[float, int, int]] = []
+    tried = product(range(MOST_STEPS), range(1, MOST_STEPS + 1))
+    probes = sorted({0, unit, step // 2 // unit * unit, step - unit})
+    for begun, steps in sorted(tried, key=lambda one: (one[0] + 2 * one[1], one)):
+        first, period = low + begun * step, steps * step
+        if first + 3 * period > most:
+            continue
+        off = max(_unlike(seen, first, period, probe) for probe in probes)
+        if off <= NEAR:
+            return first, period
+        found.append((off, first, period))
+    if most - low <= MOST_STEPS**2 * step:
+        return low, 0
+    _, first, period = min(found)
+    return first, period
+
+
+def _unlike(seen: _Seen, first: int, period: int, probe: int) -> float:
+    """By which part of it a period, at a probe, differs from the next and from the first one."""
+    rows = [seen(first + probe + turn * period) for turn in range(3)]
+    base = [seen(first + turn * period) for turn in range(2)]
+    off = 0.0
+    for a, b, c, x, y in zip(*rows, *base, strict=True):
+        whole = max(abs(y - x), 1.0)
+        off = max(off, abs((b - a) - (y - x)) / whole, abs((c - b) - (y - x)) / whole)
+    return off
+
+
+def _bisected(seen: _Seen, ends: Sequence[int], unit: int) -> list[int]:
+    """`ends`, and between them as many sizes as lines need to be near."""
+    found = [ends[0]]
+
+    def between(a: int, b: int) -> None:
+        middle = (a + b) // 2 // unit * unit
+        if not a < middle < b:
+            return
+        near = _on_line(seen, a, middle, b, NEAR)
+        if not near:
+            between(a, middle)
+        found.append(middle)
+        if not near:
+            between(middle, b)
+
+    for a, b in pairwise(ends):
+        between(a, b)
+        found.append(b)
+    return found
+
+
+def _on_line(seen: _Seen, a: int, middle: int, b: int, near: float) -> bool:
+    share = (middle - a) / (b - a)
+    return all(
+        abs(left + share * (right - left) - value) <= near * abs(value)
+        for left, value, right in zip(seen(a), seen(middle), seen(b), strict=True)
+    )
+
+
+def _line(left: int, low: Expr, right: int, high: Expr, here: Expr) -> Expr:
+    """Through two knots."""
+    if low == high:
+        return low
+    slope = _times(_minus(high, low), real(1.0 / (right - left)))
+    return Binary("+", low, _times(slope, real(ix.sub(here, left))))
+
+
+def _minus(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return real(float(a.value) - float(b.value))
+    return Binary("-", a, b)
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    if isinstance(a, Const) and isinstance(b, Const):
+        return real(float(a.value) * float(b.value))
+    return Binary("*", a, b)
