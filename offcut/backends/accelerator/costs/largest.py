@@ -48,15 +48,15 @@ class Largest(Emitter):
         found: dict[int, How] = {}
         for number, (_, values) in self.values.items():
             before = len(self.stream)
-            self.issue(number, values)
+            self.issue_as(number, values)
             work = self.nest.work[number]
             issued = self.stream[before:]
             found[number] = _how(work, work.counts_of(values), issued)
         return found
 
-    def measure(self, number: int, values: Sequence[int]) -> None:
+    def measure_as(self, number: int, values: Sequence[int]) -> None:
         """Note an instance that is larger than those before."""
-        super().measure(number, values)
+        super().measure_as(number, values)
         box = prod(self.nest.work[number].counts_of(values))
         if number not in self.values or box > self.values[number][0]:
             self.values[number] = box, tuple(values)

@@ -6,7 +6,7 @@ then for the instructions. Micro-ops come in one load before the first of them, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -26,7 +26,7 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.lowering.constants import immediate_bits, is_immediate
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.python import evaluated
+from offcut.backends.accelerator.lowering.python import Shape, evaluated
 from offcut.backends.accelerator.lowering.regions import Region, laid, spare
 from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
 from offcut.backends.accelerator.lowering.transfers import Reach, Rows, moved
@@ -61,7 +61,10 @@ class Emitter:
     def __post_init__(self) -> None:
         self.spec: Spec = self.nest.spec
         self.room: dict[Region, int] = {}
+        self.measured: set[tuple[int, Shape]] = set()
+        self.known: dict[tuple[int, Shape], tuple[int, list[Instruction]]] = {}
         self.images: dict[str, Image] = {}
+        self.strides: dict[str, list[tuple[int, int]]] = {}
         self.zeros: dict[Place, int] = {}
         depths = {place.value: words.depth for place, words in self.spec.words.items()}
         fields = dict(f for part in instructions(depths)["gemm"] for f in part)
@@ -99,13 +102,25 @@ class Emitter:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
         ends: dict[Place, int] = {}
         for name, image in self.nest.images.items():
-            words = prod(image.lanes.extents([evaluated(e, self.sizes) for e in image.shape]))
+            held = image.lanes.extents([evaluated(e, self.sizes) for e in image.shape])
+            words = prod(held)
             self.images[name] = Image(image.place, ends.get(image.place, 0), words)
+            self.strides[name] = [
+                (image.lanes.lanes_of(axis), stride)
+                for axis, stride in enumerate(image.lanes.strides(held))
+            ]
             ends[image.place] = ends.get(image.place, 0) + words
         self.zeros = {place: ends.get(place, 0) for place in Place}
 
-    def measure(self, number: int, values: Sequence[int]) -> None:
+    def measure(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
         """Note the words that the windows of a leaf take."""
+        key = number, shape
+        if key not in self.measured:
+            self.measured.add(key)
+            self.measure_as(number, values())
+
+    def measure_as(self, number: int, values: Sequence[int]) -> None:
+        """Note those of the first instance of its shape."""
         work = self.nest.work[number]
         for side, at in work.sides:
             if side.buffer in self.nest.regions:
@@ -128,8 +143,32 @@ class Emitter:
             total[of.memory] = total.get(of.memory, 0) + words * of.bytes
         return total
 
-    def issue(self, number: int, values: Sequence[int]) -> None:
-        """The instructions of one instance: the first pops its tokens, the last pushes them."""
+    def issue(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
+        """The instructions of one instance: those of another one of its shape, but for where main memory has its words."""
+        work, key = self.nest.work[number], (number, shape)
+        if key in self.known:
+            source, made = self.known[key]
+            more = self.source(work, values()) - source if work.moves else 0
+            self.stream += [_moved(one, more) for one in made] if more else made
+            return
+        asked, first, fills = values(), len(self.stream), len(self.ops.starts)
+        self.issue_as(number, asked)
+        if len(self.ops.starts) > fills:
+            self.known.clear()  # micro-ops that others use were thrown out
+        else:
+            source = self.source(work, asked) if work.moves else 0
+            self.known[key] = source, self.stream[first:]
+
+    def source(self, work: Work, values: Sequence[int]) -> int:
+        """The first word of an instance in main memory, counted from its array."""
+        _, at = work.sides[1]
+        return sum(
+            values[at + axis] // lanes * stride
+            for axis, (lanes, stride) in enumerate(self.strides[work.image])
+        )
+
+    def issue_as(self, number: int, values: Sequence[int]) -> None:
+        """The instructions of an instance: the first pops its tokens, the last pushes them."""
         work, first = self.nest.work[number], len(self.stream)
         match work.does:
             case Copy():
@@ -320,6 +359,16 @@ class Emitter:
                 yield Gemm(begin, end, part.outer, part.inner, reset)
             else:
                 yield Alu(op, begin, end, part.outer, part.inner, immediate)
+
+
+def _moved(one: Instruction, words: int) -> Instruction:
+    """The instruction so many words of main memory further on, where it has any."""
+    match one:
+        case Load(place, sram, dram, y, x, stride, pad, tokens) if x:
+            return Load(place, sram, dram + words, y, x, stride, pad, tokens)
+        case Store(sram, dram, y, x, stride, tokens) if x:
+            return Store(sram, dram + words, y, x, stride, tokens)
+    return one
 
 
 def _digits(value: int, bits: int) -> list[int]:

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var
+from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Program, Stmt
 
 _NO_TOKENS = Tokens()
@@ -65,6 +65,37 @@ class Work:
     unit: Unit
     tokens: int
     asked: tuple[Expr, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves words between memories."""
+        return isinstance(self.does, Copy | Result)
+
+    @property
+    def chip(self) -> tuple[tuple[Side, int], ...]:
+        """Its operands on the chip."""
+        return self.sides[:1] if self.moves else self.sides
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """What tells instances apart that run differently: extents, what is there of them in main memory, virtual threads,
+        where in its windows it lies, and tokens. Two that agree differ in the words of main memory alone.
+        """
+        found = [self.asked[at] for at, _ in self.counts]
+        for (low, high), (at, _) in zip(self.bounds, self.counts, strict=True):
+            found += [ix.maximum(self.asked[end], 0) for end in low]
+            found += [ix.minimum(self.asked[end], self.asked[at]) for end in high]
+        found += [self.asked[at] for at in self.threads.values()]
+        for one, _ in self.chip:
+            rank = len(one.lanes.order)
+            first, rest = one.asked[:rank], one.asked[rank:]
+            if one.window:
+                found += map(ix.sub, first, rest[::2])
+            else:
+                found += first
+            found += one.extents
+        found += self.asked[self.tokens :]
+        return tuple(dict.fromkeys(expr for expr in found if not isinstance(expr, Const)))
 
     def counts_of(self, values: Sequence[int]) -> list[int]:
         """Iterations of each axis, in words where it runs along lanes."""
@@ -114,8 +145,9 @@ class Lowered:
     end: Said
 
     def __post_init__(self) -> None:
+        shapes = {work.leaf.number: work.shape for work in self.work}
         asked = {work.leaf.number: work.asked for work in self.work}
-        self._walk = walker(self.program, self.nodes, asked)
+        self._walk = walker(self.program, self.nodes, shapes, asked)
 
     @property
     def dealt(self) -> bool:
@@ -167,8 +199,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = Tr
 def touched_of(work: Work) -> list[tuple[str, bool]]:
     """The buffers on the chip that a leaf accesses, the one that it writes first."""
     writes = not isinstance(work.does, Result)
-    chip = work.sides[:1] if isinstance(work.does, Copy | Result) else work.sides
-    return [(side_.buffer, writes and at == 0) for at, (side_, _) in enumerate(chip)]
+    return [(side_.buffer, writes and at == 0) for at, (side_, _) in enumerate(work.chip)]
 
 
 def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
@@ -255,8 +286,7 @@ def _regions(work: Sequence[Work]) -> dict[str, str]:
     """The region of each buffer on the chip: a result lies over its first operand where that is read no more."""
     of: dict[str, str] = {}
     for one in work:
-        chip = one.sides[:1] if isinstance(one.does, Copy | Result) else one.sides
-        for side_, _ in chip:
+        for side_, _ in one.chip:
             of.setdefault(side_.buffer, side_.buffer)
     uses: dict[str, list[Work]] = {}
     for one in work:

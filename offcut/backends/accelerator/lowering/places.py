@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes
@@ -17,7 +18,7 @@ from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
     """An operand.
 
@@ -32,6 +33,16 @@ class Side:
     steps: tuple[tuple[int, ...], ...]
     window: bool
     asked: tuple[Expr, ...]
+
+    @cached_property
+    def along(self) -> tuple[int, ...]:
+        """Elements of a word along each axis of the array."""
+        return tuple(map(self.lanes.lanes_of, range(len(self.lanes.order))))
+
+    @cached_property
+    def moves(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """By axis of the leaf, which axes of the array it moves along, and by how many elements."""
+        return tuple(tuple((at, by) for at, by in enumerate(one) if by) for one in self.steps)
 
     @property
     def extents(self) -> tuple[Expr, ...]:
@@ -48,21 +59,17 @@ class Side:
         values  of `asked`
         counts  iterations of each axis of the leaf; of an axis in lanes, those of its blocks are meant
         """
-        rank = len(self.lanes.order)
-        first = values[:rank]
+        along, rank = self.along, len(self.along)
         if self.window:
             starts, extents = values[rank : 3 * rank : 2], values[rank + 1 : 3 * rank : 2]
         else:
-            starts, extents = (0,) * rank, values[rank:]
-        held = self.lanes.extents(extents)
+            starts, extents = (0,) * rank, values[rank : 2 * rank]
+        held = [-(-extent // lanes) for extent, lanes in zip(extents, along, strict=True)]
         strides = self.lanes.strides(held)
         base = 0
         for axis in range(rank):
-            base += (first[axis] - starts[axis]) // self.lanes.lanes_of(axis) * strides[axis]
-        moved = [
-            sum(step * stride for step, stride in zip(steps, strides, strict=True))
-            for steps in self.steps
-        ]
+            base += (values[axis] - starts[axis]) // along[axis] * strides[axis]
+        moved = [sum([by * strides[axis] for axis, by in steps]) for steps in self.moves]
         return base, moved, held
 
 

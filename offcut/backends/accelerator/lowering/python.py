@@ -11,21 +11,26 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 
 Values = Mapping[str, int]
-Issue = Callable[[int, Sequence[int]], None]
-"""The number of a leaf, and the values of its expressions."""
+Shape = tuple[int, ...]
+Issue = Callable[[int, Shape, Callable[[], Sequence[int]]], None]
+"""The number of a leaf, what its instances that run alike have in common, and the values of its expressions."""
 
 
 def walker(
-    program: Program, nodes: Sequence[Node], asked: Mapping[int, Sequence[Expr]]
+    program: Program,
+    nodes: Sequence[Node],
+    shapes: Mapping[int, Sequence[Expr]],
+    asked: Mapping[int, Sequence[Expr]],
 ) -> Callable[[Issue, Values], None]:
     """A function that issues the leaves of a nest for given sizes.
 
-    asked  by the number of a leaf, the expressions that are to be known of each instance
+    shapes  by the number of a leaf, the expressions that say whether two instances run alike
+    asked   those that are to be known of each, which are computed where they are asked for
     """
     lines = ["def issue(leaf, sizes):"]
     lines += [f"  {_own(size.name)} = sizes[{size.name!r}]" for size in program.sizes]
     lines.append("  pass")
-    _write(nodes, asked, "  ", lines)
+    _write(nodes, shapes, asked, "  ", lines)
     scope: dict[str, Any] = {}
     exec("\n".join(lines), {"true": True, "false": False}, scope)
     made: Callable[[Issue, Values], None] = scope["issue"]
@@ -33,20 +38,25 @@ def walker(
 
 
 def _write(
-    nodes: Sequence[Node], asked: Mapping[int, Sequence[Expr]], indent: str, lines: list[str]
+    nodes: Sequence[Node],
+    shapes: Mapping[int, Sequence[Expr]],
+    asked: Mapping[int, Sequence[Expr]],
+    indent: str,
+    lines: list[str],
 ) -> None:
     for node in nodes:
         match node:
             case Leaf(number):
+                shape = "".join(f"{text(one)}, " for one in shapes[number])
                 values = "".join(f"{text(one)}, " for one in asked[number])
-                lines.append(f"{indent}leaf({number}, ({values}))")
+                lines.append(f"{indent}leaf({number}, ({shape}), lambda: ({values}))")
                 continue
             case Loop(name, lo, hi):
                 lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
             case Guard(condition):
                 lines.append(f"{indent}if {text(condition)}:")
         lines.append(f"{indent}  pass")
-        _write(node.body, asked, indent + "  ", lines)
+        _write(node.body, shapes, asked, indent + "  ", lines)
 
 
 def text(expr: Expr) -> str:
