@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from offcut.backends.accelerator.instances.visited import cycles_of
+from offcut.backends.accelerator.instances.visited import fastest
 from offcut.backends.accelerator.isa import Place, Stream
 from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emitted
@@ -70,7 +70,7 @@ class Chip:
     def taken(self, at: int, sizes: Values) -> Lowered:
         """The way of a nest that takes the fewest cycles at these sizes."""
         ways = self.ways(at)
-        return ways[0] if len(ways) == 1 else min(ways, key=lambda way: cycles_of(way, sizes))
+        return ways[0] if len(ways) == 1 else fastest(ways, sizes).nest
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""

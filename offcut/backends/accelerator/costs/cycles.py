@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import lcm
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
-from offcut.backends.accelerator.instances.running import Timed
-from offcut.backends.accelerator.instances.visited import cycles_of
+from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node
 from offcut.core import index as ix
@@ -21,15 +20,16 @@ HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""
 
 
-def resources(nest: Lowered, timed: Timed) -> Mapping[str, float]:
+def resources(of: Ran) -> Mapping[str, float]:
     """Cycles by what takes them, a call takes the most of these: each unit with what comes before and behind it, the bus,
     and all that waits.
     """
+    timed = of.timed
     found = {
         unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": timed.bus, "turns" if nest.dealt else "chain": timed.cycles}
+    return {**found, "bus": timed.bus, "turns" if of.nest.dealt else "chain": timed.cycles}
 
 
 def formula(ways: Sequence[Lowered]) -> Fitted:
@@ -40,7 +40,7 @@ def formula(ways: Sequence[Lowered]) -> Fitted:
     least = {size.name: size.min for size in program.sizes}
 
     def cycles(sizes: Mapping[str, int]) -> float:
-        return min(cycles_of(way, {**least, **sizes}) for way in ways)
+        return fastest(ways, {**least, **sizes}).timed.cycles
 
     divisors = {
         size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})

@@ -6,7 +6,6 @@ A stream is a piece; streams run one after the other. What the host fills beside
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs.counts import counted
@@ -14,8 +13,7 @@ from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import Totals, totals
-from offcut.backends.accelerator.instances.running import Timed
-from offcut.backends.accelerator.instances.visited import Visited
+from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.spec import Spec
@@ -37,48 +35,24 @@ INSTRUCTION = 16
 """Bytes."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a stream takes.
-
-    nest    of the ways to run it, the one that takes the fewest cycles
-    kept    bytes of each memory that its windows fill
-    timed   when all has ended
-    """
-
-    nest: Lowered
-    totals: Totals
-    kept: Mapping[str, int]
-    timed: Timed
-
-
-def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Found]:
+def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
     """What the streams of a program take at known sizes.
 
     Raises TargetError where windows do not fit.
     """
-    made = []
     chip = Chip(program, spec)
-    for at, phase in enumerate(chip.phases):
-        if isinstance(phase, Lowered):
-            visited = [Visited(nest, sizes) for nest in chip.ways(at)]
-            ways = []
-            for one in visited:
-                leaves = one.counted()
-                ways.append((one, leaves, one.line.timed()))
-            one, leaves, timed = min(ways, key=lambda way: way[2].cycles)
-            made.append(Found(one.nest, totals(one.nest, leaves), one.taken, timed))
-    return made
+    known = (at for at, phase in enumerate(chip.phases) if isinstance(phase, Lowered))
+    return [fastest(chip.ways(at), sizes) for at in known]
 
 
-def cycles_of(streams: Sequence[Found]) -> float:
+def cycles_of(streams: Sequence[Ran]) -> float:
     """Cycles of a call."""
     return sum(one.timed.cycles for one in streams)
 
 
 def cost_of(
     described: Program,
-    streams: Sequence[Found],
+    streams: Sequence[Ran],
     machine: Device,
     named: Mapping[str, int],
     sizes: Mapping[str, int],
@@ -142,8 +116,8 @@ def formulas_of(
     )
 
 
-def _piece(of: Found) -> PieceCost:
-    made = of.totals
+def _piece(of: Ran) -> PieceCost:
+    made = totals(of.nest, of.leaves)
     return PieceCost(
         stage=_stage(of.nest),
         role="whole",
@@ -152,7 +126,7 @@ def _piece(of: Found) -> PieceCost:
         runs=int(evaluate(made.runs, {})),
         flop=2 * int(evaluate(made.multiply_adds, {})),
         instructions=float(evaluate(made.instructions, {})),
-        resources=resources(of.nest, of.timed),
+        resources=resources(of),
         bytes={name: int(evaluate(one, {})) for name, one in _by_name(made).items()},
         energy=value(made.joules),
         registers=0,
