@@ -22,7 +22,7 @@ from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
@@ -63,7 +63,7 @@ class _Sums:
         self.block(self.nest.nodes, ())
         return self.found
 
-    def block(self, nodes: Sequence[Node], around: tuple[Loop | Guard, ...]) -> None:
+    def block(self, nodes: Sequence[Node], around: tuple[Repeat | Guard, ...]) -> None:
         """Add up the leaves in `nodes`."""
         for node in nodes:
             if not isinstance(node, Leaf):
@@ -71,12 +71,12 @@ class _Sums:
                 continue
             self.found[node.number] = self.over(self.each[node.number], around)
 
-    def over(self, one: Issued, around: Sequence[Loop | Guard]) -> Issued:
+    def over(self, one: Issued, around: Sequence[Repeat | Guard]) -> Issued:
         """The counts of an instance, added up over what stands around it."""
         loops, values = _whole(around)
         known = [Known(self.sizes)]
         for node in loops:
-            if isinstance(node, Loop):
+            if isinstance(node, Repeat):
                 inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
                 known.append(known[-1].within(inner))
 
@@ -96,8 +96,8 @@ class _Sums:
 
 
 def _whole(
-    around: Sequence[Loop | Guard],
-) -> tuple[list[Loop | Guard], dict[str, Expr]]:
+    around: Sequence[Repeat | Guard],
+) -> tuple[list[Repeat | Guard], dict[str, Expr]]:
     """Loops without virtual threads: one over all tiles in place of two, the tiles of a thread and the threads::
 
         for h in 0:…, for t in 0:min(T, n - T*h)    ->    for h in 0:n, with t = h - T*h'
@@ -106,7 +106,7 @@ def _whole(
     """
     loops, values = list(around), dict[str, Expr]()
     for inner in around:
-        if not isinstance(inner, Loop):
+        if not isinstance(inner, Repeat):
             continue
         match inner.hi:
             case Binary("min", Const(threads), rest) | Binary("min", rest, Const(threads)):
@@ -115,7 +115,7 @@ def _whole(
                     (
                         n
                         for n in around
-                        if isinstance(n, Loop) and (Var(n.name), -int(threads)) in form.terms
+                        if isinstance(n, Repeat) and (Var(n.name), -int(threads)) in form.terms
                     ),
                     None,
                 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.regions import Region, laid, spare
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
@@ -87,7 +87,7 @@ class _Windows:
         """Note what the leaves of these nodes take."""
         for node in nodes:
             match node:
-                case Loop(name, lo, hi, body):
+                case Repeat(name, lo, hi, body):
                     self.visit(body, (*loops, (name, lo, hi)))
                 case Guard(_, body):
                     self.visit(body, loops)

@@ -28,7 +28,7 @@ from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.python import Shape, evaluated
 from offcut.backends.accelerator.lowering.regions import Region, laid, spare
-from offcut.backends.accelerator.lowering.steps import Axis, Limits, parts
+from offcut.backends.accelerator.lowering.steps import Limits, Steps, parts
 from offcut.backends.accelerator.lowering.transfers import Reach, Rows, moved
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel.fields import instructions
@@ -273,7 +273,9 @@ class Emitter:
         axes, base = self.axes_of(work, values)
         self.put(self.on_words(axes, base, None))
 
-    def axes_of(self, work: Work, values: Sequence[int]) -> tuple[list[Axis], tuple[int, int, int]]:
+    def axes_of(
+        self, work: Work, values: Sequence[int]
+    ) -> tuple[list[Steps], tuple[int, int, int]]:
         """The loops of a leaf in words, and its first words: of dst, src and wgt."""
         counts = work.counts_of(values)
         bases, steps = [], []
@@ -284,7 +286,7 @@ class Emitter:
         while len(bases) < 3:
             bases.append(0)
             steps.append([0] * len(counts))
-        axes: list[Axis] = [
+        axes: list[Steps] = [
             (count, (d, s, w))
             for count, d, s, w in zip(counts, steps[0], steps[1], steps[2], strict=True)
         ]
@@ -300,12 +302,12 @@ class Emitter:
             first, steps, _ = side.words(values[at : at + len(side.asked)], counts)
             words.append((self.at(work, side.buffer, values) + first, steps))
         (dst, moves), others = words[0], words[1:]
-        alone: list[Axis] = [(n, (step, 0, 0)) for n, step in zip(counts, moves, strict=True)]
+        alone: list[Steps] = [(n, (step, 0, 0)) for n, step in zip(counts, moves, strict=True)]
         whole = [axis for axis in alone if axis[1][0]]
 
-        def of(number: int) -> tuple[list[Axis], tuple[int, int, int]]:
+        def of(number: int) -> tuple[list[Steps], tuple[int, int, int]]:
             base, steps = others[number]
-            axes: list[Axis] = [
+            axes: list[Steps] = [
                 (count, (d, s, 0)) for count, d, s in zip(counts, moves, steps, strict=True)
             ]
             return axes, (dst, base, 0)
@@ -324,7 +326,7 @@ class Emitter:
                 self.put(self.on_words(*of(next(reads)), op))
 
     def constant(
-        self, op: AluOp, value: int, axes: Sequence[Axis], base: tuple[int, int, int]
+        self, op: AluOp, value: int, axes: Sequence[Steps], base: tuple[int, int, int]
     ) -> Iterator[Instruction]:
         """An operation with a constant: an immediate, or a word that holds it where it is none."""
         if is_immediate(value, self.spec):
@@ -342,7 +344,7 @@ class Emitter:
 
     def on_words(
         self,
-        axes: Sequence[Axis],
+        axes: Sequence[Steps],
         base: tuple[int, int, int],
         op: AluOp | None,
         reset: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
@@ -51,7 +51,7 @@ def _write(
                 values = "".join(f"{text(one)}, " for one in asked[number])
                 lines.append(f"{indent}leaf({number}, ({shape}), lambda: ({values}))")
                 continue
-            case Loop(name, lo, hi):
+            case Repeat(name, lo, hi):
                 lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
             case Guard(condition):
                 lines.append(f"{indent}if {text(condition)}:")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offcut.backends.accelerator.lowering.capacity import Loops
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Cast, Const, Expr, Load, Select, Unary, dtype_of, variables
@@ -43,7 +43,7 @@ class Ranges:
         """Note the stores of these nodes."""
         for node in nodes:
             match node:
-                case Loop(name, lo, hi, body):
+                case Repeat(name, lo, hi, body):
                     self.note(body, (*loops, (name, lo, hi)))
                 case Guard(_, body):
                     self.note(body, loops)

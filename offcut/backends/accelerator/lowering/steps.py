@@ -13,7 +13,7 @@ from math import prod
 
 from offcut.backends.accelerator.isa import Loop, MicroOp
 
-Axis = tuple[int, tuple[int, int, int]]
+Steps = tuple[int, tuple[int, int, int]]
 """Iterations, and words that each moves: of dst, src and wgt."""
 
 
@@ -35,7 +35,7 @@ class Part:
     micro_ops: tuple[MicroOp, ...]
 
 
-def parts(base: tuple[int, int, int], axes: Sequence[Axis], limits: Limits) -> Iterator[Part]:
+def parts(base: tuple[int, int, int], axes: Sequence[Steps], limits: Limits) -> Iterator[Part]:
     """The instructions that visit all words, each once."""
     todo = _merged([axis for axis in axes if axis[0] != 1])
     if any(extent == 0 for extent, _ in todo):
@@ -45,7 +45,7 @@ def parts(base: tuple[int, int, int], axes: Sequence[Axis], limits: Limits) -> I
     )[:2]
     loops = [todo[at] for at in sorted(own)]
     rest = [axis for at, axis in enumerate(todo) if at not in own]
-    outside: list[Axis] = []
+    outside: list[Steps] = []
     while prod(extent for extent, _ in rest) > limits.micro_ops:
         outside.append(rest.pop(0))
     pair = [Loop(extent, *steps) for extent, steps in loops]
@@ -55,7 +55,7 @@ def parts(base: tuple[int, int, int], axes: Sequence[Axis], limits: Limits) -> I
         yield Part(outer, inner, ops)
 
 
-def _points(base: tuple[int, int, int], axes: Sequence[Axis]) -> Iterator[tuple[int, int, int]]:
+def _points(base: tuple[int, int, int], axes: Sequence[Steps]) -> Iterator[tuple[int, int, int]]:
     for point in product(*(range(extent) for extent, _ in axes)):
         d, s, w = base
         for at, (_, (dst, src, wgt)) in zip(point, axes, strict=True):
@@ -63,16 +63,16 @@ def _points(base: tuple[int, int, int], axes: Sequence[Axis]) -> Iterator[tuple[
         yield d, s, w
 
 
-def _fits(axis: Axis, limits: Limits) -> bool:
+def _fits(axis: Steps, limits: Limits) -> bool:
     extent, steps = axis
     return extent <= limits.extent and all(
         0 <= step <= most for step, most in zip(steps, limits.steps, strict=True)
     )
 
 
-def _merged(axes: Sequence[Axis]) -> list[Axis]:
+def _merged(axes: Sequence[Steps]) -> list[Steps]:
     """Neighbours as one loop where all operands go on as they did."""
-    made: list[Axis] = []
+    made: list[Steps] = []
     for extent, steps in axes:
         if made and made[-1][1] == tuple(extent * step for step in steps):
             made[-1] = made[-1][0] * extent, steps

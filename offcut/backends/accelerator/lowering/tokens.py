@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Loop, Node
+from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Const, Expr
 from offcut.core.program import Program
@@ -67,7 +67,7 @@ def said(
         for position, node in enumerate(body):
             here = (*time, position)
             match node:
-                case Loop(name, lo, hi, inner):
+                case Repeat(name, lo, hi, inner):
                     visit(inner, (*loops, (name, lo, hi)), where, (*here, name))
                 case Guard(condition, inner):
                     visit(inner, loops, (*where, condition), here)

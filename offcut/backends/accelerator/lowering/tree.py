@@ -52,7 +52,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Repeat:
     """``for name in lo:hi``."""
 
     name: str
@@ -69,7 +69,7 @@ class Guard:
     body: tuple[Node, ...]
 
 
-Node: TypeAlias = Leaf | Loop | Guard
+Node: TypeAlias = Leaf | Repeat | Guard
 UnitOf: TypeAlias = Callable[[Leaf], Unit]
 
 
@@ -142,7 +142,9 @@ class _Reading:
             around = at.windows, at.threads, at.depths, at.loops
             return (Leaf(self.count - 1, loops, store, *around, microkernel),)
         if isinstance(stmt, For):
-            return (Loop(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),)
+            return (
+                Repeat(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),
+            )
         raise _refused(
             stmt, "it is no loop, tile, window or condition around copies and operations"
         )
@@ -157,14 +159,14 @@ class _Reading:
         for _, group in groupby(nodes, key=kind):
             same = tuple(group)
             match same:
-                case (Loop(other, first, end, body),) if name not in variables(first) | variables(
+                case (Repeat(other, first, end, body),) if name not in variables(first) | variables(
                     end
                 ):
-                    made.append(Loop(other, first, end, self.dealt(name, lo, hi, body)))
+                    made.append(Repeat(other, first, end, self.dealt(name, lo, hi, body)))
                 case (Guard(condition, body),) if name not in variables(condition):
                     made.append(Guard(condition, self.dealt(name, lo, hi, body)))
                 case _:
-                    made.append(Loop(name, lo, hi, same))
+                    made.append(Repeat(name, lo, hi, same))
         return tuple(made)
 
 
