@@ -153,8 +153,8 @@ LINES = {
         "its sums are covered by gemm_1x16x16 columns j depth k",
     ),
     "other columns": (
-        ("columns j", "columns i"),
-        "line 4: cover gemm_1x16x16 columns i depth k",
+        ("columns j", "columns k"),
+        "line 4: cover gemm_1x16x16 columns k depth k",
         "its sums are covered by gemm_1x16x16 columns j depth k",
     ),
     "no microkernel": (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+import accelerators
 import numpy as np
 import pytest
 
@@ -20,7 +21,6 @@ from offcut.core.sizes import Dim
 from offcut.costmodel import Cost, Formulas
 from offcut.kernel import Kernel
 from offcut.schedule import Schedule
-from tests import accelerators
 from tests.backends.accelerator.machines import shipped, without_threads
 from tests.conftest import slow
 

@@ -41,6 +41,30 @@ def test_convolutions_are_those_of_integers_at_odd_sizes(
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
 
 
+COLUMNS = """\
+schedule Y
+nest S
+  way chip
+    cover gemm_1x16x16 columns i depth k
+    loops j i
+    virtual j 2
+    split j ladder 16
+    split i pad 32
+"""
+
+
+def test_a_schedule_says_which_axis_words_run_along() -> None:
+    inputs, result = dense(70, 45)
+    schedule = oc.Schedule.parse(COLUMNS)
+    kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
+    assert kernel.schedule == schedule
+    rng = np.random.default_rng(2)
+    for n in (0, 1, 16, 17, 33):
+        a, w = bytes_of(rng, (n, 70)), bytes_of(rng, (70, 45))
+        wide = a.astype(np.int64) @ w.astype(np.int64)
+        np.testing.assert_array_equal(kernel(a, w), clipped(wide, 6))
+
+
 def test_images_of_an_open_batch_are_pooled_in_words_of_channels() -> None:
     inputs, result = pooling()
     kernel = oc.compile(result, inputs=inputs, target="vta")

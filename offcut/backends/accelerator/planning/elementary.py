@@ -70,13 +70,19 @@ class Operations:
 
 
 def operations(
-    computation: Computation, group: Sequence[Stage], spec: Spec, names: Names
+    computation: Computation,
+    group: Sequence[Stage],
+    spec: Spec,
+    names: Names,
+    wished: Roles | None = None,
 ) -> Operations:
     """The group in operations.
 
+    wished  axes in lanes of a product; None: those that fill words best
+
     Raises TargetError for what no instruction does, with what would be accepted.
     """
-    return _Operations(computation, group, spec, names).made()
+    return _Operations(computation, group, spec, names, wished).made()
 
 
 @dataclass
@@ -85,6 +91,7 @@ class _Operations:
     group: Sequence[Stage]
     spec: Spec
     names: Names
+    wished: Roles | None
     copies: dict[Element, Staged] = field(default_factory=dict)
     steps: list[Store] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
@@ -157,7 +164,13 @@ class _Operations:
         loops = (*lead.axes, *lead.reduce_axes)
         if factors is not None:
             self.roles, swapped = product_roles(
-                factors, lead.axes, lead.reduce_axes, self.constants, self.elements(), self.spec
+                factors,
+                lead.axes,
+                lead.reduce_axes,
+                self.constants,
+                self.elements(),
+                self.spec,
+                self.wished,
             )
             first, second = reversed(factors) if swapped else factors
             lanes = self.roles.rows, self.roles.columns, self.roles.depth

@@ -11,7 +11,7 @@ from offcut.backends.accelerator.planning.apart import apart
 from offcut.backends.accelerator.planning.elementary import operations
 from offcut.backends.accelerator.planning.loops import Level, Loops
 from offcut.backends.accelerator.planning.policy import chosen
-from offcut.backends.accelerator.planning.written import nest_of, nests_of, tiling_of
+from offcut.backends.accelerator.planning.written import nest_of, nests_of, roles_of, tiling_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.accesses import stored
@@ -44,9 +44,8 @@ def planned(
         return name_of(store, spec) if on_chip else None
 
     for group in computation.groups:
-        made = operations(computation, group, spec, names)
-        label = made.label
-        nest = decided.get(label)
+        nest = decided.get(group[0].buffer)
+        made = operations(computation, group, spec, names, roles_of(nest))
         if schedule is None or nest is None:
             tiling = chosen(program, made, spec, virtual=virtual)
             nest = nest_of(made, tiling, spec)

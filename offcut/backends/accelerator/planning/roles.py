@@ -42,11 +42,13 @@ def product_roles(
     constants: frozenset[str],
     others: Sequence[Element],
     spec: Spec,
+    wished: Roles | None = None,
 ) -> tuple[Roles, bool]:
     """The roles of a sum of products, and whether the second factor is the inputs'.
 
     constants   arrays that are known before any call: their words cost nothing to lay
     others      what operations behind the sum read
+    wished      taken where they are among those that there are
     """
     extents = {axis.name: typical_extent(axis) for axis in (*axes, *terms)}
 
@@ -66,7 +68,7 @@ def product_roles(
             unlike = weights.load.buffer not in constants
             open_ = 2 if roles.columns is None else int(roles.columns in symbolic)
             gathered = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
-            price = (unlike, open_, waste(roles), gathered, swapped)
+            price = (roles != wished, unlike, open_, waste(roles), gathered, swapped)
             found.append((price, roles))
     (*_, swapped), roles = min(found, key=lambda one: one[0])
     return roles, bool(swapped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from offcut.backends.accelerator.microkernels import product_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.describe.computation import Computation
@@ -36,6 +37,12 @@ def cover_of(made: Operations, spec: Spec) -> Cover | None:
     if roles.depth is None:
         return None
     return Cover(product_name(spec), roles.rows, roles.columns, roles.depth)
+
+
+def roles_of(nest: Nest | None) -> Roles | None:
+    """The axes in lanes that a schedule asks for; None where it leaves them open."""
+    cover = None if nest is None else nest.ways[0].cover
+    return None if cover is None else Roles(cover.rows, cover.columns, cover.depth)
 
 
 def nests_of(schedule: Schedule, computation: Computation) -> dict[str, Nest]:
