@@ -71,6 +71,20 @@ def test_images_of_an_open_batch_are_pooled_in_words_of_channels() -> None:
     assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
 
 
+@pytest.mark.parametrize(("least", "fewer"), [(1, False), (16, True)])
+def test_images_that_fill_words_are_pooled_in_words_of_images(least: int, fewer: bool) -> None:
+    n = oc.dim("n", min=least, max=64)
+    x = oc.placeholder((n, 7, 7, 24), "int8", name="X")
+    result = oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y")
+    kernel = oc.compile(result, inputs=[x], target="vta")
+    assert (kernel.timeline(n=64).cycles < 100_000) == fewer
+    image = bytes_of(np.random.default_rng(3), (17, 7, 7, 24))
+    ends = np.full((17, 9, 9, 24), -128, np.int8)
+    ends[:, 1:8, 1:8] = image
+    views = [ends[:, r : r + 8 : 2, c : c + 8 : 2][:, :4, :4] for r in range(3) for c in range(3)]
+    np.testing.assert_array_equal(kernel(image), np.max(views, axis=0))
+
+
 def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
     inputs, result = dense(70, 45)
     kernel = oc.compile(result, inputs=inputs, target="vta")

@@ -110,7 +110,7 @@ class _Operations:
         if lead.reducer is not None:
             started = self.started(lead)
         else:
-            self.roles = word_roles(self.elements(), self.axes, (), self.spec)
+            self.roles = word_roles(self.elements(), self.axes, self.computation.sizes, self.spec)
             self.stage(lead)
         for stage in rest:
             self.at = stage.label
@@ -182,7 +182,7 @@ class _Operations:
             a, b = (Cast(read, "int32") for read in ordered)
             value: Expr = Binary("*", a, b)
         else:
-            self.roles = word_roles(self.elements(), lead.axes, lead.reduce_axes, self.spec)
+            self.roles = word_roles(self.elements(), lead.axes, self.computation.sizes, self.spec)
             element = element_of(_bare(lead.value))
             if element is None:
                 raise not_started(lead, self.spec)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from math import sqrt
+from math import prod, sqrt
 
 from offcut.backends.accelerator.lowering.words import sides
 from offcut.backends.accelerator.planning.staging import Element, variables_of
-from offcut.backends.accelerator.planning.typical import typical_extent
+from offcut.backends.accelerator.planning.typical import middle_of, typical_extent, typical_extents
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Var, variables
+from offcut.core.program import Size
 from offcut.describe.computation import StageAxis
 
 
@@ -94,22 +95,21 @@ def _product_ways(
 def word_roles(
     elements: Sequence[Element],
     axes: Sequence[StageAxis],
-    terms: Sequence[StageAxis],
+    sizes: Sequence[Size],
     spec: Spec,
 ) -> Roles:
     """The roles of a nest without a product: the axes that fill words best, and are alone in what is read. One whose
-    extent is open may be 1: it fills words as well as between then and at a middle size.
+    extent is open fills them as well as between its least and a middle size.
     """
     names = [axis.name for axis in axes]
-    extents = {axis.name: typical_extent(axis) for axis in axes}
-    open_ = {axis.name for axis in axes if ix.literal(axis.extent) is None}
+    least = typical_extents({size.name: size.min for size in sizes}, axes)
+    middle = typical_extents(middle_of(sizes), axes)
 
     def price(roles: Roles) -> tuple[float, int, int]:
         factor = 1.0
         for axis, lanes in ((roles.rows, spec.rows), (roles.columns, spec.columns)):
-            extent = 1 if axis is None else extents[axis]
-            waste = -(-extent // lanes) * lanes / extent
-            factor *= sqrt(waste * lanes) if axis in open_ else waste
+            ends = (1, 1) if axis is None else (least[axis], middle[axis])
+            factor *= sqrt(prod(-(-extent // lanes) * lanes / extent for extent in ends))
         spread = sum(_is_spread(one, roles) for one in elements)
         late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
         return factor * (1 + spread), spread, late

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, substitute
-from offcut.core.program import Program
+from offcut.core.program import Program, Size
 from offcut.describe.computation import StageAxis
 
 TYPICAL = 64
@@ -15,7 +15,12 @@ TYPICAL = 64
 
 def typical_of(program: Program) -> dict[str, int]:
     """Sizes of a middle layer, as far as they are allowed."""
-    return {size.name: max(min(size.max, TYPICAL), size.min) for size in program.sizes}
+    return middle_of(program.sizes)
+
+
+def middle_of(sizes: Sequence[Size]) -> dict[str, int]:
+    """The same of sizes."""
+    return {size.name: max(min(size.max, TYPICAL), size.min) for size in sizes}
 
 
 def typical_extents(sizes: Mapping[str, int], axes: Sequence[StageAxis]) -> dict[str, int]:
