@@ -70,13 +70,14 @@ def answered(question: Callable[[], T], otherwise: T) -> T:
 
 @contextmanager
 def bounded(
-    op: str, refused: str, *, at: str = "", help: tuple[str, ...] = (), most: int = REQUEST
+    op: str, refused: str, *, at: str = "", help: tuple[str, ...] = (), most: int | None = None
 ) -> Iterator[None]:
     """Let isl take what a whole request may.
 
     op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
-    most                    operations
+    most                    operations; None: `REQUEST`
     """
+    most = REQUEST if most is None else most
     try:
         with at_most_operations(most):
             yield

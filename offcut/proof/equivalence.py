@@ -30,7 +30,7 @@ from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.polyhedral import REQUEST, accesses_outside, answered, bounded
+from offcut.polyhedral import accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -85,7 +85,7 @@ def check_equal(
     users: Mapping[str, str] | None = None,
     through: Program | None = None,
     inside: bool = False,
-    most: int = REQUEST,
+    most: int | None = None,
 ) -> tuple[Theorem, ...]:
     """Prove that `emitted` computes what `source` does, at every size that the source allows.
 
@@ -94,7 +94,7 @@ def check_equal(
     users         the users' names of sizes, by the program's, for messages
     through       a program on the way from one to the other: two small steps are often easier to see
     inside        whether a proof of `source` said already that every access of it lies inside
-    most          operations that isl may take
+    most          operations that isl may take; None: those of a request
 
     instances   every emitted instance is an instance of the source
     in bounds   every access lies inside its buffer, and inside the window that holds it; where sets do
@@ -116,7 +116,7 @@ def _proved(
     names: tuple[tuple[str, str], ...],
     through: Program,
     inside: bool,
-    most: int,
+    most: int | None,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     with bounded("prove", NOT_TOLD, at=emitted.name, most=most):
