@@ -14,7 +14,7 @@ from math import prod
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Binary, Compare, Const, Expr, substitute, variables
+from offcut.core.expr import Binary, Compare, Const, Expr, reads_memory, substitute, variables
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
@@ -54,15 +54,21 @@ class Around:
         False where it may hold all the same.
         """
         ranges, least = self._ranges(), {size.name: size.min for size in self.space.sizes}
-        if not ranges.keys() & least.keys() and holds_by_form(condition, ranges, least):
+        fixed = not (reads_memory(condition) or ranges.keys() & least.keys())
+        if fixed and holds_by_form(condition, ranges, least):
             return True
         return _shows(self.space, self._about(variables(condition)), condition)
 
     def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
-        """What iterates, and bounded values: the first and what is behind the last; nothing where two have one name."""
+        """What iterates, and bounded values: the first and what is behind the last; nothing where two have one name.
+
+        A bound that is read from memory may be another one where it is read again: it bounds nothing here.
+        """
         bounds = [entry for entry in self.entries if isinstance(entry, tuple | Let)]
         found = dict(map(_range, bounds))
-        return found if len(found) == len(bounds) else {}
+        if len(found) < len(bounds):
+            return {}
+        return {name: ends for name, ends in found.items() if not any(map(reads_memory, ends))}
 
     def _about(self, names: set[str]) -> tuple[Loop | Let | Expr, ...]:
         """The entries that these names depend on, directly or by others; sizes connect nothing."""

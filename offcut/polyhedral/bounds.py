@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, touched
@@ -18,6 +19,7 @@ from offcut.core.expr import (
     children,
     dtype_of,
     loads,
+    reads_memory,
     rewrite,
     variables,
 )
@@ -158,13 +160,16 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 @lru_cache(maxsize=64)
 def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
-    """The arrays of `program` that are not seen to be accessed inside of their windows alone.
+    """The arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
+    place is read from memory may be another one when that is read again.
 
     among   the arrays that are asked about; None: all that have windows
     """
-    boxed = {stmt.buffer for stmt in walk(program.body) if isinstance(stmt, Alloc)}
+    windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
+    boxed = {window.buffer for window in windows}
     asked = boxed if among is None else boxed & among
-    alone = owned(program.body) & asked
+    lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
+    alone = owned(program.body) & asked & lasting
     found = asked - alone
     if alone:
         seen = _Seen(program, alone, windows=True)

@@ -2,8 +2,7 @@
 
 One option runs, and which one the sizes of a call say: where two of them compute different things, what a call
 gives depends on predicted costs. Each combination of options is compared with that of the first ones, as an
-emitted program is with its source; the terms of a sum stay in their order, since an element has the same bits
-whatever the other sizes are.
+emitted program is with its source, the terms of a sum in their order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import PASS
 from offcut.proof.by_instances.pairing import NOT_TOLD
 from offcut.proof.equivalence import check_equal
-from offcut.proof.forms.options import combinations, options
+from offcut.proof.forms.options import changing, combinations, options
 
 _MOST = 16  # combinations that are compared
 
@@ -54,6 +53,8 @@ def check_options(program: Program, op: str) -> str:
     count = combinations(program.body)
     if count > _MOST:
         return f"it is not told that options compute the same: there are {count} combinations, and {_MOST} are compared"
+    if (cost := changing(program)) is not None:
+        return f"it is not told that options compute the same: each iteration may take another one, by {format_expr(cost)}"
     (_, body), *others = options(program.body)
     first = replace(program, body=body)
     for label, other in others:

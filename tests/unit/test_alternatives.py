@@ -134,3 +134,21 @@ def test_of_options_that_a_cut_made_nothing_is_asked_whatever_they_are_said_to_c
     for program in (loops, priced, oc.compile(C, inputs=[A, W]).loops):
         assert "choose" in str(program)
         assert not any("option" in note for note in oc.compile(program).plan(n=5).notes)
+
+
+def test_of_options_that_each_iteration_may_take_anew_nothing_is_told() -> None:
+    head = (
+        "program p\nsize n in 0:40\ninput A: float32[n]\nlocal T: float32[n]\nlocal U: float32[n]\n"
+    )
+    head += "output B: float32[n]\nfor i in 0:n\n"
+    chosen = "  choose\n    option a costs float64(i)\n      T[i] = A[i]\n      B[i] = T[0]\n"
+    chosen += "    option b costs 2.0\n      U[i] = A[i]\n      B[i] = U[0]\n"
+    program = oc.parse(head + chosen)
+    note = "it is not told that options compute the same: each iteration may take another one, by float64(i)"
+    assert note in oc.compile(program).plan(n=5).notes
+    with pytest.raises(PartitionError) as error:
+        oc.prove_equal(oc.parse(head + "  B[i] = A[0]\n"), program)
+    assert str(error.value) == (
+        "prove: cannot tell whether the emitted program computes what the source does\n  at       p\n"
+        "  because  each iteration may take another option, by float64(i), and a proof is of one throughout"
+    )

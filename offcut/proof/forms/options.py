@@ -7,7 +7,20 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, blocks
+from offcut.core.expr import Expr, reads_memory, variables
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    blocks,
+    walk,
+)
 
 
 def combinations(body: tuple[Stmt, ...]) -> int:
@@ -15,6 +28,15 @@ def combinations(body: tuple[Stmt, ...]) -> int:
     inside = ([combinations(block) for block in blocks(stmt)] for stmt in body)
     pairs = zip(body, inside, strict=True)
     return prod(sum(ways) if isinstance(stmt, Choose) else prod(ways) for stmt, ways in pairs)
+
+
+def changing(program: Program) -> Expr | None:
+    """A cost of an option that may be another one in each iteration, which may so take another option."""
+    sizes = {size.name for size in program.sizes}
+    costs = (
+        option.cost for s in walk(program.body) if isinstance(s, Choose) for option in s.options
+    )
+    return next((c for c in costs if variables(c) - sizes or reads_memory(c)), None)
 
 
 def options(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:

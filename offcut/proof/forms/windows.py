@@ -115,6 +115,8 @@ def _without(
         inside = partial(_without, program, around=inner, accesses=accesses)
         changed = with_blocks(stmt, inside)
         match changed:
+            case Alloc(name) if not accesses[name]:
+                made += changed.body
             case Alloc() if _is_rows(program, changed, around, accesses[changed.buffer]):
                 made += changed.body
             case Tile((), once, None):

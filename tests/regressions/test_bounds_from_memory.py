@@ -1,0 +1,59 @@
+"""A bound that is read from memory may be another one when it is read again: it shows nothing of a window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+
+CHANGED = """
+program p
+size n in 1:1000
+inout p: int32[1]
+local L: float32[2000]
+output A: float32[1]
+alloc L[0 +: n]
+  for i in 0:n - index(p[0])
+    p[0] = int32(1000)
+    for j in 0:index(p[0])
+      L[i + j] = 1.0
+      A[0] = L[i + j]
+"""
+COUNTED = """
+program p
+size n in 1:100
+input p: int32[1]
+local L: float32[n]
+output A: float32[1]
+alloc L[0 +: index(p[0])]
+  for j in 0:index(p[0])
+    L[j] = 1.0
+    A[0] = L[j]
+"""
+
+
+@pytest.mark.parametrize("text", [CHANGED, COUNTED], ids=["changed", "counted"])
+def test_a_window_of_what_memory_says_is_not_seen_to_hold_its_accesses(text: str) -> None:
+    with pytest.raises(oc.PartitionError) as error:
+        oc.compile(oc.parse(text))
+    assert str(error.value) == (
+        "compile: cannot compile p\n  at       alloc L\n"
+        "  because  nothing shows that all that is accessed of L lies in a window of it\n"
+        "  help     a larger window, or L without alloc, which holds all of it"
+    )
+
+
+def test_without_a_window_such_bounds_are_checked_at_the_call() -> None:
+    kernel = oc.compile(oc.parse(CHANGED.replace("alloc L[0 +: n]", "if 0 < n")))
+    assert kernel(np.array([900], "int32"), n=901)[1].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_to_no_key_at_all_gives_zeros(causal: bool) -> None:
+    s = oc.dim("s", max=8)
+    shapes = {"Q": (1, s, 7), "K": (1, 0, 7), "V": (1, 0, 2)}
+    q, k, v = (oc.placeholder(shape, name=name) for name, shape in shapes.items())
+    kernel = oc.compile(oc.ops.attention(q, k, v, causal=causal), inputs=[q, k, v])
+    found = kernel(*(np.ones(shape, "float32") for shape in ((1, 3, 7), (1, 0, 7), (1, 0, 2))))
+    np.testing.assert_array_equal(found, np.zeros((1, 3, 2)))
