@@ -33,7 +33,7 @@ _GENERAL: dict[str, _Place] = {
 # What only special code needs, with the words of LLVM IR by which such code is known.
 _SPECIAL: dict[str, tuple[_Place, tuple[str, ...]]] = {
     "avx512vnni": ((7, 0, 2, 11), ("avx512.vpdp",)),
-    "avx512bf16": ((7, 1, 0, 5), ("avx512bf16", "bfloat")),
+    "avx512bf16": ((7, 1, 0, 5), ("avx512bf16", "bfloat", "vdpbf16ps")),
     "avx512fp16": ((7, 0, 3, 23), ("avx512fp16", "half")),
     "amx-tile": ((7, 0, 3, 24), ("llvm.x86.tile", "llvm.x86.ldtilecfg", "x86_amx")),
     "amx-int8": ((7, 0, 3, 25), ("llvm.x86.tdpbs", "llvm.x86.tdpbu")),
