@@ -26,6 +26,7 @@ from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.intervals import INDEX_LIMIT
 from offcut.polyhedral.limit import (
     PASS,
+    REQUEST,
     GaveUp,
     answered,
     at_most_operations,
@@ -37,6 +38,7 @@ from offcut.polyhedral.witness import over_sizes, smallest
 __all__ = [
     "INDEX_LIMIT",
     "PASS",
+    "REQUEST",
     "Dependence",
     "Facts",
     "GaveUp",
