@@ -172,6 +172,16 @@ LINES = {
         "line 8: split j cut 16",
         "j runs along words: the last one is filled with zeros\n  help     split j pad 16",
     ),
+    "a tile of nothing": (
+        ("ladder 64", "ladder 0"),
+        "line 7: split i ladder 0",
+        "a tile has iterations, got 0\n  help     a multiple of 1, at least that",
+    ),
+    "words of nothing": (
+        ("pad 16", "pad 0"),
+        "line 8: split j pad 0",
+        "a tile has iterations, got 0\n  help     a multiple of 16, at least that",
+    ),
     "a part of a word": (
         ("pad 16", "pad 8"),
         "line 8: split j pad 8",

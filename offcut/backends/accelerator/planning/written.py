@@ -116,6 +116,10 @@ def _check_split(cut: AxisCut, axes: set[str], words: dict[str, int], way: Way) 
         raise _refused("no loop runs over its tiles", f"loops {' '.join((*way.loops, axis))}")
     if sum(other.axis == axis for other in way.splits) > 1:
         raise _refused(f"{axis} is split twice")
+    if cut.tile < 1:
+        raise _refused(
+            f"a tile has iterations, got {cut.tile}", f"a multiple of {lanes_}, at least that"
+        )
     if cut.tile % lanes_:
         raise _refused(f"{axis} runs along words of {lanes_}", f"a multiple of {lanes_}")
     strategy, why = LADDER, "is no axis of words: its tail is a tile of its height"
