@@ -52,7 +52,7 @@ from offcut.partition import (
     tiles_alike,
 )
 from offcut.polyhedral import PASS, bounded
-from offcut.proof import Certificate, check_equal
+from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
     Schedule,
@@ -148,6 +148,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
             )
         read_back(program, "prove_equal")
     check_reassociate(reassociate, "prove_equal")
+    check_throughout(emitted)
     marks = check_marks(emitted, {}, reassociate)
     try:
         return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))

@@ -1,6 +1,11 @@
 """Whether an emitted program computes what its source does, for all sizes; and the witness where it does not."""
 
-from offcut.proof.alternatives import check_options, leaves_choice, without_costs
+from offcut.proof.alternatives import (
+    check_options,
+    check_throughout,
+    leaves_choice,
+    without_costs,
+)
 from offcut.proof.by_instances.pairing import NOT_TOLD
 from offcut.proof.by_text.structure import bare
 from offcut.proof.certificate import Certificate, Theorem
@@ -15,6 +20,7 @@ __all__ = [
     "bare",
     "check_equal",
     "check_options",
+    "check_throughout",
     "consecutive",
     "leaves_choice",
     "with_floats",

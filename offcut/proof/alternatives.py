@@ -17,7 +17,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import PASS
-from offcut.proof.by_instances.pairing import NOT_TOLD
+from offcut.proof.by_instances.pairing import NOT_TOLD, untold
 from offcut.proof.equivalence import check_equal
 from offcut.proof.forms.options import changing, combinations, options
 
@@ -41,6 +41,18 @@ def without_costs(program: Program) -> Program:
         return with_blocks(stmt, free)
 
     return replace(program, body=free(program.body))
+
+
+def check_throughout(program: Program) -> None:
+    """Refuse to tell of options that iterations may take anew: a proof is of one option throughout.
+
+    Those that a cut makes run the same iterations whichever is taken, and are not asked.
+
+    Raises PartitionError.
+    """
+    if (cost := changing(program)) is not None:
+        why = f"each iteration may take another option, by {format_expr(cost)}, and a proof is of one throughout"
+        raise untold(program.name, why)
 
 
 def check_options(program: Program, op: str) -> str:

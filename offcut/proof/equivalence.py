@@ -59,7 +59,7 @@ from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
 from offcut.proof.forms.joining import joined_like, joined_parts
-from offcut.proof.forms.options import changing, combinations, options
+from offcut.proof.forms.options import combinations, options
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
@@ -152,9 +152,6 @@ def _theorems(
     plain = replace(source, body=next(options(source.body))[1])
     if combinations(emitted.body) > _MOST_ALTERNATIVES:
         raise untold(emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options")
-    if (cost := changing(emitted)) is not None:
-        why = f"each iteration may take another option, by {format_expr(cost)}, and a proof is of one throughout"
-        raise untold(emitted.name, why)
     theorems: list[Theorem] = []
     for label, body in options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name

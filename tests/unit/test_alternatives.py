@@ -136,18 +136,30 @@ def test_of_options_that_a_cut_made_nothing_is_asked_whatever_they_are_said_to_c
         assert not any("option" in note for note in oc.compile(program).plan(n=5).notes)
 
 
-def test_of_options_that_each_iteration_may_take_anew_nothing_is_told() -> None:
-    head = (
-        "program p\nsize n in 0:40\ninput A: float32[n]\nlocal T: float32[n]\nlocal U: float32[n]\n"
-    )
-    head += "output B: float32[n]\nfor i in 0:n\n"
-    chosen = "  choose\n    option a costs float64(i)\n      T[i] = A[i]\n      B[i] = T[0]\n"
-    chosen += "    option b costs 2.0\n      U[i] = A[i]\n      B[i] = U[0]\n"
-    program = oc.parse(head + chosen)
+ANEW = "program p\nsize n in 0:40\ninput A: float32[n]\nlocal T: float32[n]\nlocal U: float32[n]\n"
+ANEW += "output B: float32[n]\nfor i in 0:n\n"
+
+
+@pytest.mark.parametrize(
+    ("plain", "one", "other"),
+    [
+        ("B[i] = A[0]", ("T[i] = A[i]", "B[i] = T[0]"), ("U[i] = A[i]", "B[i] = U[0]")),
+        ("B[i] = A[i]", ("B[i] = A[i]",), ("B[n - 1 - i] = A[n - 1 - i]",)),
+    ],
+    ids=["what lies in scratch", "from either end"],
+)
+def test_of_options_that_each_iteration_may_take_anew_nothing_is_told(
+    plain: str, one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    options = (("a", "float64(i)", one), ("b", "2.0", other))
+    lines = ["  choose"]
+    for label, cost, stores in options:
+        lines += [f"    option {label} costs {cost}", *(f"      {store}" for store in stores)]
+    program = oc.parse(ANEW + "\n".join(lines) + "\n")
     note = "it is not told that options compute the same: each iteration may take another one, by float64(i)"
     assert note in oc.compile(program).plan(n=5).notes
     with pytest.raises(PartitionError) as error:
-        oc.prove_equal(oc.parse(head + "  B[i] = A[0]\n"), program)
+        oc.prove_equal(oc.parse(f"{ANEW}  {plain}\n"), program)
     assert str(error.value) == (
         "prove: cannot tell whether the emitted program computes what the source does\n  at       p\n"
         "  because  each iteration may take another option, by float64(i), and a proof is of one throughout"

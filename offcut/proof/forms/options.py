@@ -7,14 +7,12 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from offcut.core.accesses import outside, stored
 from offcut.core.expr import Expr, reads_memory, variables
 from offcut.core.program import (
     Alloc,
     Choose,
     For,
     If,
-    Kind,
     Let,
     Program,
     Stmt,
@@ -33,22 +31,12 @@ def combinations(body: tuple[Stmt, ...]) -> int:
 
 
 def changing(program: Program) -> Expr | None:
-    """A cost by which an iteration may take another option than the one before, and find what that left in scratch.
-
-    What options store in the same results is the same, one by one; what lies in scratch is each option's own affair.
-    """
+    """A cost by which one iteration may take another option than the one before; None where sizes alone decide."""
     sizes = {size.name for size in program.sizes}
-    scratch = {
-        buffer.name for buffer in program.buffers if buffer.kind in (Kind.LOCAL, Kind.PRIVATE)
-    }
-    for stmt in walk(program.body):
-        if not isinstance(stmt, Choose):
-            continue
-        if any(stored(o.body) & outside(o.body) & scratch for o in stmt.options):
-            for cost in (option.cost for option in stmt.options):
-                if variables(cost) - sizes or reads_memory(cost):
-                    return cost
-    return None
+    costs = (
+        option.cost for s in walk(program.body) if isinstance(s, Choose) for option in s.options
+    )
+    return next((c for c in costs if variables(c) - sizes or reads_memory(c)), None)
 
 
 def options(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
