@@ -1,4 +1,5 @@
-"""What the closed form is worth without a measurement: how it orders schedules, and what following it costs.
+"""What the closed form is worth without a measurement: how it orders schedules, and what following it costs; then what
+a correction adds that is learned from these measurements, on shapes and operators that were left out.
 
     python bench/cost_model.py            # twelve programs, about ten minutes
     python bench/cost_model.py --quick    # a few schedules of each: two minutes
@@ -8,7 +9,8 @@ fastest of many at random; with the default and each of its ways. All are measur
 was fitted to, each in turns with the default. Orders are judged at each size by itself, and the median over the sizes
 is told, with the least; a pair of schedules whose times are within their noise is no pair: that of a time in its process, and
 that of the default from one process to the next, which memory that lies elsewhere makes by a few hundredths. The
-oracles are the fastest of what was measured.
+oracles are the fastest of what was measured. Where XGBoost is installed, a second table has the closed form, what is
+learned alone and the pair. With `--json figures.json` the measurements stay in figures.sqlite, for `offcut learn`.
 """
 
 from __future__ import annotations
@@ -21,24 +23,27 @@ from math import hypot, isfinite
 from pathlib import Path
 from random import Random
 from statistics import geometric_mean, median
+from tempfile import TemporaryDirectory
 from time import process_time
 
 from rich.table import Table as Grid
 
 import offcut as oc
+from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
-from offcut.experiment.bench import read_options
+from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
 from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
-from offcut.search import Expected, Space
+from offcut.search import Expected, Records, Space
+from offcut.tuning.learning.heldout import held_out, table
+from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
 from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import chosen_by
-from offcut.tuning.oracle.replay import Unkept
 from offcut.tuning.oracle.space import alone, narrowed
 from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import key_of, price_of
@@ -86,8 +91,8 @@ def drawn(space: Space, expected: Expected, count: int) -> list[Schedule]:
     return [*some, *(one for one in sorted(legal, key=expected) if one not in some)][:count]
 
 
-def figures(judged: Judged, count: int, budget: float) -> Figures:
-    """Measure the schedules of a program, and judge the closed form by them."""
+def figures(judged: Judged, count: int, budget: float, records: Records) -> Figures:
+    """Measure the schedules of a program into records, and judge the closed form by them."""
     target = oc.target("cpu")
     options = target.options("tune", threads=1)
     given = judged.output, judged.inputs, judged.constants, judged.held_out
@@ -113,38 +118,52 @@ def figures(judged: Judged, count: int, budget: float) -> Figures:
 
             bench.each(schedules, told)
 
-        measured = filled(problem, wanted, Unkept(), price, each)
+        measured = filled(problem, wanted, records, price, each)
     between = [Timing(one, 1).spread for one in zip(*filter(None, beside), strict=True)]
-    table = Table(weights, tuple(dict.fromkeys(points)), measured)
-    guesses = {one: price(one) for one in table.sound}
+    measures = Table(weights, tuple(dict.fromkeys(points)), measured)
+    guesses = {one: price(one) for one in measures.sound}
     orders: list[tuple[float, float, float]] = []
-    for place, key in enumerate(table.keys):
-        times = [measured[one].times[place] for one in table.sound]
-        seconds, predicted = [t.seconds for t in times], [guesses[s][key] for s in table.sound]
+    for place, key in enumerate(measures.keys):
+        times = [measured[one].times[place] for one in measures.sound]
+        seconds, predicted = [t.seconds for t in times], [guesses[s][key] for s in measures.sound]
         spread = [hypot(time.spread, between[place]) for time in times]
         accuracy = pairwise_accuracy(seconds, predicted, spread)
         orders.append((accuracy, recall_at(RECALL, seconds, predicted), regret(seconds, predicted)))
     pairs, recalls, regrets = zip(*orders, strict=True)
-    default = table.seconds(whole.first)
-    ratios = [price(whole.first)[k] / t for k, t in zip(table.keys, default, strict=True)]
-    choice = chosen_by(table, whole.first)
+    default = measures.seconds(whole.first)
+    ratios = [price(whole.first)[k] / t for k, t in zip(measures.keys, default, strict=True)]
+    choice = chosen_by(measures, whole.first)
     return Figures(
         judged.name,
-        len(table.sound),
+        len(measures.sound),
         (median(pairs), min(pairs)),
         (median(recalls), min(recalls)),
         (median(regrets), max(regrets)),
         geometric_mean(ratios) if all(ratios) else 0.0,
         1.0 if choice is None else choice.whole,
-        table.of_oracle(default)[0],
-        (table.spread, median(between)),
+        measures.of_oracle(default)[0],
+        (measures.spread, median(between)),
         priced,
     )
 
 
 def main() -> None:
-    """Judge each program, print a row for each, and the worst of all."""
+    """Judge each program, print a row for each, and the worst of all; then learn from what was measured."""
     options = read_options(__doc__ or "", without=("slow", "threads"))
+    with TemporaryDirectory() as folder:
+        kept = Path(folder) / "records.sqlite"
+        if options.json is not None:
+            kept = options.json.with_suffix(".sqlite")
+            if kept.exists():
+                raise SystemExit(f"{kept} is there: what was measured before is not measured again")
+        judge(options, Records(kept))
+        if library.there() and kept.exists():
+            done = learn([kept], Path(folder) / "model.json", Path(folder) / "model.npz")
+            wide_console().print(table(held_out(done.rows)))
+
+
+def judge(options: Options, records: Records) -> None:
+    """Print a row for each program, and the worst of all."""
     console, found = wide_console(), list[Figures]()
     heads = ("program", "schedules", "pairwise", "least", f"recall@{RECALL}", "least")
     heads += ("top-1 regret", "most", "predicted/measured", "auto of its ways")
@@ -160,7 +179,7 @@ def main() -> None:
         if not re.search(options.cells, name):
             continue
         try:
-            one = figures(make(), QUICK if options.quick else SCHEDULES, options.budget)
+            one = figures(*(make(), QUICK if options.quick else SCHEDULES, options.budget, records))
         except oc.OffcutError as refused:
             grid.add_row(name, refused.because)
             continue

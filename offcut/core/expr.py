@@ -236,7 +236,7 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """`expr` with every `Var` named in `values` replaced."""
-    if _variables(expr).isdisjoint(values):
+    if variables(expr).isdisjoint(values):
         return expr
     if isinstance(expr, Var):
         return values[expr.name]
@@ -252,16 +252,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
         pending += reversed(children(node))
 
 
-def variables(expr: Expr) -> set[str]:
-    """The names of all `Var` nodes."""
-    return set(_variables(expr))
-
-
 @lru_cache(maxsize=1 << 14)
-def _variables(expr: Expr) -> frozenset[str]:
+def variables(expr: Expr) -> frozenset[str]:
+    """The names of all `Var` nodes."""
     if isinstance(expr, Var):
         return frozenset((expr.name,))
-    return frozenset().union(*map(_variables, children(expr)))
+    return frozenset().union(*map(variables, children(expr)))
 
 
 def reads_memory(expr: Expr) -> bool:

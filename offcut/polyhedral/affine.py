@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import islpy as isl
 
@@ -140,6 +140,7 @@ def space_of(computation: Computation) -> Space:
     return Space(computation.sizes, computation.assumptions)
 
 
+@lru_cache(maxsize=1 << 14)
 def coefficient(part: Expr, axis: str) -> int | None:
     """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
     total = 0

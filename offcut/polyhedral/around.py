@@ -6,7 +6,7 @@ bounded values are fixed at a time, literal by literal, and not all of them with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -70,7 +70,7 @@ class Around:
             return {}
         return {name: ends for name, ends in found.items() if not any(map(reads_memory, ends))}
 
-    def _about(self, names: set[str]) -> tuple[Loop | Let | Expr, ...]:
+    def _about(self, names: Set[str]) -> tuple[Loop | Let | Expr, ...]:
         """The entries that these names depend on, directly or by others; sizes connect nothing."""
         sizes = {size.name for size in self.space.sizes}
         names, before = names - sizes, -1
@@ -123,7 +123,7 @@ def _names(entry: Loop | Let | Expr) -> set[str]:
             return set(variables(entry))
 
 
-def _concerns(entry: Loop | Let | Expr, names: set[str]) -> bool:
+def _concerns(entry: Loop | Let | Expr, names: Set[str]) -> bool:
     """Whether `entry` says something of one of `names`."""
     match entry:
         case (name, _, _) | Let(name):

@@ -11,6 +11,7 @@ pay there, and nowhere else. Tiles inside of them are pieces as well.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,11 @@ class _Written:
     code: Function
     loops: bool
     inside: bool
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """Its lines, in which pieces that are alike agree."""
+        return len(self.code.slots), len(self.code.lines)
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,9 @@ class Outline:
     def _outline(self, loops: bool, calls: dict[int, str]) -> None:
         """Note the calls of pieces that become functions, by their numbers."""
         alike: dict[object, dict[int, _Form]] = {}
+        lengths = Counter(piece.length for piece in self._pieces)
         for number, piece in enumerate(self._pieces):
-            if piece.loops == loops:
+            if piece.loops == loops and (loops or lengths[piece.length] > 1):
                 read = _read(piece.code)
                 key = read.form, tuple(read.given), read.kinds, piece.inside
                 alike.setdefault(key, {})[number] = read

@@ -15,7 +15,7 @@ put where its subterms occur; a poor choice can only make the proof fail. A prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
@@ -133,7 +133,7 @@ def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str,
     for condition in conditions:
         inner = variables(condition) & set(bound)
         if inner:
-            where[home[classes.root(inner.pop())]].append(condition)
+            where[home[classes.root(min(inner))]].append(condition)
     for entry in conditions:
         if not variables(entry) & set(bound):
             axis_name = _nearest(entry, terms, _inside(entry, path, classes, home))
@@ -260,7 +260,7 @@ class _Classes:
             name = self.above[name]
         return name
 
-    def join(self, names: set[str]) -> None:
+    def join(self, names: Set[str]) -> None:
         roots = sorted({self.root(name) for name in names if name in self.above})
         for other in roots[1:]:
             self.above[other] = roots[0]

@@ -13,7 +13,7 @@ limit of an axis that it names: where isl shows that just the same iterations ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from offcut.core import index as ix
@@ -92,7 +92,7 @@ def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
     return made if kept and at.loop(loop.iter, made.lo, made.hi).holds(atom) else None
 
 
-def _limit(atom: Expr, axes: set[str], at: Facts) -> Expr:
+def _limit(atom: Expr, axes: Set[str], at: Facts) -> Expr:
     """An atom on one of `axes` as a limit of it, where isl shows that it is the same."""
     limit = bound(atom, *axes) if len(axes) == 1 else None
     same = limit is not None and at.where(atom).holds(limit) and at.where(limit).holds(atom)

@@ -281,6 +281,6 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
             return None if a is None or b is None else a * b
 
 
-def depends_on(root: Root) -> set[str]:
+def depends_on(root: Root) -> frozenset[str]:
     """The names in the bounds of a root."""
     return variables(root.lo) | variables(root.hi)
