@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from offcut.backends import target as registry
+from offcut.backends import registry
 from offcut.backends.accelerator import target as accelerator
 from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
+from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
-from offcut.backends.target import Options, Strategies, Target, targets
+from offcut.backends.target import Options, Strategies, Target
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements

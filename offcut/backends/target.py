@@ -1,11 +1,10 @@
-"""What a target is: a machine, microkernels, a space of plans, a lowering and a loader; and which there are.
+"""What a target is: a machine, microkernels, a space of plans, a lowering and a loader.
 
 `offcut.compile` asks a target, in this order::
 
     options -> space, whose first plan is its default policy -> lower -> load -> a call
 
-and keeps what `lower` gives in the cache. A plug-in names its targets as entry points of the group
-``offcut.targets``; each is called as ``factory(machine)``, with a description or None for its own.
+and keeps what `lower` gives in the cache. Which targets there are says `offcut.backends.registry`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
@@ -38,10 +37,6 @@ from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Toget
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-GROUP = "offcut.targets"
 # For all axes of rows, or by axis.
 Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
 Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
@@ -462,71 +457,12 @@ def _text_of(kind: type) -> str:
         return f"{os.getpid()} {id(kind)}"
 
 
-Factory = Callable[[Device | None], Target]
-_BUILT_IN: dict[str, Factory] = {}
-
-
-def register(name: str, factory: Factory) -> None:
-    """Make a target known in this process, without an entry point."""
-    _BUILT_IN[name] = factory
-
-
-def targets() -> tuple[str, ...]:
-    """The names of the targets that there are."""
-    return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
-
-
-def named(name: str, machine: Device | None, op: str) -> Target:
-    """The target of that name, for a machine or its own.
-
-    Raises TargetError where there is none, or a plug-in cannot be loaded.
-    """
-    if name in _BUILT_IN:
-        return _BUILT_IN[name](machine)
-    for point in (point for point in _plugged() if point.name == name):
-        try:
-            made = point.load()(machine)
-        except TargetError:
-            raise
-        except Exception as error:
-            raise TargetError(
-                op,
-                f"cannot load target={name!r}",
-                at=f"{point.value}, an entry point of {GROUP}",
-                because=f"{type(error).__name__}: {error}",
-            ) from error
-        if isinstance(made, Target):
-            return made
-        raise TargetError(
-            op,
-            f"cannot load target={name!r}",
-            at=f"{point.value}, an entry point of {GROUP}",
-            because=f"it gives a {type(made).__name__}, no offcut.backends.target.Target",
-        )
-    raise TargetError(
-        op,
-        f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}",
-        because="there is no such target",
-        help=(", ".join(f'target="{known}"' for known in targets()),),
-    )
-
-
-def _plugged() -> Iterator[EntryPoint]:
-    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
-
-    yield from entry_points(group=GROUP)
-
-
 __all__ = [
     "DEFAULT",
-    "GROUP",
     "Loaded",
     "Options",
     "Planned",
     "Strategies",
     "Target",
-    "named",
     "python_callable",
-    "register",
-    "targets",
 ]

@@ -1,6 +1,7 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.apply import Applied, Choice, ResolvedWay, WayPrice, apply
+from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.apply import ResolvedWay, WayPrice, apply
 from offcut.schedule.by_hand.axes import Axis
 from offcut.schedule.by_hand.tensorize import intrinsic_named
 from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed

@@ -6,7 +6,7 @@ in each of its ways. Every decision is checked where it is applied: a refusal na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +26,11 @@ from offcut.partition import (
     Made,
     Match,
     Partition,
-    Piece,
     Shared,
     all_matches,
     check_shared,
     cut_group,
     pieces_of,
-    settled,
     users_of,
     window,
     windowed,
@@ -40,6 +38,7 @@ from offcut.partition import (
 )
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
+from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.checks import check_cost, check_panels, check_splits
 from offcut.schedule.decisions import (
     Convert,
@@ -62,49 +61,6 @@ from offcut.schedule.text import Decision
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
 WayPrice = Callable[[Computation, Sequence[Stage], Match | None, Way, frozenset[str]], Expr]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One way to run a group.
-
-    stage  the first of the group
-    cost   predicted seconds, a float64 expression in the sizes
-    """
-
-    label: str
-    stage: Stage
-    pieces: tuple[Piece, ...]
-    cost: Expr
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What a schedule makes of a computation.
-
-    partition  the loop program, the pieces of every way, and the certificate
-    choices    by nest, the ways that compete at run time; one where nothing competes
-    staged     the stages as they are cut, in plain loops
-    """
-
-    partition: Partition
-    choices: tuple[tuple[Choice, ...], ...]
-    staged: Program
-
-    def settled(self, refused: Mapping[int, str]) -> Applied:
-        """The same with tiles and pieces that name the microkernels which run.
-
-        refused  why the one that a tile names does not, by the position of the tile
-        """
-        made = settled(self.partition, refused)
-        now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
-        choices = tuple(
-            tuple(
-                replace(one, pieces=tuple(now[id(piece)] for piece in one.pieces)) for one in group
-            )
-            for group in self.choices
-        )
-        return replace(self, partition=made, choices=choices)
 
 
 def apply(

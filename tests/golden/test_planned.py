@@ -15,7 +15,7 @@ from inside import described_host
 import offcut as oc
 from offcut import Tensor, ops, parse
 from offcut.backends.cpu.planning import planner
-from offcut.backends.cpu.planning.planner import Planned
+from offcut.backends.cpu.planning.planned import Planned
 from offcut.core.program import canonical
 from offcut.describe.computation import computation
 from offcut.describe.source import source

@@ -16,6 +16,7 @@ from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
 from offcut.costmodel import load, shipped
 from offcut.costmodel.description import SHIPPED
 
@@ -215,7 +216,7 @@ def test_a_tile_of_four_lanes_and_32_registers_is_code_for_its_machine(
     host = isa.described(load("neoverse-n1"))
     text = fma.tiles(host.isa, dtype, Variant(True, True), [shape])
     lanes = host.isa.lanes(dtype)
-    assert f"<{lanes} x {fma.LLVM_TYPE[dtype]}>" in text
+    assert f"<{lanes} x {LLVM_TYPE[dtype]}>" in text
     assert lanes * 8 <= 32
     assembly = jit.assembly(text, host, passes=False)
     assert assembly.count("fmla") >= shape[0] * shape[1]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from inside import described_host, forget_plans
 
 import offcut as oc
 from offcut import parse
-from offcut.backends.cpu.planning import planner
+from offcut.backends.cpu.planning import marks, planner
+from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.cpu.threads.shared import check_shared
 from offcut.backends.target import Options
@@ -108,7 +110,7 @@ SIZES = [1, 13, 14, 15, 47]  # a row, around a tile of 14 rows, and several with
 class Pass:
     """A pass of the planner.
 
-    name      of its function in `planner`
+    name      of its function in `room`
     runs_in   a program that it changes
     of, put   the loop program in its result, and the result with another one
     """
@@ -117,6 +119,7 @@ class Pass:
     runs_in: str
     of: Callable[[Any], Program] = lambda made: made.program
     put: Callable[[Any, Program], Any] = lambda made, program: replace(made, program=program)
+    room: ModuleType = planner
 
 
 def itself(made: Any) -> Any:
@@ -145,13 +148,13 @@ def with_first(made: Any, program: Program) -> Any:
 
 PASSES = {
     "cut": Pass("apply", "product", loops, with_loops),
-    "lanes of rows": Pass("marked", "gather", itself, instead),
+    "lanes of rows": Pass("marked", "gather", itself, instead, marks),
     "keep inside": Pass("kept_inside", "gather", itself, instead),
     "separate": Pass("separated", "stencil", first, with_first),
     "cut nests": Pass("_with_products", "recurrence", first, with_first),
     "cover": Pass("without_covers", "stencil"),
-    "vectorize": Pass("vectorized", "stencil"),
-    "threads": Pass("shared", "stencil"),
+    "vectorize": Pass("vectorized", "stencil", room=marks),
+    "threads": Pass("shared", "stencil", room=marks),
 }
 
 
@@ -205,7 +208,7 @@ def test_a_fault_in_the_windows_of_a_pass_is_refused(
 
 def assert_faults_refused(one: Pass, text: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few faults of a kind, in what a pass makes of a program, are refused or change no value."""
-    right = getattr(planner, one.name)
+    right = getattr(one.room, one.name)
     given: list[Any] = []
 
     def noted(*args: Any, **options: Any) -> Any:
@@ -213,11 +216,11 @@ def assert_faults_refused(one: Pass, text: str, kind: str, monkeypatch: pytest.M
         given.append(made)
         return made
 
-    monkeypatch.setattr(planner, one.name, noted)
+    monkeypatch.setattr(one.room, one.name, noted)
     planned(text)
     for broken in sample(corrupted(one.of(given[-1]), kind)):
         made = one.put(given[-1], broken)
-        monkeypatch.setattr(planner, one.name, lambda *_, made=made, **__: made)
+        monkeypatch.setattr(one.room, one.name, lambda *_, made=made, **__: made)
         left, why = planned_or_refused(text)
         if left is None:
             assert why
@@ -328,13 +331,13 @@ def test_what_is_divided_of_a_plan_for_one_thread_is_proved(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = canonical(parse(STENCIL))
-    made = planner.Planned(
+    made = Planned(
         whole, schedule=oc.Schedule(whole.name, ()), seconds=real(0.0), shares=alone(whole)
     )
     for broken in sample(corrupted(whole, kind)):
         wrong = Parallel(broken, frozenset(), ("i",))
-        monkeypatch.setattr(planner, "parallel", lambda *_, wrong=wrong: wrong)
-        found = planner.with_threads(made, replace(HOST, threads=2))
+        monkeypatch.setattr(marks, "parallel", lambda *_, wrong=wrong: wrong)
+        found = marks.with_threads(made, replace(HOST, threads=2))
         if found.shares is wrong:  # the fault changes nothing
             assert_same_values(whole, broken)
         else:

@@ -17,7 +17,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.backends.cpu.planning.planner import Planned
+from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads import pool

@@ -17,6 +17,7 @@ from offcut.backends.cpu.microkernels.external import checked, measured
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import covers_of, foreign_in
+from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
 from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
@@ -199,9 +200,9 @@ def target(machine: Device | None) -> Cpu:
     return Cpu(None if machine is None else processor(machine))
 
 
-def _own(planned: Planned) -> planner.Planned:
+def _own(planned: Planned) -> CpuPlanned:
     """A plan of this target's space."""
-    assert isinstance(planned, planner.Planned)
+    assert isinstance(planned, CpuPlanned)
     return planned
 
 

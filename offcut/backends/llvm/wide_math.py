@@ -27,7 +27,8 @@ from __future__ import annotations
 import math
 
 from offcut.backends.llvm import vector_math
-from offcut.backends.llvm.vector_math import FORMATS, Body
+from offcut.backends.llvm.math_formats import FORMATS
+from offcut.backends.llvm.vector_math import Body
 from offcut.errors import InternalError
 
 FUNCTIONS = ("sin", "cos", "log", "log1p", "pow")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from offcut.backends.cpu.microkernels.fma import first_lanes
+from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
 from offcut.core.dtypes import ITEM_BYTES
 
 ARGUMENTS = (

@@ -28,6 +28,7 @@ from offcut.backends.cpu.microkernels import avx512_blocks, fma
 from offcut.backends.cpu.microkernels.avx512_blocks import Arithmetic, Block
 from offcut.backends.cpu.microkernels.dots import PANELS, Dots
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import declarations
 from offcut.core.layout import panels
 from offcut.describe.microkernel import Microkernel
 
@@ -116,7 +117,7 @@ def tiles(isa: Isa, _: Variant, shapes: Shapes) -> str:
     Nothing of A beyond ``[rows, depth]`` is read, nothing of C beyond ``[rows, columns]`` is touched.
     """
     functions = ["\n".join(_Dots(isa, *shape).lines()) for shape in shapes]
-    declared = fma.declarations(isa, "float32")
+    declared = declarations(isa, "float32")
     declared.add(f"declare {_SUMS} {DOT}({_SUMS}, {_PAIRS}, {_PAIRS})")
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
 
@@ -133,11 +134,8 @@ class _Dots(Dots):
     terms = TERMS
 
     def __init__(self, isa: Isa, rows: int, vectors: int) -> None:
-        super().__init__(isa, "float32", PANELS, rows, vectors, a_align=2)
-
-    @property
-    def name(self) -> str:
-        return symbol(self.isa, self.variant, self.rows, self.vectors)
+        name = symbol(isa, PANELS, rows, vectors)
+        super().__init__(name, isa, "float32", PANELS, rows, vectors, a_align=2)
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
         half, word, value, one, splat = (self.temp() for _ in range(5))

@@ -17,6 +17,7 @@ from functools import partial
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock, declarations
 from offcut.core.layout import panels
 from offcut.describe.microkernel import Microkernel
 
@@ -59,19 +60,16 @@ def tiles(isa: Isa, variant: Variant, shapes: Shapes) -> str:
              not read
     """
     functions = ["\n".join(_Halves(isa, variant, *shape).lines()) for shape in shapes]
-    return "\n\n".join([*functions, "\n".join(sorted(fma.declarations(isa, "float32")))])
+    return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, "float32")))])
 
 
-class _Halves(fma.RowBlock):
+class _Halves(RowBlock):
     def __init__(self, isa: Isa, variant: Variant, rows: int, vectors: int) -> None:
-        super().__init__(isa, "float32", variant, rows, vectors)
+        name = symbol(isa, variant, rows, vectors)
+        super().__init__(name, isa, "float32", variant, rows, vectors)
         self.b_item = self.item // TERMS
         self.words = f"<{self.lanes} x i32>"
         self.pairs: list[str] = []
-
-    @property
-    def name(self) -> str:
-        return symbol(self.isa, self.variant, self.rows, self.vectors)
 
     def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
         """One term of B, widened: the loop takes pairs, what is left over one of a pair."""

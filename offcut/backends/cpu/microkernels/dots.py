@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from typing import ClassVar
 
-from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock
 
 PANELS = Variant(unit_depth=True, panels=True)
 
 
-class Dots(fma.RowBlock, ABC):
+class Dots(RowBlock, ABC):
     """The text of one function.
 
     terms   elements of a row that a step takes, a power of two; their size is a word's

@@ -22,6 +22,7 @@ from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.dots import PANELS, Dots
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
 from offcut.core.layout import panels
 from offcut.describe.microkernel import Microkernel
 
@@ -111,12 +112,9 @@ class _Dots(Dots):
     terms = TERMS
 
     def __init__(self, isa: Isa, a_dtype: str, rows: int, vectors: int) -> None:
-        super().__init__(isa, "int32", PANELS, rows, vectors, a_align=1)
+        name = symbol(isa, a_dtype, PANELS, rows, vectors)
+        super().__init__(name, isa, "int32", PANELS, rows, vectors, a_align=1)
         self.a_dtype, self.signed = a_dtype, a_dtype == "int8"
-
-    @property
-    def name(self) -> str:
-        return symbol(self.isa, self.a_dtype, self.variant, self.rows, self.vectors)
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
         found = yield from super().opening()
@@ -131,7 +129,7 @@ class _Dots(Dots):
             )
         yield "  %sums_left = sub i64 %depth, %sums_k"
         yield f"  %sums_count = call i64 @llvm.umin.i64(i64 %sums_left, i64 {CHUNK})"
-        yield from fma.first_lanes("sums_mask", "%sums_count", CHUNK, "i8")
+        yield from first_lanes("sums_mask", "%sums_count", CHUNK, "i8")
         for g in range(0, self.rows, 4):
             yield f"  %sums_moved{g} = getelementptr i8, ptr %a_start{g}, i64 %sums_k"
             yield f'  %sums_a{g} = call ptr asm "", "=r,0"(ptr %sums_moved{g})'
@@ -166,7 +164,7 @@ class _Dots(Dots):
                 yield f"  %start{r}_{p} = sub {self.v} %held{r}_{p}, {splat}"
 
     def before_last(self) -> Iterator[str]:
-        return fma.first_lanes("odd_mask", "%odd", 16, "i8")
+        return first_lanes("odd_mask", "%odd", 16, "i8")
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
         value, words, splat = (self.temp() for _ in range(3))

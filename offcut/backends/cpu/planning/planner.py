@@ -11,14 +11,13 @@ all of this: what is planned is the program that they make.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from offcut import debug
-from offcut.backends import target
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.backends.cpu.planning.claims import covers_of, foreign_in, plain_notes
+from offcut.backends.cpu.planning.claims import covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import (
     asks_lanes,
     asks_loops,
@@ -28,18 +27,18 @@ from offcut.backends.cpu.planning.conditions import (
     separations,
 )
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
+from offcut.backends.cpu.planning.marks import run_by_marks, threads_marked, with_threads
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
+from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing, without_blocks
-from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
-from offcut.backends.cpu.planning.vectorize import privatized, vectorized
-from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
+from offcut.backends.cpu.planning.vectorize import privatized
 from offcut.backends.inside import kept_inside
 from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Binary
 from offcut.core.program import (
     Execution,
     Program,
@@ -60,7 +59,7 @@ from offcut.partition import (
     without_covers,
 )
 from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
-from offcut.proof import NOT_TOLD, bare, consecutive
+from offcut.proof import NOT_TOLD
 from offcut.proof.forms.zeros import conditions
 from offcut.schedule import (
     Mark,
@@ -69,26 +68,10 @@ from offcut.schedule import (
     Schedule,
     Together,
     apply,
-    at_line,
     check_once,
     create_schedule,
     replayed,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planned(target.Planned):
-    """A program as the host runs it.
-
-    seconds  predicted, of a call on one thread: an expression over the sizes
-    shares   the same program, and which of its loops threads share
-    work     instances of a call; None where nothing counts them
-    """
-
-    schedule: Schedule
-    seconds: Expr
-    shares: Parallel
-    work: Expr | None = None
 
 
 def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -> Planned:
@@ -207,7 +190,7 @@ def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Pl
     """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
     marks = (Mark("products"), Mark("rows"), Mark("lanes"))
     steps = (*separations(program, host.machine), *marks)
-    return _in_loops(program, host, asked, _with_threads(Schedule(program.name, steps), host), why)
+    return _in_loops(program, host, asked, threads_marked(Schedule(program.name, steps), host), why)
 
 
 def _apart(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
@@ -261,12 +244,6 @@ def _shown(strategy: Strategies) -> str:
     return repr(str(strategy))
 
 
-def _with_threads(schedule: Schedule, host: Host) -> Schedule:
-    """`schedule` with loops shared by threads, where a call may use several."""
-    threads = (Mark("threads"),) if host.threads > 1 else ()
-    return replace(schedule, steps=(*schedule.steps, *threads))
-
-
 def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
     """The policy's schedule of a computation."""
     with debug.timed("decide"), bounded("compile", f"cannot cut {computation.name}"):
@@ -279,7 +256,7 @@ def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
             asked.reassociate,
             asked.every,
         )
-    return _with_threads(replace(made, steps=(*made.steps, Mark("rows"))), host)
+    return threads_marked(replace(made, steps=(*made.steps, Mark("rows"))), host)
 
 
 def computation_of(
@@ -339,7 +316,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    shares, _, divided = _marked(loops, schedule, host, asked.reassociate)
+    shares, _, divided = run_by_marks(loops, schedule, host, asked.reassociate)
     loops = shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(
@@ -368,63 +345,6 @@ def _unpadded(loops: Program, host: Host, asked: Options) -> Program:
     return loops
 
 
-def _marked(
-    program: Program, schedule: Schedule, host: Host, reassociate: bool
-) -> tuple[Parallel, tuple[str, ...], tuple[Program, ...]]:
-    """`program` with its loops marked as `schedule` says, what became of them, and the program
-    before its loops were divided among threads, where they were.
-    """
-    notes: tuple[str, ...] = ()
-    divided: tuple[Program, ...] = ()
-    threaded = False
-    for step in schedule.steps:
-        before = program
-        match step:
-            case Mark("products"):
-                continue
-            case Mark("rows"):
-                program = marked(program, reassociate)
-            case Mark("lanes"):
-                with debug.timed("lanes"):
-                    beside = Mark("products") in schedule.steps
-                    made = vectorized(program, host.isa, beside)
-                program, notes = made.program, (*notes, *made.notes)
-            case Mark("threads"):
-                threaded, program = True, shared(program, host).program
-                if bare(program) != bare(before) and consecutive(program) == consecutive(before):
-                    divided = (before,)
-            case Mark(unit):
-                with at_line(schedule, step):
-                    raise PartitionError(
-                        "schedule",
-                        f"cannot run loops by {unit}",
-                        because="the target has no such unit",
-                        help=("products, rows, lanes, threads",),
-                    )
-            case _:
-                continue
-        debug.passed(step.unit, program, before)
-    untold = "its schedule has no mark threads"
-    return shared(program, host) if threaded else alone(program, untold), notes, divided
-
-
-def with_threads(planned: Planned, host: Host) -> Planned:
-    """A plan for one thread, its loops shared where that is proved."""
-    made = shared(planned.program, host)
-    try:
-        check_step(planned.program, made.program, reassociate=False)
-    except PartitionError as refused:
-        why = f"{refused.refused}: {refused.because}"
-        return replace(planned, shares=replace(planned.shares, open=(why,)))
-    return replace(
-        planned,
-        program=made.program,
-        schedule=_with_threads(planned.schedule, host),
-        shares=made,
-        through=(*planned.through, planned.program),
-    )
-
-
 def _is_worth(made: Planned) -> bool:
     """Whether a computation that was cut runs so: not where it leaves conditions in its loops that
     separating these would move out of them.
@@ -434,17 +354,6 @@ def _is_worth(made: Planned) -> bool:
     covered = any(piece.microkernel is not None for piece in cut.pieces)
     shares = any(isinstance(step, Together) for step in made.schedule.steps)
     return covered or shares or not asks_loops(cut.source)
-
-
-def shared(program: Program, host: Host) -> Parallel:
-    """`program` with the loops marked that threads share, where a call may use several.
-
-    A program that calls external functions runs on the caller's thread: they may need Python's lock.
-    """
-    if host.threads == 1 or foreign_in(program, host):
-        return alone(program)
-    with debug.timed("threads"):
-        return parallel(program, host.machine.threads.chunk, host.threads)
 
 
 def _in_loops(
@@ -482,7 +391,7 @@ def _in_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        shares, said, divided = _marked(settled.program, schedule, host, asked.reassociate)
+        shares, said, divided = run_by_marks(settled.program, schedule, host, asked.reassociate)
         return Planned(
             shares.program,
             schedule=schedule,

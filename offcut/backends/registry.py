@@ -1,0 +1,72 @@
+"""Which targets there are, by name.
+
+A plug-in names its targets as entry points of the group ``offcut.targets``; each is called as
+``factory(machine)``, with a description or None for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from offcut.backends.target import Target
+from offcut.costmodel import Device
+from offcut.errors import TargetError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "offcut.targets"
+Factory = Callable[[Device | None], Target]
+_BUILT_IN: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Make a target known in this process, without an entry point."""
+    _BUILT_IN[name] = factory
+
+
+def targets() -> tuple[str, ...]:
+    """The names of the targets that there are."""
+    return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
+
+
+def named(name: str, machine: Device | None, op: str) -> Target:
+    """The target of that name, for a machine or its own.
+
+    Raises TargetError where there is none, or a plug-in cannot be loaded.
+    """
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](machine)
+    for point in (point for point in _plugged() if point.name == name):
+        try:
+            made = point.load()(machine)
+        except TargetError:
+            raise
+        except Exception as error:
+            raise TargetError(
+                op,
+                f"cannot load target={name!r}",
+                at=f"{point.value}, an entry point of {GROUP}",
+                because=f"{type(error).__name__}: {error}",
+            ) from error
+        if isinstance(made, Target):
+            return made
+        raise TargetError(
+            op,
+            f"cannot load target={name!r}",
+            at=f"{point.value}, an entry point of {GROUP}",
+            because=f"it gives a {type(made).__name__}, no offcut.backends.target.Target",
+        )
+    raise TargetError(
+        op,
+        f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}",
+        because="there is no such target",
+        help=(", ".join(f'target="{known}"' for known in targets()),),
+    )
+
+
+def _plugged() -> Iterator[EntryPoint]:
+    from importlib.metadata import entry_points  # takes longer to load than the rest of this file
+
+    yield from entry_points(group=GROUP)

@@ -1,0 +1,54 @@
+"""What a schedule makes of a computation: a loop program, and the ways of each nest that compete at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from offcut.core.expr import Expr
+from offcut.core.program import Program
+from offcut.describe.computation import Stage
+from offcut.partition import Partition, Piece, settled
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to run a group.
+
+    stage  the first of the group
+    cost   predicted seconds, a float64 expression in the sizes
+    """
+
+    label: str
+    stage: Stage
+    pieces: tuple[Piece, ...]
+    cost: Expr
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a schedule makes of a computation.
+
+    partition  the loop program, the pieces of every way, and the certificate
+    choices    by nest, the ways that compete at run time; one where nothing competes
+    staged     the stages as they are cut, in plain loops
+    """
+
+    partition: Partition
+    choices: tuple[tuple[Choice, ...], ...]
+    staged: Program
+
+    def settled(self, refused: Mapping[int, str]) -> Applied:
+        """The same with tiles and pieces that name the microkernels which run.
+
+        refused  why the one that a tile names does not, by the position of the tile
+        """
+        made = settled(self.partition, refused)
+        now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
+        choices = tuple(
+            tuple(
+                replace(one, pieces=tuple(now[id(piece)] for piece in one.pieces)) for one in group
+            )
+            for group in self.choices
+        )
+        return replace(self, partition=made, choices=choices)
