@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from offcut.backends.cpu import build
+from offcut.backends.cpu import tiles
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, isa_of
 from offcut.backends.cpu.microkernels import external, vnni
 from offcut.backends.cpu.planning import planner
@@ -21,7 +21,7 @@ def forget_plans() -> None:
 
 def forget_code() -> None:
     """What is compiled next has its microkernels compiled, or read from the cache on disk."""
-    build._tile_object.cache_clear()
+    tiles.forget()
 
 
 def forget_rates() -> None:

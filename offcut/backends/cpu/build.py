@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
+from offcut.backends.cpu import tiles
 from offcut.backends.cpu.constants import Copies, Layout, Packed
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
-from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
@@ -31,8 +31,6 @@ from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
 from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Panels, Program, canonical
 from offcut.describe.request import Array
-
-Shapes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -101,48 +99,13 @@ def code_bytes(program: Program, host: Host) -> int:
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 
-def tile_modules(low: Lowered, host: Host) -> list[str]:
-    """LLVM IR of the microkernels that a kernel calls."""
-    return [_family(host, name).text(variant, shapes) for name, variant, shapes in low.tiles]
-
-
-def _family(host: Host, name: str) -> Family:
-    return next(family for family in families(host) if family.microkernel.name == name)
-
-
-def _tile_objects(low: Lowered, host: Host) -> Iterator[bytes]:
-    """Object code of the microkernels that a kernel calls: a file for each shape, since the next kernel calls others beside."""
-    for kernel, variant, shapes in low.tiles:
-        if not shapes:  # one function takes any
-            yield _tile_object(host, kernel, variant, ())
-        for shape in shapes:
-            yield _tile_object(host, kernel, variant, (shape,))
-
-
-@lru_cache(maxsize=1024)
-def _tile_object(host: Host, kernel: str, variant: Variant, shapes: Shapes) -> bytes:
-    """Object code of microkernels, shared by all kernels that need the same ones."""
-    name = objects.key("tiles", _text_of(host), repr((kernel, variant, shapes)))
-    kept = objects.read(name)
-    if kept is None:
-        text = _family(host, kernel).text(variant, shapes)
-        kept = jit.object_code(text, host, passes=False)
-        objects.write(name, kept)
-    return kept
-
-
-@lru_cache(maxsize=8)
-def _text_of(host: Host) -> str:
-    return repr(host)
-
-
 def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
     """A kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lowered(made, signature, host)
     debug.note(4, low.text + low.loops, "lower")
     with debug.timed("microkernels"):
-        parts = [*_tile_objects(low, replace(host, threads=1))]
+        parts = [*tiles.objects_of(low, replace(host, threads=1))]
     with debug.timed("compile"):
         parts.append(jit.object_code(low.text, host, passes=True, loops=low.loops))
     layouts = [[b.name, astuple(b.layout) if b.layout else None, b.dtype] for b in constants(made)]
@@ -179,7 +142,7 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
 def _in_turn(host: Host) -> jit.Loaded:
     """The function that calls entries one after the other."""
     text = in_turn_ir()
-    name = objects.key("in turn", text, _text_of(host))
+    name = objects.key("in turn", text, repr(host))
     kept = objects.read(name)
     if kept is None:
         kept = jit.object_code(text, host, passes=True)

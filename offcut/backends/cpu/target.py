@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from offcut.backends.base import Exported, Signature
-from offcut.backends.cpu import build
+from offcut.backends.cpu import build, tiles
 from offcut.backends.cpu.constants import pack
 from offcut.backends.cpu.export import check_name, export
 from offcut.backends.cpu.machine import isa, jit
@@ -155,13 +155,13 @@ class Cpu(Target):
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
         low = build.lowered(made, signature, host)
-        tiles = build.tile_modules(low, host)
+        modules = tiles.modules_of(low, host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]
-            parts += (("a microkernel", text) for text in tiles)
+            parts += (("a microkernel", text) for text in modules)
             return "\n\n".join(f"; module of {name}\n{text}" for name, text in parts if text)
         entry = jit.assembly(low.text, host, passes=True, loops=low.loops)
-        return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in tiles)])
+        return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in modules)])
 
     def vectors(self, options: Options) -> tuple[int, int]:
         """Those of the instruction set."""
@@ -187,9 +187,9 @@ class Cpu(Target):
         low = build.lowered(made, signature, replace(host, threads=1))
         entry = jit.optimized(low.text, host, passes=True, loops=low.loops)
         packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
-        tiles = build.tile_modules(low, host)
+        modules = tiles.modules_of(low, host)
         data = (bytes(one.owner) for one in packed)
-        return export(signature, entry, tiles, data, host, folder, name)
+        return export(signature, entry, modules, data, host, folder, name)
 
 
 def target(machine: Device | None) -> Cpu:
