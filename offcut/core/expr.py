@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias, assert_never
+from operator import attrgetter, is_
+from typing import Any, TypeAlias, assert_never
 
 from offcut.core.hashed import Hashed
 
@@ -177,30 +178,29 @@ def dtype_of(expr: Expr) -> str:
             assert_never(expr)
 
 
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Const: lambda _: (),
+    Var: lambda _: (),
+    Load: attrgetter("index"),
+    Binary: attrgetter("a", "b"),
+    Unary: lambda node: (node.a,),
+    Cast: lambda node: (node.a,),
+    Select: attrgetter("condition", "then", "other"),
+    Compare: attrgetter("a", "b"),
+    Logic: attrgetter("args"),
+    Lookup: lambda node: (node.index,),
+    Reduce: lambda node: (node.value,),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands, in printing order."""
-    match expr:
-        case Const() | Var():
-            return ()
-        case Load(_, index, _):
-            return index
-        case Binary(_, a, b) | Compare(_, a, b):
-            return (a, b)
-        case Unary(_, a) | Cast(a, _) | Reduce(_, a, _):
-            return (a,)
-        case Select(condition, then, other):
-            return (condition, then, other)
-        case Logic(_, args):
-            return args
-        case Lookup(_, index):
-            return (index,)
-        case _:
-            assert_never(expr)
+    return _CHILDREN[type(expr)](expr)
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     """`expr` with its direct operands replaced; the same object when nothing changed."""
-    if all(new is old for new, old in zip(parts, children(expr), strict=True)):
+    if all(map(is_, parts, children(expr))):
         return expr
     match expr:
         case Const() | Var():

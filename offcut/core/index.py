@@ -14,6 +14,7 @@ from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
 
 
+@lru_cache(maxsize=1 << 10, typed=True)
 def const(value: int) -> Const:
     """An integer literal."""
     return Const(value, "index")
@@ -80,6 +81,10 @@ def _scale(form: Linear, factor: int) -> Linear:
 
 
 def _sum(a: Linear, b: Linear, sign: int) -> Linear:
+    if not b.terms:
+        return Linear(a.terms, a.const + sign * b.const)
+    if not a.terms and sign == 1:
+        return Linear(b.terms, a.const + b.const)
     terms = dict(a.terms)
     for atom, coef in b.terms:
         terms[atom] = terms.get(atom, 0) + sign * coef
