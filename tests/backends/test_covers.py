@@ -16,7 +16,7 @@ from inside import forget_code
 
 import offcut as oc
 from offcut import Kernel, ops
-from offcut.backends.cpu import build
+from offcut.backends.cpu import tiles
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import kernels
 from offcut.backends.cpu.microkernels.family import Family
@@ -61,7 +61,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
 
     real = kernels.families
     monkeypatch.setenv("OFFCUT_CACHE", "off")
-    monkeypatch.setattr(build, "families", lambda host: tuple(map(counting, real(host))))
+    monkeypatch.setattr(tiles, "families", lambda host: tuple(map(counting, real(host))))
     forget_code()
 
     def called() -> set[str]:
