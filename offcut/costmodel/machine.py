@@ -43,6 +43,7 @@ class RegisterTiles:
 
     vectors_32          by rows, from 1 on: the widest tile in vectors, where there are 32 registers
     vectors_16          where there are fewer
+    row_panels          of those, what a tile of one row reads from panels, at most: each is a stream of its own
     startup_cycles      of a tile: the call, the first loads
     accumulator_cycles  of each vector of accumulators: to begin and to store it
     widen_cycles        to widen a vector of bfloat16, for each term
@@ -53,6 +54,7 @@ class RegisterTiles:
 
     vectors_32: tuple[int, ...]
     vectors_16: tuple[int, ...]
+    row_panels: int
     startup_cycles: float
     accumulator_cycles: float
     widen_cycles: float

@@ -23,7 +23,7 @@ VARIANTS = [
     for unit, panels, even in product((True, False), repeat=3)
     for turns in (0, 1, 2)
 ]
-SHAPES = [(1, 1), (1, 2), (2, 4), (4, 4), (6, 3), (9, 3), (11, 1), (14, 2)]
+SHAPES = [(1, 1), (1, 6), (1, 12), (2, 4), (2, 10), (4, 4), (6, 3), (9, 3), (11, 1), (14, 2)]
 
 
 def called(

@@ -23,7 +23,10 @@ from offcut.backends.cpu.microkernels.family import Variant
 
 _VECTOR = 64  # bytes of a register
 _GROUP = 5  # rows that one pointer reaches
-_PANELS = 5  # and panels
+_MULTIPLES = {3: 1, 5: 1, 7: 3, 9: 1, 11: 3}
+"""Multiples of the step from panel to panel -> the multiple that each is 2, 4 or 8 steps behind."""
+_PANELS = 13
+"""That addresses reach, by 1, 2, 4 or 8 times a step or one of these."""
 _GIVEN = ("c", "c_row", "depth", "last", "accumulate", "ahead", "ahead_step")
 """The arguments on the stack; those of each loop around k follow."""
 _TURN = ("count", "a_turn_step", "b_turn_step")
@@ -100,7 +103,7 @@ class Block:
         wanted = {
             "ahead_step": panels,
             "a_row3": self.rows > 3,
-            "b_panel3": panels and self.vectors > 3,
+            **{f"b_panel{n}": panels and self.vectors > n for n in _MULTIPLES},
             **{f"a_row{r}": True for r in range(_GROUP, self.rows, _GROUP)},
         }
         free = ["r11"]
@@ -166,8 +169,13 @@ class Block:
         registers = self.registers
         if "a_row3" in registers:
             yield f"lea {registers['a_row3']}, [{_A_ROW} + 2*{_A_ROW}]"
-        if "b_panel3" in registers:
-            yield f"lea {registers['b_panel3']}, [{_B_PANEL} + 2*{_B_PANEL}]"
+        for multiple, base in _MULTIPLES.items():
+            if f"b_panel{multiple}" in registers:
+                moved = registers[f"b_panel{base}"] if base > 1 else _B_PANEL
+                yield (
+                    f"lea {registers[f'b_panel{multiple}']}, "
+                    f"[{moved} + {multiple - base}*{_B_PANEL}]"
+                )
         if self.variant.panels:
             yield f"mov {_WORK}, {self.given('ahead')}"
             yield f"mov {registers['ahead_step']}, {self.given('ahead_step')}"
@@ -316,9 +324,11 @@ class Block:
         """The address of a vector of B: in a panel of its own, or beside the one before."""
         if not self.variant.panels:
             return f"{_B} + {offset + p * _VECTOR}"
-        panel3 = self.registers.get("b_panel3", "")
-        moved = ("", f" + {_B_PANEL}", f" + 2*{_B_PANEL}", f" + {panel3}", f" + 4*{_B_PANEL}")[p]
-        return f"{_B}{moved} + {offset}"
+        if p == 0:
+            return f"{_B} + {offset}"
+        times = p & -p
+        step = _B_PANEL if p == times else self.registers[f"b_panel{p // times}"]
+        return f"{_B} + {times}*{step} + {offset}"
 
     def given(self, name: str, turn: int = 0) -> str:
         """An argument that lies on the stack."""

@@ -79,7 +79,9 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
     layout = panels(isa.lanes("float32"), TERMS, TERMS)
     dtypes = "bfloat16", "bfloat16", "float32"
     name = f"dot_bfloat16_{isa.name}"
-    return fma.declared(isa, name, dtypes, cycles, layout, FEATURES, ascending=False)
+    return fma.declared(
+        isa, name, dtypes, cycles, layout, fma.widths(isa), FEATURES, ascending=False
+    )
 
 
 def _step_cycles(isa: Isa, rows: int, vectors: int, issue: float) -> float:

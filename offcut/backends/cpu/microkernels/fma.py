@@ -11,7 +11,7 @@ The functions are LLVM IR (`llvm_blocks`), or assembly where there is some for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -32,10 +32,14 @@ TURNS = 2
 """Loops around the terms that a function has: of the rows and columns of a filter."""
 
 
-def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
-    """Rows of a tile -> the widths there are, in vectors, widest first."""
+def widths(isa: Isa, in_place: bool = False) -> dict[int, tuple[int, ...]]:
+    """Rows of a tile -> the widths there are, in vectors, widest first.
+
+    in_place   whether B may be read where it lies, as rows, and not from panels alone
+    """
     tiles = isa.machine.tiles
-    widest = tiles.vectors_32 if isa.registers >= 32 else tiles.vectors_16
+    first, *others = tiles.vectors_32 if isa.registers >= 32 else tiles.vectors_16
+    widest = (first if in_place else min(first, tiles.row_panels), *others)
     return {rows: tuple(range(most, 0, -1)) for rows, most in enumerate(widest, start=1)}
 
 
@@ -48,7 +52,7 @@ def families(host: Host) -> Iterator[Family]:
             microkernel(isa, dtype),
             partial(symbol, isa, dtype),
             partial(written, isa, dtype),
-            widths(isa),
+            widths(isa, in_place=True),
         )
 
 
@@ -64,7 +68,8 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
 
     layout = panels(isa.lanes(dtype))
     name = f"fma_{dtype}_{isa.name}"
-    return replace(declared(isa, name, (dtype, dtype, dtype), cycles, layout), turns=TURNS)
+    shapes = widths(isa, in_place=True)
+    return replace(declared(isa, name, (dtype,) * 3, cycles, layout, shapes), turns=TURNS)
 
 
 def declared(
@@ -73,6 +78,7 @@ def declared(
     dtypes: tuple[str, str, str],
     cycles: Callable[[int, int], tuple[float, float]],
     layout: Layout,
+    shapes: Mapping[int, tuple[int, ...]],
     features: frozenset[str] | None = None,
     ascending: bool = True,
 ) -> Microkernel:
@@ -81,9 +87,10 @@ def declared(
     dtypes    of A, of B, and of what both are converted to, which C has
     cycles    predicted, by rows and vectors: of one term, and to start a tile and to end it
     layout    of B
+    shapes    rows -> widths, as `widths` gives them
     features  that it needs; None: the instruction set's
     """
-    shapes, (a_dtype, b_dtype, into) = widths(isa), dtypes
+    a_dtype, b_dtype, into = dtypes
     lanes = isa.lanes(into)
     m = dim("m", min=1, max=max(shapes))
     n = dim("n", min=1, max=lanes * max(max(w) for w in shapes.values()))

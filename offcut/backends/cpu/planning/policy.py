@@ -397,7 +397,7 @@ class _Planner:
         loops = [a.name for a in lead.axes if a.name not in (*cut, *asked, *shared)]
         outer = tuple(name for name in loops if name in moving)
         inner = tuple(name for name in loops if name not in moving)
-        columns = self.column_cut(lead, found, asked)
+        columns = self.column_cut(lead, operand, asked)
         cover = Cover(found.microkernel.name, found.rows, found.columns, found.depth)
         ways = []
         for strategy in self.row_strategies(found, asked, candidates):
@@ -425,13 +425,13 @@ class _Planner:
         return self.divided(lead, AxisCut(found.rows, strategy, self.tiles.tallest(found)))
 
     def column_cut(
-        self, lead: Stage, found: Match, asked: Mapping[str, Strategy]
+        self, lead: Stage, operand: Operand, asked: Mapping[str, Strategy]
     ) -> tuple[AxisCut, ...]:
-        name, lanes = found.columns, found.microkernel.panel
+        name, lanes = operand.found.columns, operand.found.microkernel.panel
         if name is None:
             return ()
         strategy = asked.get(name) or (self.named if self.named == GUARD else None)
         if strategy is None:
-            return (self.tiles.columns(lead, found),)
+            return (self.tiles.columns(lead, operand),)
         steps = (2 * lanes, lanes) if strategy == LADDER else None
         return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)

@@ -57,12 +57,13 @@ class Tiles:
         step = row * ITEM_BYTES[a.dtype]
         return min(tall, max(self.machine.rows_in_l1(step), 1)) if step else tall
 
-    def columns(self, lead: Stage, found: Match) -> AxisCut:
+    def columns(self, lead: Stage, operand: Operand) -> AxisCut:
         """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
+        found = operand.found
         name, lanes = found.columns, found.microkernel.panel
         assert name is not None
-        limit = self.group_size(lead, found)
-        widths = self.families[found.microkernel.name].widths
+        widths = self.widths(operand)
+        limit = self.group_size(lead, found, widths)
         if not widths:
             return AxisCut(name, LADDER, limit)
         tallest = self.tallest(found) if found.rows is not None else 1
@@ -71,7 +72,8 @@ class Tiles:
             if rows > tallest:
                 break
             widest = next(w for w in options if limit % (w * lanes) == 0)
-            heights = tuple(w * lanes for w in sorted({widest, min(2, widest), 1}, reverse=True))
+            narrower = {widest, *(w for w in (4, 2, 1) if w <= widest)}
+            heights = tuple(w * lanes for w in sorted(narrower, reverse=True))
             if classes and classes[-1][2] == heights:
                 classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
             else:
@@ -81,7 +83,17 @@ class Tiles:
             return AxisCut(name, LADDER, tile, heights, group=limit)
         return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
 
-    def group_size(self, lead: Stage, found: Match) -> int:
+    def widths(self, operand: Operand) -> Mapping[int, tuple[int, ...]]:
+        """Rows -> the widths of tiles in panels, widest first: one row reads no more panels than pay."""
+        widths = self.families[operand.found.microkernel.name].widths
+        if not widths or operand.how == "direct":
+            return widths
+        few = tuple(w for w in widths[1] if w <= self.machine.tiles.row_panels)
+        return {**widths, 1: few}
+
+    def group_size(
+        self, lead: Stage, found: Match, widths: Mapping[int, tuple[int, ...]]
+    ) -> int:
         """Columns of B that a cache group holds: of the panels that the policy has, what fits the nearest cache,
         and leaves no thread without a group; of a family without fixed widths, no more than it takes.
         """
@@ -93,7 +105,6 @@ class Tiles:
                 depth *= ix.literal(axis.extent) or 1
         panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
         room = policy.group_share * self.machine.nearest.bytes
-        widths = self.families[kernel.name].widths
         tallest = self.tallest(found) if found.rows is not None else 1
         most = policy.group_panels[0]
         width = widths[tallest][0] if widths else policy.wide_panels
