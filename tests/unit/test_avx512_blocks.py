@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -161,10 +162,18 @@ def test_pairs_of_bfloat16_are_multiplied_and_an_odd_one_by_itself(
     np.testing.assert_array_equal(machine.array(at[2], c), wanted)
 
 
+@pytest.mark.parametrize("name", ["cascade-lake", "sapphire-rapids", "zen4", "zen5"])
+def test_every_machine_of_ours_with_avx512_takes_them(name: str) -> None:
+    if not llvm.get_process_triple().startswith("x86_64"):
+        pytest.skip("this process has no assembler of x86-64")
+    assert avx512_blocks.are_for(isa.described(load(name)))
+
+
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=lambda variant: variant.suffix)
 def test_every_shape_is_code_for_its_machine(variant: Variant) -> None:
     if not avx512_blocks.are_for(ZEN4):
         pytest.skip("this process has no assembler of x86-64")
-    shapes = [(rows, width) for rows, widths in fma.widths(ZEN4.isa).items() for width in widths]
+    widths = fma.widths(ZEN4.isa, in_place=True)
+    shapes = [(rows, width) for rows, options in widths.items() for width in options]
     text = fma.assembled(ZEN4.isa, "float64", variant, shapes)
     assert jit.text_bytes(jit.object_code(text, ZEN4, passes=False)) > 64 * len(shapes)

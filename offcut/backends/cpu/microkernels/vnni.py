@@ -63,7 +63,9 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
 
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
-    return fma.declared(isa, f"vnni_{dtype}_{isa.name}", dtypes, cycles, layout, fma.widths(isa), FEATURES)
+    return fma.declared(
+        isa, f"vnni_{dtype}_{isa.name}", dtypes, cycles, layout, fma.widths(isa), FEATURES
+    )
 
 
 def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:

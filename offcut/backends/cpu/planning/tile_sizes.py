@@ -91,9 +91,7 @@ class Tiles:
         few = tuple(w for w in widths[1] if w <= self.machine.tiles.row_panels)
         return {**widths, 1: few}
 
-    def group_size(
-        self, lead: Stage, found: Match, widths: Mapping[int, tuple[int, ...]]
-    ) -> int:
+    def group_size(self, lead: Stage, found: Match, widths: Mapping[int, tuple[int, ...]]) -> int:
         """Columns of B that a cache group holds: of the panels that the policy has, what fits the nearest cache,
         and leaves no thread without a group; of a family without fixed widths, no more than it takes.
         """
