@@ -104,7 +104,7 @@ class StatementPrices:
         steps = [coefficient(part, lane) for part in index]
         if all(step == 0 for step in steps):
             return loops.access_cycles
-        if steps[-1] == 1 and not any(steps[:-1]):
+        if steps[-1] in (1, -1) and not any(steps[:-1]):
             return loops.vector_cycles
         return apart * self.width
 

@@ -148,7 +148,7 @@ class Addressing(Scalars, ABC):
         return self.f.let(f"getelementptr i8, ptr {memory.base}, {vector} {total}")
 
     def along(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
-        """How lanes lie: "one" element for all, "next" to each other, or "apart"."""
+        """How lanes lie: "one" element for all, "next" to each other, "back" to back from the last one on, or "apart"."""
         if lanes.axis is None or lanes.width == 1:
             return "one" if lanes.axis is None else "next"
         steps = [coefficient(part, lanes.axis) for part in index]
@@ -157,10 +157,12 @@ class Addressing(Scalars, ABC):
         moving = [axis for axis, step in enumerate(steps) if step != 0]
         if moving != [len(index) - 1] and memory.layout is None:
             return "apart"
-        if len(moving) != 1 or steps[moving[0]] != 1:
+        plain = memory.layout is None
+        if len(moving) != 1 or steps[moving[0]] not in ((1, -1) if plain else (1,)):
             return "apart"
         if memory.layout is None:
-            return "next" if memory.strides[-1] == str(item_bytes(memory.dtype)) else "apart"
+            beside = memory.strides[-1] == str(item_bytes(memory.dtype))
+            return ("next" if steps[-1] == 1 else "back") if beside else "apart"
         on_columns = moving[0] == memory.layout.columns and memory.layout.interleave == 1
         whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
         return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
@@ -185,8 +187,10 @@ class Addressing(Scalars, ABC):
             else:
                 element = self.load_if_any(address, dtype, mask or "", lanes)
             raw = self.splat_stored(element, dtype, lanes)
-        elif kind == "next":
+        elif kind in ("next", "back"):
             address = self.address(memory, index)
+            if kind == "back":
+                address, mask = self.turned_back(address, mask, align, lanes)
             if mask is None:
                 raw = self.f.let(f"load {stored}, ptr {address}, align {align}")
             else:
@@ -196,6 +200,8 @@ class Addressing(Scalars, ABC):
                     f"ptr {address}, i32 {align}, {bits} {mask}, {stored} zeroinitializer",
                     f"ptr, i32, {bits}, {stored}",
                 )
+            if kind == "back":
+                raw = self.reversed(stored, raw, lanes)
         else:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
@@ -207,6 +213,19 @@ class Addressing(Scalars, ABC):
                 f"{pointers}, i32, {bits}, {stored}",
             )
         return e.loaded(raw, dtype)
+
+    def turned_back(
+        self, first: str, mask: str | None, item: int, lanes: Lanes
+    ) -> tuple[str, str | None]:
+        """Where the last lane lies, of lanes that lie back to back from `first` on, and the mask from there on."""
+        last = self.f.let(f"getelementptr i8, ptr {first}, i64 {-item * (lanes.width - 1)}")
+        return last, mask and self.reversed(f"<{lanes.width} x i1>", mask, lanes)
+
+    def reversed(self, kind: str, vector: str, lanes: Lanes) -> str:
+        """A vector from its last lane to its first."""
+        order = ", ".join(f"i32 {lane}" for lane in reversed(range(lanes.width)))
+        turned = f"<{lanes.width} x i32> <{order}>"
+        return self.f.let(f"shufflevector {kind} {vector}, {kind} poison, {turned}")
 
     def load_if_any(self, address: str, dtype: str, mask: str, lanes: Lanes) -> str:
         """One element, read only where some lane wants it; 0 otherwise."""
@@ -246,6 +265,9 @@ class Addressing(Scalars, ABC):
             self.f.do(f"call void @{name}({arguments})")
             return
         address = self.address(memory, index)
+        if kind == "back":
+            address, mask = self.turned_back(address, mask, align, lanes)
+            raw = self.reversed(stored, raw, lanes)
         if mask is not None and memory.layout is not None:
             # A panel holds whole vectors: its columns past the extent are zero.
             zero = "zeroinitializer"
