@@ -240,12 +240,7 @@ class Elements:
                 )
             return self.rounded(wide, new) if new in SMALL_FLOATS else wide
         if old in FLOATS:
-            sign = "u" if new == "uint8" else "s"
-            name = (
-                f"llvm.fpto{sign}i.sat.v{self.lanes}{STORED[new]}"
-                f".v{self.lanes}{_INTRINSIC[self.computed(old)]}"
-            )
-            return self.f.call(after, name, f"{before} {a}", before)
+            return self._truncated(a, old, new)
         if new in FLOATS:
             word = "uitofp" if old in ("uint8", "bool") else "sitofp"
             return self.rounded(self.f.let(f"{word} {before} {a} to {after}"), new)
@@ -254,6 +249,23 @@ class Elements:
             return a
         word = "trunc" if wide_bits < narrow else "zext" if old in ("uint8", "bool") else "sext"
         return self.f.let(f"{word} {before} {a} to {after}")
+
+    def _truncated(self, a: str, old: str, new: str) -> str:
+        """A float as an integer: LLVM's own saturating conversion takes lanes one by one."""
+        wide = "float64" if old == "float64" else "float32"
+        unsigned, bits = new == "uint8", self._bits(new)
+        least, above = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        low = self.compare("<", wide, a, self.constant(least, wide))
+        high = self.compare(">=", wide, a, self.constant(above, wide))
+        inside = self.compare("<", wide, a, self.constant(above, wide))
+        inside = self.f.let(
+            f"select <{self.lanes} x i1> {low}, <{self.lanes} x i1> zeroinitializer, <{self.lanes} x i1> {inside}"
+        )
+        fits = self.select(inside, a, self.constant(0, wide), wide)
+        word = "fptoui" if unsigned else "fptosi"
+        made = self.f.let(f"{word} {self.kind(wide)} {fits} to {self.kind(new)}")
+        made = self.select(high, self.constant(above - 1, new), made, new)
+        return self.select(low, self.constant(least, new), made, new)
 
     def _to_odd(self, a: str) -> str:
         """float64 as float32, an inexact one with its last bit set, so that it may be rounded again."""
