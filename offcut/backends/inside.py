@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeGuard
 
 from offcut.backends.base import LEFT_AN_ARRAY
@@ -149,7 +150,16 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
 
 def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
     """Whether an access is proved inside; False where isl does not tell in bounded work."""
-    return answered(lambda: _proved(space, program, statement, access), False)
+    return not _open_axes(space, program, statement, access)
+
+
+def _open_axes(
+    space: Space, program: Program, statement: Statement, access: _Access
+) -> list[tuple[Expr, Expr]]:
+    """The indices of an access, with the extents of their axes, that are not proved to be inside these in bounded work."""
+    proved = partial(_proved, space, statement, access)
+    axes = zip(access.index, program.buffer(access.buffer).shape, strict=True)
+    return [axis for axis in axes if not answered(partial(proved, *axis), False)]
 
 
 @bounded("compile", "cannot run a program that is cut", help=("the program before it was cut",))
@@ -194,35 +204,32 @@ def _accesses(statement: Statement) -> list[_Access]:
     return list(dict.fromkeys(found))
 
 
-def _proved(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
-    """Whether an access is inside; False where that is open."""
+def _proved(space: Space, statement: Statement, access: _Access, part: Expr, extent: Expr) -> bool:
+    """Whether one index of an access is inside of the axis that it is along; False where that is open."""
     at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
     asked = (*statement.conditions, *access.path)
     known = [space.condition(part, at) for c in asked for part in conjuncts(c)]
-    parts = [space.expr(part, at) for part in access.index]
-    shape = [space.expr(extent, {}) for extent in program.buffer(access.buffer).shape]
-    xs, es = ", ".join(at.values()), [f"e{k}" for k in range(len(parts))]
-    equal = [f"{e} = {part}" for e, part in zip(es, parts, strict=True) if part is not None]
-    where = " and ".join([space.facts, *equal, *(text for text in known if text is not None)])
-    touched = Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(es)}] : {where} }}")
-    if None in shape:
+    index, count = space.expr(part, at), space.expr(extent, {})
+    if count is None:
         return False
-    box = " and ".join(f"0 <= {e} < {n}" for e, n in zip(es, shape, strict=True)) or "true"
-    inside = Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(es)}] : {box} }}")
+    equal = [] if index is None else [f"e = {index}"]
+    xs = ", ".join(at.values())
+    where = " and ".join([space.facts, *equal, *(text for text in known if text)])
+    touched = Map(f"{space.parameters}{{ [{xs}] -> [e] : {where} }}")
+    inside = Map(f"{space.parameters}{{ [{xs}] -> [e] : 0 <= e < {count} }}")
     return bool(touched.is_subset(inside))
 
 
 def _question(
     space: Space, program: Program, statement: Statement, accesses: Sequence[_Access]
 ) -> Expr:
-    """Whether all of these accesses are inside; what reads outside of an array where a condition fails is asked only
+    """Whether all of these accesses are inside, where that is not proved; what reads outside of an array where a condition fails is asked only
     where it holds.
     """
     parts: list[Expr] = []
     for access in accesses:
-        shape = program.buffer(access.buffer).shape
         inside: list[Expr] = []
-        for part, extent in zip(access.index, shape, strict=True):
+        for part, extent in _open_axes(space, program, statement, access):
             inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
         if inside and access.path:
             question: Expr = all_of(inside)
