@@ -51,7 +51,7 @@ from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.core.walking import taken
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
-from offcut.costmodel.closed.operations import instructions, operations, picojoules
+from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
 from offcut.costmodel.closed.touched import Box, Level, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
@@ -372,6 +372,7 @@ class _Counter:
                 for one in range(let.lo, let.hi)
             )
             return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
+        value = rewrite(value, _divided)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
             name = self.names.fresh(let.name)
@@ -486,10 +487,12 @@ class _Counter:
         assert scope.piece is not None
         dtype = self.program.buffer(stmt.buffer).dtype
         width = self.hardware.lanes_of(dtype) if scope.lane else 1
-        filled = width if not scope.run else scope.run / ceil(scope.run / width)
+        some = scope.run is not None and scope.run > 0
+        filled = scope.run / ceil(scope.run / width) if some else width
         prices = StatementPrices(self.hardware.machine, width)
         inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
         work = prices.each(stmt, Inside(scope.lane, inner, scope.written), scope.loop)
+        self.exact = self.exact and is_even(stmt)
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
         issued = instructions(stmt) / filled
@@ -579,6 +582,15 @@ def _quotients(expr: Expr) -> Expr:
                 return None
 
     return rewrite(expr, change)
+
+
+def _divided(node: Expr) -> Expr | None:
+    """A quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
+    match node:
+        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
+            return Binary(op, a, ix.maximum(by, 1))
+        case _:
+            return None
 
 
 def _switched_off(name: str, where: Expr | None) -> Expr | None:

@@ -23,7 +23,13 @@ _ALIKE = {
 
 def operations(store: Store) -> int:
     """Operations of one instance; of a choice between values, those of the longest."""
-    return len(_of(store.value)) + (store.reduce is not None)
+    return len(_of(_term(store))) + (store.reduce is not None)
+
+
+def is_even(store: Store) -> bool:
+    """Whether every instance does as many operations: both sides of each choice between values do."""
+    choices = (node for node in walk(store.value) if isinstance(node, Select))
+    return all(len(_of(one.then)) == len(_of(one.other)) for one in choices)
 
 
 def instructions(store: Store) -> int:
@@ -44,11 +50,20 @@ def picojoules(store: Store, program: Program, energy: Energy) -> float:
         _energy(
             energy.add if op in ("+", "-", "min", "max", "neg", "abs") else energy.multiply, dtype
         )
-        for op, dtype in _of(store.value)
+        for op, dtype in _of(_term(store))
     )
     if store.reduce is not None:
         total += _energy(energy.add, program.buffer(store.buffer).dtype)
     return total
+
+
+def _term(store: Store) -> Expr:
+    """What a store takes; of a sum that takes something away, that: a subtraction is one operation."""
+    match store:
+        case Store(value=Unary("neg", part), reduce="sum"):
+            return part
+        case _:
+            return store.value
 
 
 def _energy(table: Picojoules, dtype: str) -> float:

@@ -5,7 +5,7 @@ A term that is a polynomial in the iterator is summed by powers, ``sum of i**k o
     x,   x(x-1)/2,   x(x-1)(2x-1)/6,   (x(x-1)/2)^2          for k = 0, 1, 2, 3
 
 and a term that changes where the iterator passes a value (a condition, a ``min``) as two sums, one on each
-side. Both are exact. What is neither is written out where the iterations are few, and taken at the
+side. A term that changes with the remainder of the iterator is summed for each remainder. All are exact. What is neither is written out where the iterations are few, and taken at the
 middle of the loop otherwise, which is said.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from math import lcm
+from math import gcd, lcm
 
 from offcut.core import index as ix
 from offcut.core.expr import (
@@ -29,16 +29,20 @@ from offcut.core.expr import (
     children,
     dtype_of,
     rebuild,
-    substitute,
     variables,
+    walk,
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.ranges import Known
+from offcut.polyhedral import coefficient
 
 WRITTEN_OUT = 64
 """Iterations, at most, that a sum without a closed form has a term for each of: as many as the widest register has bytes, so
 that loops inside of a tile are exact.
 """
+
+LONGEST_PERIOD = 16
+"""Values of an iterator, at most, by which a sum is taken apart."""
 
 SPLITS = 8
 """How often a sum is split in two. Each split may double the cases, so there are at most 2**8."""
@@ -82,6 +86,11 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
         scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
         total = ix.add(ix.mul(count, form.const), *scaled)
         return Sum(total, all(one.exact for one in each))
+    match term:
+        case Select(condition, then, other) if name not in variables(condition):
+            ways = [summed(name, lo, hi, way, known, splits) for way in (then, other)]
+            value = chosen(condition, *(way.value for way in ways))
+            return Sum(value, all(way.exact for way in ways))
     broken = next(_breaks(term, name), None)
     if broken is not None:
         at, part, below, above = broken
@@ -106,15 +115,53 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
         return Sum(ix.floordiv(ix.add(*parts), common * divisor))
     some = ix.literal(count)
     if some is not None and some <= WRITTEN_OUT:
-        terms = (folded(substitute(term, {name: ix.add(lo, step)})) for step in range(some))
+        terms = (folded(_at(term, name, ix.add(lo, step))) for step in range(some))
         return Sum(ix.add(*terms))
+    period = _period(term, name)
+    if 1 < period <= LONGEST_PERIOD:
+        each = []
+        for step in range(period):  # what is left of `name` by the period is a number in each
+            first = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
+            turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
+            part = ix.simplify(_at(term, name, first))
+            each.append(summed(name, ix.const(0), turns, part, known, splits - 1))
+        return Sum(ix.add(*(one.value for one in each)), all(one.exact for one in each))
     return _half_way(name, lo, hi, term, count)
 
 
 def _half_way(name: str, lo: Expr, hi: Expr, term: Expr, count: Expr) -> Sum:
     """The middle term times the trips."""
     middle = ix.floordiv(ix.add(lo, hi), 2)
-    return Sum(ix.mul(count, folded(substitute(term, {name: middle}))), exact=False)
+    return Sum(ix.mul(count, folded(_at(term, name, middle))), exact=False)
+
+
+@lru_cache(maxsize=1 << 15)
+def _at(expr: Expr, name: str, value: Expr) -> Expr:
+    """An expression at a value of a name; what stands in it several times is taken once."""
+    if name not in variables(expr):
+        return expr
+    if isinstance(expr, Var):
+        return value
+    return rebuild(expr, tuple(_at(child, name, value) for child in children(expr)))
+
+
+def _period(term: Expr, name: str) -> int:
+    """After how many values of `name` all quotients in a term have moved by whole numbers; 1 where it has none, 0 where
+    some do not.
+    """
+    period = 1
+    for part in walk(term):
+        match part:
+            case Binary("//", a, Const(by)) if name in variables(a):
+                factor = coefficient(a, name)
+                if factor is None or by <= 0:
+                    return 0
+                period = lcm(period, int(by) // gcd(int(by), factor))
+            case Binary("//" | "%", _, _) if name in variables(part):
+                return 0
+            case _:
+                pass
+    return period
 
 
 def _is_longer(expr: Expr, most: int) -> bool:
