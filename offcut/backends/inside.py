@@ -133,11 +133,11 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
     at = coordinates(statement.iterators)
     if all(space.expr(part, at) is not None for part in access.index):
         return
-    known = {part for one in statement.conditions for part in conjuncts(one)}
+    known = {_unless(part) for one in statement.conditions for part in conjuncts(one)}
     open_ = [
         part
         for part in conjuncts(_question(space, program, statement, [access]))
-        if part not in known and space.condition(part, at) is None
+        if _unless(part) not in known and space.condition(part, at) is None
     ]
     if open_ and not _known_inside(space, program, statement, access):
         raise PartitionError(
@@ -236,8 +236,7 @@ def _question(
             for condition in reversed(access.path):
                 reads = [_Access(load.buffer, load.index, path) for load, path in loads(question)]
                 if all(_known_inside(space, program, statement, read) for read in reads):
-                    before = question.args if _is_unless(question) else (question,)
-                    question = Logic("or", (Logic("not", (condition,)), *before))
+                    question = _unless(Select(condition, question, Const(1, "bool")))
                 else:
                     question = Select(condition, question, Const(1, "bool"))
             parts.append(question)
@@ -246,8 +245,15 @@ def _question(
     return all_of(parts)
 
 
-def _is_unless(question: Expr) -> TypeGuard[Logic]:
-    return isinstance(question, Logic) and question.op == "or"
+def _unless(question: Expr) -> Expr:
+    """What is asked only where a condition holds, as an ``or``: what it reads may be read in any case."""
+    match question:
+        case Select(condition, asked, Const(1, "bool")):
+            inner = _unless(asked)
+            before = inner.args if isinstance(inner, Logic) and inner.op == "or" else (inner,)
+            return Logic("or", (Logic("not", (condition,)), *before))
+        case _:
+            return question
 
 
 def _is_negated(condition: Expr) -> TypeGuard[Logic]:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute, variables
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Var,
+    reads_memory,
+    substitute,
+    variables,
+)
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, Size
 from offcut.partition.comparisons import Asked
@@ -122,6 +131,8 @@ def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: b
             continue
         at = lo if (factor > 0) == least else ix.sub(hi, 1)
         form = ix.simplify(substitute(form, {name: at}))
+    if reads_memory(form):  # only a call knows where
+        return None
     terms = dict(ix.linear(form).terms)
     factor = terms.get(Var(x), 0)
     rest = ix.sub(form, ix.mul(factor, Var(x)))

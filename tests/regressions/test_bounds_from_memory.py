@@ -57,3 +57,39 @@ def test_attention_to_no_key_at_all_gives_zeros(causal: bool) -> None:
     kernel = oc.compile(oc.ops.attention(q, k, v, causal=causal), inputs=[q, k, v])
     found = kernel(*(np.ones(shape, "float32") for shape in ((1, 3, 7), (1, 0, 7), (1, 0, 2))))
     np.testing.assert_array_equal(found, np.zeros((1, 3, 2)))
+
+
+READ = """program p
+size n in 0:200
+size m in 0:200
+input p: int64[n]
+input x: int8[n]
+inout c: int8[n]
+for i in 1:n - 1
+  for j in 0:m
+    for k in 0:index(p[i])
+      c[k] += where(k <= j, x[i], x[k])
+"""
+
+
+@pytest.mark.parametrize("tile", [{}, {"j": 8}, {"i": 8}])
+def test_where_an_answer_changes_is_not_read_from_memory(tile: dict[str, int]) -> None:
+    with pytest.raises(oc.PartitionError, match="cannot read the bound"):
+        oc.partition(oc.parse(READ), tile=tile)
+    oc.compile(oc.parse(READ))
+
+
+def test_what_is_asked_before_is_known_in_either_form() -> None:
+    """An index is read only where a condition holds, in a loop that is asked first."""
+    kernel = oc.compile(
+        oc.parse(
+            "program p\nsize n in 0:200\ninput p: int64[n]\ninput x: float32[n]\ninout c: float32[n]\n"
+            "for i in 0:n\n  for k in 0:index(p[i])\n    c[k] += where(i != 3, 1.0, x[index(p[k])])\n"
+        )
+    )
+    p, x, c = np.array([1, 2, 0, 3, 1]), np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    wanted = c.copy()
+    for i in range(5):
+        for k in range(p[i]):
+            wanted[k] += 1.0 if i != 3 else x[p[k]]
+    np.testing.assert_array_equal(kernel(p, x, c), wanted)

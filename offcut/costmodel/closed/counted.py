@@ -487,8 +487,8 @@ class _Counter:
         assert scope.piece is not None
         dtype = self.program.buffer(stmt.buffer).dtype
         width = self.hardware.lanes_of(dtype) if scope.lane else 1
-        some = scope.run is not None and scope.run > 0
-        filled = scope.run / ceil(scope.run / width) if some else width
+        run = scope.run or 0
+        filled = run / ceil(run / width) if run > 0 else width
         prices = StatementPrices(self.hardware.machine, width)
         inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
         work = prices.each(stmt, Inside(scope.lane, inner, scope.written), scope.loop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,8 +204,9 @@ def formulas(
     """
     machine = hardware.machine
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
-    flop = ix.add(*(counts.flop for counts in counted(described, hardware, {}).counts))
-    made = predicted(program, hardware, {})
+    whole, made = counted(described, hardware, {}), predicted(program, hardware, {})
+    flop = ix.add(*(counts.flop for counts in whole.counts))
+    made = replace(made, exact=made.exact and whole.exact)
     seconds = compile_seconds(code, machine)
     return Formulas(described, made, flop, machine, users, code, seconds)
 

@@ -88,7 +88,7 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
         return Sum(total, all(one.exact for one in each))
     match term:
         case Select(condition, then, other) if name not in variables(condition):
-            ways = [summed(name, lo, hi, way, known, splits) for way in (then, other)]
+            ways = [summed(name, lo, hi, side, known, splits) for side in (then, other)]
             value = chosen(condition, *(way.value for way in ways))
             return Sum(value, all(way.exact for way in ways))
     broken = next(_breaks(term, name), None)
@@ -121,10 +121,10 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
     if 1 < period <= LONGEST_PERIOD:
         each = []
         for step in range(period):  # what is left of `name` by the period is a number in each
-            first = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
+            start = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
             turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
-            part = ix.simplify(_at(term, name, first))
-            each.append(summed(name, ix.const(0), turns, part, known, splits - 1))
+            moved = ix.simplify(_at(term, name, start))
+            each.append(summed(name, ix.const(0), turns, moved, known, splits - 1))
         return Sum(ix.add(*(one.value for one in each)), all(one.exact for one in each))
     return _half_way(name, lo, hi, term, count)
 

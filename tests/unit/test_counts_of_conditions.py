@@ -1,0 +1,100 @@
+"""What is counted of loops with conditions, in numbers and in formulas, against counting one instance after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import offcut as oc
+
+HEAD = """program p
+size n in 0:5000
+input x: float32[n]
+inout c: float32[n]
+for i in 0:n
+"""
+
+COUNTED: dict[str, tuple[str, Callable[[int], int]]] = {
+    "even": ("  if i % 2 == 0\n    c[i] = x[i] * 2.0\n", lambda n: (n + 1) // 2),
+    "odd": ("  if i % 2 == 1\n    c[i] = x[i] * 2.0\n", lambda n: n // 2),
+    "two sides": (
+        "  if i % 3 == 0\n    c[i] += x[i] * x[i]\n  else\n    c[i] max= x[i]\n",
+        lambda n: sum(2 if i % 3 == 0 else 1 for i in range(n)),
+    ),
+    "two remainders": (
+        "  for j in 0:n\n    if i % 2 == j % 2\n      c[i] += x[j]\n",
+        lambda n: sum(i % 2 == j % 2 for i in range(n) for j in range(n)),
+    ),
+    "of a sum": (
+        "  for j in 0:n\n    if (i + j) % 2 == 0\n      c[i] += x[j]\n",
+        lambda n: sum((i + j) % 2 == 0 for i in range(n) for j in range(n)),
+    ),
+    "bounds in halves": (
+        "  for j in i//2:min(n, i + 3)\n    c[i] += x[j]\n",
+        lambda n: sum(max(0, min(n, i + 3) - i // 2) for i in range(n)),
+    ),
+    "ends": (
+        "  if i < 2 or i > 6\n    c[i] = x[i] * 2.0\n",
+        lambda n: sum(i < 2 or i > 6 for i in range(n)),
+    ),
+    "all but one": (
+        "  if i != 4\n    c[i] = x[i] * 2.0\n",
+        lambda n: sum(i != 4 for i in range(n)),
+    ),
+    "a shift": ("  c[i] = where(i >= 5, x[i - 5], 0.0)\n", lambda n: 0),
+    "a product taken away": ("  c[i] -= x[i] * x[i]\n", lambda n: 2 * n),
+    "taken away": ("  c[i] -= x[i]\n", lambda n: n),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_operations_are_those_of_the_instances_that_run(name: str) -> None:
+    body, counted = COUNTED[name]
+    kernel = oc.compile(oc.parse(HEAD + body))
+    formulas = kernel.cost()
+    assert formulas.exact
+    for n in (0, 1, 2, 3, 4, 5, 7, 9, 10, 17, 100):
+        assert kernel.cost(n=n).flop == counted(n)
+        assert formulas.flop.subs(dict.fromkeys(formulas.flop.free_symbols, n)) == counted(n)
+
+
+def test_a_choice_between_a_value_and_an_operation_is_a_bound() -> None:
+    kernel = oc.compile(oc.parse(HEAD + "  c[i] = where(x[i] < 5.0, x[i] * 2.0, x[i])\n"))
+    assert kernel.cost(n=10).flop == 10
+    assert not kernel.cost(n=10).exact
+    assert not kernel.cost().exact
+
+
+def test_formulas_have_a_value_where_nothing_runs() -> None:
+    n = oc.dim("n", min=0, max=4096)
+    A, W = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 32), name="W")
+    kernel = oc.compile(oc.ops.matmul(A, W), inputs=[A, W])
+    cycles = kernel.cost().cycles
+    assert cycles.subs(dict.fromkeys(cycles.free_symbols, 0)) == kernel.cost(n=0).cycles == 0
+
+
+TRIANGLE = """program gram
+size n in 0:4097
+input x: float32[n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    C[i, j] += x[i] * x[j]
+"""
+
+
+def test_a_triangle_in_guarded_tiles_has_a_bound() -> None:
+    tail = {"i": "cut", "j": "guard"}
+    cut = oc.partition(oc.parse(TRIANGLE), tile={"i": 8, "j": 32}, tail=tail)
+    kernel = oc.compile(cut.loops)
+    for n in (7, 70):
+        assert kernel.cost(n=n).flop >= n * (n + 1)
+        assert not kernel.cost(n=n).exact
+
+
+def test_a_schedule_of_a_triangle_is_counted() -> None:
+    schedule = oc.Schedule.parse("schedule gram\ncut i ladder 8\ncut j guard 32\n")
+    kernel = oc.compile(oc.parse(TRIANGLE), schedule=schedule)
+    for n in (7, 70):
+        assert kernel.cost(n=n).flop == n * (n + 1)
