@@ -52,6 +52,10 @@ class Ensemble:
         corrections: Values = np.asarray(found, float) + np.asarray(self.levels)[:, None]
         return corrections
 
+    def __add__(self, other: Ensemble) -> Ensemble:
+        """The members of both."""
+        return Ensemble(self.members + other.members, self.levels + other.levels)
+
     def plain(self) -> dict[str, Any]:
         """It as JSON has it."""
         texts = [json.loads(bytes(one.save_raw("json"))) for one in self.members]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from offcut.costmodel.learned.agreed import agreed
 from offcut.costmodel.learned.ensemble import Ensemble, Settings, fitted
 from offcut.costmodel.learned.familiar import Familiar, familiar
 from offcut.costmodel.learned.metrics import pairs
@@ -45,7 +46,7 @@ class Pair:
     """A learned correction of the closed form.
 
     names     of the features, in order
-    ensemble  gives the correction, from them and from how far they are from the middle of what they are compared with
+    ensemble  says corrections, from them and from how far they are from the middle of what they are compared with
     familiar  what it was learned from
     doubt     what is added to the members' own spread, so that it covers what they had not seen
     closed    likewise of the closed form alone
@@ -78,12 +79,13 @@ class Pair:
         return Foreseen(closed, np.full(len(closed), self.closed), tuple(because))
 
     def corrected(self, features: Values, closed: Values, centre: Values) -> Foreseen:
-        """Seconds of rows, whatever they are like.
+        """Seconds of rows, whatever they are like: the closed form, by what the members agree on.
 
         centre  the features in the middle of what each row is compared with
         """
         found = self.ensemble(beside(features, centre))
-        seconds = closed * np.exp(found.mean(axis=0))
+        middle = np.atleast_2d(centre)
+        seconds = closed * np.exp(agreed(found, self.ensemble(beside(middle, middle))))
         return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
     def _check(self) -> None:
@@ -207,7 +209,8 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
     }
     known = familiar(rows, made.part, seed)
     closed = float(np.quantile(np.abs(rows.log_ratio), COVERED))
-    return Pair(rows.names, made.ensemble, known, doubt, closed, useless, facts)
+    members = made.ensemble + judged.ensemble if many else made.ensemble
+    return Pair(rows.names, members, known, doubt, closed, useless, facts)
 
 
 def ordered(rows: Rows, seconds: Values) -> float:

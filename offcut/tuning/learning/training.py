@@ -86,7 +86,7 @@ def training_set(
         tell(number, len(grouped))
         if any(record.outcome is not Outcome.OK for record in kept):
             continue
-        last = {_key(record.sizes): record for record in kept}
+        last = {sizes_text(record.sizes): record for record in kept}
         named = program, place, tuple(last)
         if named not in known:
             vectors = [record.sizes for record in last.values()]
@@ -137,7 +137,8 @@ def _cases(
     return LOOPS if computation is None else Cases(problem, computation)
 
 
-def _key(sizes: Mapping[str, int]) -> str:
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Sizes by name as rows have them."""
     return ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
 
 

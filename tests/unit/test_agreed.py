@@ -1,0 +1,44 @@
+"""What members agree on is taken, where they differ the closed form stays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from offcut.costmodel.learned.agreed import agreed
+
+NOTHING = np.zeros((4, 1))
+
+
+def test_what_all_members_say_is_taken_whole() -> None:
+    said = np.array([[0.3, -0.2, 0.0]] * 4)
+
+    np.testing.assert_allclose(agreed(said, NOTHING), said[0], atol=1e-9)
+
+
+def test_what_members_differ_in_is_taken_in_part_and_never_past_their_mean() -> None:
+    rng = np.random.default_rng(0)
+    said = rng.normal(0.1, 0.3, (4, 200))
+
+    taken, mean = agreed(said, NOTHING), said.mean(axis=0)
+
+    assert (np.abs(taken) <= np.abs(mean)).all()
+    assert (taken * mean >= 0).all()
+
+
+def test_members_that_contradict_each_other_leave_the_closed_form() -> None:
+    said = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5], [-0.49, -0.51]])
+
+    np.testing.assert_allclose(agreed(said, NOTHING), 0, atol=1e-4)
+
+
+def test_the_order_of_rows_is_kept_where_members_differ_in_the_level_alone() -> None:
+    apart = np.array([0.0, 0.2, -0.4])
+    levels = np.array([[1.0], [-1.0], [0.9], [-0.9]])
+
+    taken = agreed(apart + levels, levels)
+
+    np.testing.assert_allclose(taken, apart, atol=1e-9)
+
+
+def test_one_member_is_taken_at_its_word() -> None:
+    np.testing.assert_allclose(agreed(np.array([[0.25]]), np.zeros((1, 1))), [0.25], atol=1e-6)
