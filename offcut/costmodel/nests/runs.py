@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -24,17 +24,17 @@ class Form:
     """What is known of tiles, whatever the extent.
 
     body   whether they are whole ones
-    fixed  whether their height is: their code has no loop then
-    apart  whether each is one instance, under a condition of its own or not
+    fixed  whether their height along the last axis is: their code has no loop along the lanes then
+    apart  whether each is one instance along the last axis, under a condition of its own or not
     """
 
     body: bool
     fixed: bool
     apart: bool
 
-    def within(self, other: Form) -> Form:
-        """Of tiles that are cut along another axis, too."""
-        return Form(self.body and other.body, self.fixed and other.fixed, self.apart or other.apart)
+    def around(self, other: Form) -> Form:
+        """Of tiles that are cut along another axis, too, along which lanes run."""
+        return replace(other, body=self.body and other.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Tiles:
                 axis: np.concatenate([height] * len(runs))[some] for axis, height in heights.items()
             }
             heights[cut.axis], count = now[some], counts[some]
-            every = [form.within(run.form) for run in runs for form in forms]
+            every = [form.around(run.form) for run in runs for form in forms]
             forms = [every[number] for number in some]
         numbers: dict[Form, list[int]] = {}
         for number, form in enumerate(forms):

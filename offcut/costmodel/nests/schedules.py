@@ -80,7 +80,7 @@ class SchedulePrices:
                 least = np.argmin([way.own for way in ways], axis=0)
                 taken = np.choose(least, [way.seconds for way in ways])
             total = total + taken
-        return total / self.shared(schedule)
+        return total / shared(schedule, self.threads)
 
     def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
         """The ways of each nest, in order.
@@ -100,11 +100,6 @@ class SchedulePrices:
             found.append(tuple(ways))
         return tuple(found)
 
-    def shared(self, schedule: Schedule) -> float:
-        """By how much marked threads divide the time."""
-        marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
-        return float(self.threads) if marked else 1.0
-
     def learnt(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
         """The price of a way, or why it is refused.
 
@@ -123,6 +118,12 @@ class SchedulePrices:
             cycles = cycles + part.cycles
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), parts)
+
+
+def shared(schedule: Schedule, threads: int) -> float:
+    """By how much marked loops divide the time among so many threads."""
+    marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
+    return float(threads) if marked else 1.0
 
 
 def _keys(schedule: Schedule) -> list[list[Key]]:

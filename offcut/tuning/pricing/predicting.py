@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from offcut.costmodel import Cost
-from offcut.costmodel.nests import Calls, SchedulePrices
+from offcut.costmodel import Cost, Machine
+from offcut.costmodel.nests import Calls, LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError
 from offcut.schedule import Nest, Schedule, Together
@@ -35,6 +35,7 @@ def price_of(
     keys = [key_of(sizes) for sizes in vectors]
     target_own = problem.target.prices(problem.request, problem.options, vectors)
     prices = None if computation is None or target_own else nest_prices(problem, computation)
+    loops = None if target_own else loop_prices(problem)
     cut: dict[Schedule, list[float]] = {}
 
     def told(schedule: Schedule) -> dict[Sizes, float]:
@@ -45,7 +46,10 @@ def price_of(
             return dict(zip(keys, target_own(schedule), strict=True))
         if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
             if schedule not in cut:
-                cut[schedule] = seconds_of_loops(problem, schedule)
+                found = None if loops is None else loops(schedule)
+                cut[schedule] = (
+                    seconds_of_loops(problem, schedule) if found is None else found.tolist()
+                )
             return dict(zip(keys, cut[schedule], strict=True))
         return dict(zip(keys, map(float, prices(schedule)), strict=True))
 
@@ -59,24 +63,37 @@ def price_of(
 def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
     """The closed form of schedules with nests, at the sizes of a problem in their order."""
     target, options = problem.target, problem.options
-    names = dict(problem.request.users.sizes)
-    vectors = [dict(sizes) for sizes, _ in problem.sizes]
-    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
-    calls = Calls(columns, len(vectors))
     resolving = target.resolving(computation, options)
-    return SchedulePrices(target.hardware(options), calls, resolving, options.threads)
+    return SchedulePrices(target.hardware(options), _calls(problem), resolving, options.threads)
+
+
+def loop_prices(problem: Problem) -> LoopPrices | None:
+    """The closed form of schedules without nests, likewise; None where the program's loops have none, or no processor runs them."""
+    computation = standing(problem.request.program)
+    if computation is None or not isinstance(problem.target.machine, Machine):
+        return None
+    hardware = problem.target.hardware(problem.options)
+    return LoopPrices(computation, hardware, _calls(problem), problem.options.threads)
 
 
 def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
     """The closed form of the program that a schedule without nests makes, at the sizes of a problem in their order.
 
-    Its loops are cut for it: some tenth of a second. Raises PartitionError for a schedule that is not legal.
+    Its loops are cut for it, which takes some tenth of a second. Raises PartitionError for a schedule that is not legal.
     """
     target, request = problem.target, problem.request
     options = replace(problem.options, schedule=schedule)
     planned = target.policy(request, options)
     found = (target.cost_of(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes)
     return [one.seconds if isinstance(one, Cost) else 0.0 for one in found]
+
+
+def _calls(problem: Problem) -> Calls:
+    """Its sizes, by the program's names."""
+    names = dict(problem.request.users.sizes)
+    vectors = [dict(sizes) for sizes, _ in problem.sizes]
+    columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
+    return Calls(columns, len(vectors))
 
 
 def key_of(sizes: Any) -> Sizes:

@@ -1,0 +1,131 @@
+"""Schedules of a program whose loops run as they stand in, predicted seconds at many sizes out: nothing is cut, proved or counted.
+
+What is priced so is a sequence of loops inside each other around one statement that computes elements: bounds follow from the sizes,
+an array that is written is written by one statement, at the iterators themselves, each moved by a constant at most, and read by
+none in its nest; no sum, no condition. Then each nest is a stage over axes that start at 0, and its tiles are those of a nest.
+Everything else has no such price, and is cut to be counted: that takes a tenth of a second where this takes a half of a thousandth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, variables, walk
+from offcut.core.program import Execution, For, Program, Stmt, Store
+from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.nests.calls import Array, Calls
+from offcut.costmodel.nests.nest import Nests
+from offcut.costmodel.nests.schedules import shared
+from offcut.describe.computation import Computation, Stage, StageAxis
+from offcut.partition import LADDER, AxisCut, GroupCut
+from offcut.schedule import Cut, Schedule
+
+_WHOLE = 1 << 62
+"""A tile that holds all iterations of a loop that is not cut."""
+
+
+@dataclass
+class LoopPrices:
+    """Predicted seconds of schedules without nests of one program.
+
+    computation  a stage for each of its nests
+    threads      that share loops where a schedule marks them
+    known        cycles by nest, by call
+    """
+
+    computation: Computation
+    hardware: Hardware
+    calls: Calls
+    threads: int = 1
+    known: dict[GroupCut, Array] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._nests = Nests(self.hardware, self.calls)
+
+    def __call__(self, schedule: Schedule) -> Array | None:
+        """Seconds, by call; None where a nest is not cut, or has tiles of several levels, or a name is not that of one loop."""
+        cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
+        stages = [stage for (stage,) in self.computation.groups]
+        named = [name for stage in stages for names in _names(stage) for name in names]
+        total = self.calls.constant(0)
+        if any(named.count(name) != 1 for name in cuts):
+            return None
+        for stage in stages:
+            made = _cut(stage, cuts)
+            if made is None:
+                return None
+            if made not in self.known:
+                self.known[made] = self._nests.cost(self.computation, made, rows=False).cycles
+            total = total + self.known[made]
+        return total / self.hardware.machine.hertz / shared(schedule, self.threads)
+
+
+def standing(program: Program) -> Computation | None:
+    """The nests of a program as stages, in its own names; None where it has another form."""
+    stages = [_stage(stmt, frozenset(size.name for size in program.sizes)) for stmt in program.body]
+    found = [stage for stage in stages if stage is not None]
+    if len(found) < len(stages) or len({stage.buffer for stage in found}) < len(found):
+        return None
+    return Computation(
+        name=program.name,
+        sizes=program.sizes,
+        size_names=tuple((size.name, size.name) for size in program.sizes),
+        assumptions=program.assumptions,
+        buffers=program.buffers,
+        labels=tuple((buffer.name, buffer.name) for buffer in program.buffers),
+        groups=tuple((stage,) for stage in found),
+    )
+
+
+def _stage(stmt: Stmt, sizes: frozenset[str]) -> Stage | None:
+    """A nest as a stage whose axes start at 0; None where it has another form."""
+    loops: list[For] = []
+    while isinstance(stmt, For):
+        plain = stmt.execution is Execution.SERIAL and stmt.bound is None and len(stmt.body) == 1
+        bounds = (stmt.lo, stmt.hi)
+        if not plain or any(reads_memory(b) or not variables(b) <= sizes for b in bounds):
+            return None
+        loops.append(stmt)
+        (stmt,) = stmt.body
+    if not isinstance(stmt, Store) or stmt.reduce is not None or not loops:
+        return None
+    nodes = tuple(walk(stmt.value))
+    if any(
+        isinstance(n, Select) or (isinstance(n, Load) and n.buffer == stmt.buffer) for n in nodes
+    ):
+        return None
+    if [_iterator(part, sizes) for part in stmt.index] != [loop.iter for loop in loops]:
+        return None
+    moved: dict[str, Expr] = {one.iter: ix.add(Var(one.iter), one.lo) for one in loops}
+    axes = tuple(StageAxis(one.iter, ix.sub(one.hi, one.lo), one.iter) for one in loops)
+    return Stage(stmt.buffer, stmt.buffer, axes, (), substitute(stmt.value, moved))
+
+
+def _iterator(index: Expr, sizes: frozenset[str]) -> str | None:
+    """The iterator that an index moves with, one by one; None where it moves otherwise."""
+    form, names = ix.linear(index), variables(index) - sizes
+    moving = [(a.name, by) for a, by in form.terms if isinstance(a, Var) and a.name in names]
+    return moving[0][0] if moving == [(name, 1) for name in names] and moving else None
+
+
+def _names(stage: Stage) -> list[tuple[str, str]]:
+    """What a schedule may call each of its loops."""
+    return [(axis.name, f"{stage.buffer}.{axis.name}") for axis in stage.axes]
+
+
+def _cut(stage: Stage, cuts: Mapping[str, Cut]) -> GroupCut | None:
+    """A nest with its loops cut, by the names that a schedule has for these: loops before the first that is cut stay around
+    the tiles, others that are not lie inside of them.
+    """
+    loops = [axis.name for axis in stage.axes]
+    own = [cuts.get(whole, cuts.get(loop)) for loop, whole in _names(stage)]
+    first = next((place for place, one in enumerate(own) if one is not None), None)
+    if first is None or any(one is not None and len(one.tiles) > 1 for one in own):
+        return None
+    tiles = tuple(
+        AxisCut(loop, LADDER, _WHOLE) if one is None else AxisCut(loop, one.strategy, *one.tiles)
+        for loop, one in zip(loops[first:], own[first:], strict=True)
+    )
+    return GroupCut((stage,), tiles, outer=tuple(loops[:first]))
