@@ -13,6 +13,8 @@ from compiled import Array
 
 import offcut as oc
 from offcut.backends.requested import requested
+from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.program import Kind
 from offcut.search import Outcome
 from offcut.tuning.measuring import checking, reference
 from offcut.tuning.measuring.operands import Draw, drawn, with_constants
@@ -153,6 +155,37 @@ def test_compiled_loops_give_what_the_interpreter_does(monkeypatch: pytest.Monke
     for one, other, given in zip(interpreted, compiled, arrays, strict=True):
         np.testing.assert_allclose(one["C"], given["A"] @ given["W"], atol=1e-13)
         np.testing.assert_allclose(one["C"], other["C"], atol=1e-13)
+
+
+def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interpreter() -> None:
+    x, w = oc.placeholder((N, 6, 6, 64), "bfloat16"), oc.placeholder((3, 3, 64, 64), "bfloat16")
+    y = oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC", name="Y")
+    wide = reference.promoted(requested(y, [x, w], {}, "tune").program)
+    arrays = drawn(wide, {"n": 2}, 0, Draw.FIRST)
+
+    found = run(wide, arrays, {"n": 2}, most=reference._QUICK)
+
+    assert all(one.kind is not Kind.PRIVATE for one in wide.buffers)
+    assert np.isfinite(found["Y"]).all()
+
+
+def test_where_the_interpreter_takes_too_long_smaller_sizes_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = reference.promoted(problem(dense("float32")).request.program)
+    asked: list[int] = []
+
+    def slow(program: Any, arrays: Any, sizes: Mapping[str, int], most: float) -> Any:
+        asked.append(sizes["n"])
+        if sizes["n"] > 1:
+            raise TooLong
+        return run(program, arrays, sizes, most=most)
+
+    monkeypatch.setattr(reference, "run", slow)
+    reference._compiled.cache_clear()
+    reference.results(wide, [drawn(wide, {"n": 300}, 0, Draw.SIGNED)], {"n": 300})
+
+    assert asked == [300, 5, 1]
 
 
 def test_constants_that_are_zero_are_drawn_and_others_stay() -> None:
