@@ -158,7 +158,8 @@ def test_compiled_loops_give_what_the_interpreter_does(monkeypatch: pytest.Monke
 
 
 def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interpreter() -> None:
-    x, w = oc.placeholder((N, 6, 6, 64), "bfloat16"), oc.placeholder((3, 3, 64, 64), "bfloat16")
+    x = oc.placeholder((N, 6, 6, 64), "bfloat16", name="X")
+    w = oc.placeholder((3, 3, 64, 64), "bfloat16", name="W")
     y = oc.ops.conv2d(x, w, None, 1, 1, layout="NHWC", name="Y")
     wide = reference.promoted(requested(y, [x, w], {}, "tune").program)
     arrays = drawn(wide, {"n": 2}, 0, Draw.FIRST)

@@ -125,7 +125,7 @@ def _cut(stage: Stage, cuts: Mapping[str, Cut]) -> GroupCut | None:
     if first is None or any(one is not None and len(one.tiles) > 1 for one in own):
         return None
     tiles = tuple(
-        AxisCut(loop, LADDER, _WHOLE) if one is None else AxisCut(loop, one.strategy, *one.tiles)
+        AxisCut(loop, LADDER, _WHOLE) if one is None else AxisCut(loop, one.strategy, one.tiles[0])
         for loop, one in zip(loops[first:], own[first:], strict=True)
     )
     return GroupCut((stage,), tiles, outer=tuple(loops[:first]))
