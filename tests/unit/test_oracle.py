@@ -152,8 +152,8 @@ def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
         str(refused.value)
         == """\
 sweep: cannot measure every schedule of C
-  because  its space has 935,000,646, and 2,000 is the most
-  help     --limit 935000646 measures them all
+  because  its space has 1,484,744,968, and 2,000 is the most
+  help     --limit 1484744968 measures them all
   help     --most 2000 takes those that are predicted best
   help     --ways 1 leaves one way to each nest"""
     )
