@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from math import exp, log
+from random import Random
 
 import accelerators
 import numpy as np
@@ -182,10 +184,11 @@ def test_cycles_at_any_size_are_those_of_the_simulator(n: int) -> None:
     close(dense(), n=n)
 
 
-def test_nothing_costs_nothing() -> None:
-    assert dense().cost(n=0).cycles == 0
-    assert dense().cost(n=0).flop == 0
-    assert cycles_said(dense().cost(), n=0) == 0
+def test_nothing_costs_nothing_and_issues_nothing() -> None:
+    at, run = dense().cost(n=0), dense().timeline(n=0)
+    assert run.instructions == ()
+    assert at.cycles == run.cycles == cycles_said(dense().cost(), n=0) == 0
+    assert at.flop == at.energy == sum(at.bytes.values()) == 0
 
 
 def cycles_said(formulas: Formulas, **sizes: int) -> float:
@@ -258,6 +261,43 @@ def test_a_formula_over_rows_and_images_is_the_simulators(name: str) -> None:
     n, h = oc.dim("n", min=1, max=64), oc.dim("h", min=1, max=128)
     made = layer(name, "vta", (n, h, LAYERS[name][0]))
     formula_holds(made, *({"n": a, "h": b} for a, b in ((1, 7), (1, 33), (3, 14), (5, 47))))
+
+
+def drawn(formula: Formulas, kernel: Kernel, **ends: tuple[int, int]) -> list[float]:
+    """By which part it is off at sizes that are drawn, small ones as often as others."""
+    draw = Random(0)
+    points = [
+        {name: round(exp(draw.uniform(log(low), log(high)))) for name, (low, high) in ends.items()}
+        for _ in range(12)
+    ]
+    return [
+        abs(cycles_said(formula, **point) / kernel.cost(**point).cycles - 1) for point in points
+    ]
+
+
+@pytest.mark.slow
+def test_a_formula_over_images_and_their_sides_holds_at_sizes_that_are_drawn() -> None:
+    n, h, w = oc.dim("n", min=1, max=8), oc.dim("h", min=3, max=56), oc.dim("w", min=3, max=56)
+    x = oc.placeholder((n, 64, h, w), "int8", name="X")
+    k = oc.placeholder((40, 64, 3, 3), "int8", name="K")
+    output = ops.requantize(ops.conv2d(x, k, stride=2, padding=1, name="S"), 8, name="Y")
+    kernel = oc.compile(output, inputs=[x, k], target="vta")
+    formula = kernel.cost()
+    formula_holds(kernel, {"n": 2, "h": 56, "w": 12}, {"n": 2, "h": 46, "w": 24})
+    sides = (3, 56)
+    assert max(drawn(formula, kernel, n=(1, 8), h=sides, w=sides)) <= min(
+        formula.within + 0.01, 0.05
+    )
+
+
+@pytest.mark.slow
+def test_a_formula_over_three_sizes_of_a_product_says_how_far_it_is_off() -> None:
+    n, m, k = (oc.dim(name, min=1, max=300) for name in "nmk")
+    x, w = oc.placeholder((n, k), "int8", name="X"), oc.placeholder((k, m), "int8", name="W")
+    output = ops.requantize(ops.dense(x, w, name="S"), 6, name="Y")
+    kernel = oc.compile(output, inputs=[x, w], target="vta")
+    formula = kernel.cost()
+    assert max(drawn(formula, kernel, n=(1, 300), m=(1, 300), k=(1, 300))) <= formula.within + 0.01
 
 
 def test_a_cost_is_shown_by_operand_with_what_binds() -> None:

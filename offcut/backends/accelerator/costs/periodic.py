@@ -7,24 +7,26 @@ more tiles take so many more cycles, whatever came before. Over one size n, of p
 
 where g, below ``first + p``, is affine between a few sizes, its **knots**. Over several sizes each value of g at a knot, and
 each rate, is such a formula in the others. A period is a multiple of what loops and words divide a size by; which multiple,
-and from where on, is read off values.
+and from where on, is read off values, along each size while the others are small.
 
-That there is a period is a theorem for sums and maxima alone. A bus that serves who asks first is neither, and only so many
-sizes are looked at; so the formula is held against sizes that it was not made of, and says how far it was off at most.
+That there is a period is a theorem for sums and maxima alone. A bus that serves who asks first is neither, and what is so
+of small sizes need not be of others. So the formula is held against sizes that are drawn from all that it covers: where it
+is off, it is made anew with knots there (`Along.finer`), as long as that helps; and then against others, drawn later. It
+says how far it was off at most.
 
 Source: F. Baccelli, G. Cohen, G. J. Olsder, J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992, section 3.7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import lcm, prod
 
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Select, Var, real
-from offcut.core.interpret.values import evaluate
+from offcut.backends.accelerator.costs.held import drawn, off, refined
+from offcut.backends.accelerator.costs.knots import Along
+from offcut.core.expr import Expr, real
 from offcut.core.program import Size
 
 Cycles = Callable[[Mapping[str, int]], float]
@@ -35,10 +37,16 @@ MOST_STEPS = 4
 """Steps to where periods begin, and in a period, that are tried."""
 MOST_ENDS = 64
 """Ends of tiles that are looked at along a size."""
-MOST_POINTS = 1500
+MOST_POINTS = 1000
 """Points of knots, over several sizes together; where there are more, lines may be off by more."""
-HELD_OUT = 10
-"""Sizes that a formula is held against."""
+MOST_REFINED = 2000
+"""The same of a formula that is made anew."""
+HELD_OUT = 16
+"""By size that it is over: points that are drawn at a time."""
+DRAWS = 3
+"""Times that they are drawn to make a formula anew, before those that say how far it is off."""
+FAR = 10
+"""Others, some of them periods on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,51 +55,6 @@ class Fitted:
 
     formula: Expr
     within: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Along:
-    """One size: where periods begin, how long they are, 0 where it has none, and the knots, both ends among them."""
-
-    size: Size
-    first: int
-    period: int
-    knots: tuple[int, ...]
-
-    @property
-    def turns(self) -> Expr:
-        """Periods that are gone."""
-        gone = ix.floordiv(ix.sub(Var(self.size.name), self.first), self.period)
-        return ix.maximum(gone, 0)
-
-    def written(self, values: Sequence[Expr]) -> Expr:
-        """The formula of values at the knots."""
-        here: Expr = Var(self.size.name)
-        at = dict(zip(self.knots, values, strict=True))
-        if self.period:
-            here = ix.sub(here, ix.mul(self.period, self.turns))
-        pieces = [
-            (right, _line(left, at[left], right, at[right], here))
-            for left, right in pairwise(self.knots)
-        ]
-        made = pieces[-1][1] if pieces else values[0]
-        for right, line in reversed(pieces[:-1]):
-            made = Select(Compare("<=", here, ix.const(right)), line, made)
-        if not self.period:
-            return made
-        rate = _minus(at[self.first + self.period], at[self.first])
-        return Binary("+", made, _times(rate, real(self.turns)))
-
-    def held_out(self) -> list[int]:
-        """Sizes beside the knots, and some periods on."""
-        unit, last = self.size.multiple_of, self.knots[-1]
-        middles = [(a + b) // 2 // unit * unit for a, b in pairwise(self.knots)]
-        found = [self.knots[0], *(one for one in middles if one not in self.knots)]
-        if self.period:
-            third = self.period // 3 // unit * unit
-            far = (last + 2 * self.period + third, last + third, last + 4 * self.period - unit)
-            found = [*far, *found]
-        return [one for one in found if one <= self.size.max] or [last]
 
 
 def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequence[int]]) -> Fitted:
@@ -127,19 +90,19 @@ def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequenc
     while prod(len(one.knots) for one in axes) > MOST_POINTS and near < 1.0:
         near *= 1.25
         axes = [one.along(near) for one in looked]
-    formula = _written(axes, at, ())
+    points, count = {*_far(axes)}, HELD_OUT * len(sizes)
+    for turn in range(DRAWS):
+        points |= {*drawn(axes, range(count * turn, count * (turn + 1)))}
+        axes = refined(axes, at, points, MOST_REFINED)
+    points |= {*_far(axes), *drawn(axes, range(count * DRAWS, count * (DRAWS + 1)))}
+    return Fitted(_written(axes, at, ()), max(off(axes, at, point) for point in points))
+
+
+def _far(axes: Sequence[Along]) -> Iterator[tuple[int, ...]]:
+    """Some points beside knots, and some periods on."""
     held = [one.held_out() for one in axes]
-    points = {
-        tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
-        for turn in range(HELD_OUT)
-    }
-    off = [
-        abs(float(evaluate(formula, dict(zip(names, point, strict=True)))) - cycles_)
-        / max(cycles_, 1.0)
-        for point in sorted(points)
-        for cycles_ in [at(*point)]
-    ]
-    return Fitted(formula, max(off))
+    for turn in range(FAR):
+        yield tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
 
 
 def _lowest(size: Size) -> int:
@@ -151,7 +114,7 @@ def _highest(size: Size) -> int:
     return size.max // size.multiple_of * size.multiple_of
 
 
-def _written(axes: Sequence[_Along], at: Callable[..., float], point: tuple[int, ...]) -> Expr:
+def _written(axes: Sequence[Along], at: Callable[..., float], point: tuple[int, ...]) -> Expr:
     if not axes:
         return real(at(*point))
     first, *others = axes
@@ -172,7 +135,7 @@ class _Looked:
     period: int
     points: Sequence[int]
 
-    def along(self, near: float) -> _Along:
+    def along(self, near: float) -> Along:
         """With as few of the points for knots as lines between them are near the others."""
         ends = {self.first, self.first + self.period}
         found, at = [self.points[0]], 0
@@ -186,7 +149,7 @@ class _Looked:
                 to += 1
             found.append(self.points[to])
             at = to
-        return _Along(self.size, self.first, self.period, tuple(found))
+        return Along(self.size, self.first, self.period, tuple(found))
 
 
 def _looked(seen: _Seen, size: Size, step: int, divisors: Sequence[int]) -> _Looked:
@@ -263,23 +226,3 @@ def _on_line(seen: _Seen, a: int, middle: int, b: int, near: float) -> bool:
         abs(left + share * (right - left) - value) <= near * abs(value)
         for left, value, right in zip(seen(a), seen(middle), seen(b), strict=True)
     )
-
-
-def _line(left: int, low: Expr, right: int, high: Expr, here: Expr) -> Expr:
-    """Through two knots."""
-    if low == high:
-        return low
-    slope = _times(_minus(high, low), real(1.0 / (right - left)))
-    return Binary("+", low, _times(slope, real(ix.sub(here, left))))
-
-
-def _minus(a: Expr, b: Expr) -> Expr:
-    if isinstance(a, Const) and isinstance(b, Const):
-        return real(float(a.value) - float(b.value))
-    return Binary("-", a, b)
-
-
-def _times(a: Expr, b: Expr) -> Expr:
-    if isinstance(a, Const) and isinstance(b, Const):
-        return real(float(a.value) * float(b.value))
-    return Binary("*", a, b)

@@ -94,13 +94,18 @@ class Visited(Emitter):
         self.totals = [dict.fromkeys(names, 0) for _ in self.nest.work]
         self.fills: list[int] = []
         self.lay_images()
+        if not self.idle:
+            self.visit_all()
+        return [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
+
+    def visit_all(self) -> None:
+        """Note all instances, and the end."""
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.visit, self.sizes)
         self.line.instance([Part(Unit.COMPUTE, *cycles(Finish(), self.spec))], [RESULTS])
         for fill, event in enumerate(self.fills):
             self.line.replace(event, *cycles(self.ops.load(fill), self.spec))
-        return [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
 
     def visit(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
         """Note an instance."""

@@ -86,8 +86,10 @@ class Emitter:
         )
 
     def made(self) -> tuple[Stream, dict[str, Image]]:
-        """Both passes."""
+        """Both passes; no instruction where there is no result."""
         self.lay_images()
+        if self.idle:
+            return Stream(()), self.images
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.issue, self.sizes)
@@ -111,6 +113,12 @@ class Emitter:
             ]
             ends[image.place] = ends.get(image.place, 0) + words
         self.zeros = {place: ends.get(place, 0) for place in Place}
+
+    @property
+    def idle(self) -> bool:
+        """Whether no result has a word."""
+        results = [one for one in self.images.values() if one.place is Place.OUTPUTS]
+        return all(one.words == 0 for one in results)
 
     def measure(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
         """Note the words that the windows of a leaf take."""
