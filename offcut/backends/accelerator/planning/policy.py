@@ -24,6 +24,8 @@ THREADS = 2
 
 TRIED = 100
 """Tilings that are looked at tile by tile."""
+WHOLE = 8
+"""Of these, by a few turns of their longest loops, those that are looked at whole."""
 LONGEST = 4096
 """Instances of the innermost loop that are looked at; of more, what the units do is near what they take."""
 
@@ -42,14 +44,18 @@ def chosen(program: Program, made: Operations, spec: Spec, virtual: bool = True)
     found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
     for cycles, tiling in grid.best(THREADS if virtual else None):
         found.setdefault((frozenset(tiling.tiles), tiling.virtual, cycles), (cycles, tiling))
-    best, least = _smallest(made, spec), inf
     ranked = sorted(found.values(), key=lambda one: one[0])
     first = (one for one in ranked if fits(made, one[1], spec))
+    about: list[tuple[float, Queues]] = []
     for cycles, tiling in islice(first, TRIED):
         queues = Queues(made, tiling, spec, extents, copies, result)
-        taken = queues.cycles() if queues.instances <= LONGEST else cycles
+        about.append((queues.settled() if queues.instances <= LONGEST else cycles, queues))
+    best, least = _smallest(made, spec), inf
+    for cycles, queues in sorted(about, key=lambda one: one[0])[:WHOLE]:
+        part = queues.longest is not None and queues.instances <= LONGEST
+        taken = queues.cycles() if part else cycles
         if taken < least:
-            best, least = tiling, taken
+            best, least = queues.tiling, taken
     return best
 
 

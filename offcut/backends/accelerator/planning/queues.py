@@ -2,12 +2,15 @@
 
 What is issued stands in the order of the stream: virtual threads take turns at what stands side by side on one unit.
 So tails of tiles take what they take, and wait for what they wait for.
+
+Of a loop with many turns, those in its middle take as long as one another once units wait for each other as they did a
+few turns before; `settled` looks at a few turns, at a few more, and takes what these add for what each of the others does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from offcut.backends.accelerator.instances.line import Line, Part
@@ -23,6 +26,11 @@ from offcut.core.program import Store
 RESULTS = "#"
 """What the windows of results are called."""
 
+SETTLED = 4
+"""Turns of a loop, the last one among them, behind which others take as long as one another."""
+PERIOD = 2
+"""Turns of these whose mean is taken."""
+
 Tiles = Mapping[str, Tile]
 
 
@@ -33,6 +41,7 @@ class Queues:
     extents  of its axes
     copies   what it reads
     result   what it stores
+    most     by axis: turns of its loop that are looked at, the last one among them; of others, all
     """
 
     made: Operations
@@ -41,6 +50,7 @@ class Queues:
     extents: Mapping[str, int]
     copies: Sequence[Moving]
     result: Moving
+    most: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.tiles = dict(self.tiling.tiles)
@@ -75,6 +85,28 @@ class Queues:
         """Tiles of the innermost loop."""
         return prod(-(-self.extents[axis] // size) for axis, size in self.tiling.tiles)
 
+    def turns(self, axis: str) -> int:
+        """Turns of the loop over an axis."""
+        each = self.threads if axis == self.dealt else 1
+        return -(-self.extents[axis] // (self.tiles[axis] * each))
+
+    @property
+    def longest(self) -> str | None:
+        """The axis whose loop has the most turns, where these are more than are looked at."""
+        longest = max(self.tiling.order, key=self.turns, default=None)
+        if longest is None or self.turns(longest) <= 2 * SETTLED + PERIOD:
+            return None
+        return longest
+
+    def settled(self) -> float:
+        """About the cycles, of a few turns of the longest loop."""
+        axis = self.longest
+        if axis is None:
+            return self.cycles()
+        seen = SETTLED, SETTLED + PERIOD
+        few, more = (replace(self, most={axis: turns}).cycles() for turns in seen)
+        return more + (more - few) / PERIOD * (self.turns(axis) - SETTLED - PERIOD)
+
     def cycles(self) -> float:
         """Until the last unit is free."""
         whole = {axis: (0, extent) for axis, extent in self.extents.items()}
@@ -95,7 +127,9 @@ class Queues:
         axis = self.tiling.order[at]
         extent, size = self.extents[axis], self.tiles[axis]
         each = self.threads if axis == self.dealt else 1
-        for first in range(0, extent, size * each):
+        turns = range(0, extent, size * each)
+        kept = self.most.get(axis, len(turns))
+        for first in (*turns[: kept - 1], *turns[-1:]):
             starts = [one for one in range(first, first + size * each, size) if one < extent]
             yield [
                 {**tiles, axis: (start, min(size, extent - start))}
