@@ -11,6 +11,7 @@ from offcut.backends.accelerator.planning.elementary import Operations, operatio
 from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
 from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.policy import THREADS, typical
+from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.planning.written import nest_of, tiling_of
 from offcut.backends.accelerator.spec import Spec
@@ -40,8 +41,13 @@ class Nests:
 
         Raises TargetError for what no instruction does.
         """
+        computation = regrouped(computation)[-1]
         names = computation.names()
-        made = (operations(computation, group, spec, names) for group in computation.groups)
+        made = (
+            operations(computation, group, spec, names)
+            for group in computation.groups
+            if not is_regrouping(group, computation)
+        )
         return cls(program, tuple(made), spec)
 
     def space(self, first: Schedule) -> Choices:

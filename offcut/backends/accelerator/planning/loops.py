@@ -154,7 +154,7 @@ class Loops:
 
     def copied_whole(self, copy: Staged, name: str) -> tuple[Stmt, ...]:
         """A copy of all that there is."""
-        return _nested(copy.axes, (Store(name, copy.point, copy.element.value),))
+        return over(copy.axes, (Store(name, copy.point, copy.element.value),))
 
     def arrays(self) -> tuple[Stmt, ...]:
         """Operations on whole arrays."""
@@ -162,8 +162,8 @@ class Loops:
         body: tuple[Stmt, ...] = ()
         if made.lead is not None:
             start, update = made.lead
-            body = _nested(made.axes, (start, *_nested(made.terms, (update,))))
-        return body + tuple(s for step in made.steps for s in _nested(made.axes, (step,)))
+            body = over(made.axes, (start, *over(made.terms, (update,))))
+        return body + tuple(s for step in made.steps for s in over(made.axes, (step,)))
 
     def tiled(self) -> tuple[Stmt, ...]:
         """Each operation over a tile."""
@@ -295,8 +295,8 @@ class Loops:
         return (For(head, ix.const(0), ix.ceildiv(count, threads), (inner,)),)
 
 
-def _nested(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` in loops over whole axes."""
+def over(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` in loops over all of these axes."""
 
     def inside(made: tuple[Stmt, ...], axis: StageAxis) -> tuple[Stmt, ...]:
         return (For(axis.name, ix.const(0), axis.extent, made),)

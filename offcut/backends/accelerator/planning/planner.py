@@ -9,14 +9,16 @@ from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.microkernels import name_of
 from offcut.backends.accelerator.planning.apart import apart
 from offcut.backends.accelerator.planning.elementary import operations
-from offcut.backends.accelerator.planning.loops import Level, Loops
+from offcut.backends.accelerator.planning.loops import Level, Loops, over
 from offcut.backends.accelerator.planning.policy import chosen
+from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.written import nest_of, nests_of, roles_of, tiling_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.accesses import stored
+from offcut.core.expr import Var
 from offcut.core.program import Buffer, Kind, Program, Stmt, Store
-from offcut.describe.computation import Computation
+from offcut.describe.computation import Computation, Stage
 from offcut.schedule import Nest, Schedule
 
 
@@ -33,10 +35,14 @@ def planned(
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
+    steps = regrouped(computation)
+    computation = steps[-1]
     names = computation.names()
     scopes = scopes_of(spec)
     written: dict[Level, tuple[list[Buffer], list[Stmt]]] = {level: ([], []) for level in Level}
     nests: list[Nest] = []
+    inner = _missing(list(computation.buffers), list(program.buffers))
+    known = replace(program, buffers=(*program.buffers, *inner))
     decided = {} if schedule is None else nests_of(schedule, computation)
 
     def cover(store: Store) -> str | None:
@@ -44,10 +50,14 @@ def planned(
         return name_of(store, spec) if on_chip else None
 
     for group in computation.groups:
+        if is_regrouping(group, computation):
+            for _, body in written.values():
+                body += copied_by_host(group[0])
+            continue
         nest = decided.get(group[0].buffer)
         made = operations(computation, group, spec, names, roles_of(nest))
         if schedule is None or nest is None:
-            tiling = chosen(program, made, spec, virtual=virtual)
+            tiling = chosen(known, made, spec, virtual=virtual)
             nest = nest_of(made, tiling, spec)
         else:
             tiling = tiling_of(schedule, nest, made, spec)
@@ -78,8 +88,14 @@ def planned(
     return Planned(
         last,
         Schedule(program.name, tuple(nests)),
-        through=(apart(computation), *through),
+        through=(*map(apart, steps), *through),
     )
+
+
+def copied_by_host(stage: Stage) -> tuple[Stmt, ...]:
+    """The loops of a copy from main memory to main memory."""
+    point = tuple(Var(axis.name) for axis in stage.axes)
+    return over(stage.axes, (Store(stage.buffer, point, stage.body),))
 
 
 def scopes_of(spec: Spec) -> Mapping[Place, str]:

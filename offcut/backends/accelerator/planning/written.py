@@ -5,6 +5,7 @@ from __future__ import annotations
 from offcut.backends.accelerator.microkernels import product_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
+from offcut.backends.accelerator.planning.regrouped import is_regrouping
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
@@ -50,7 +51,8 @@ def nests_of(schedule: Schedule, computation: Computation) -> dict[str, Nest]:
 
     Raises PartitionError, with the line, for what is no nest of the computation in one way.
     """
-    known = [group[0].buffer for group in computation.groups]
+    groups = computation.groups
+    known = [group[0].buffer for group in groups if not is_regrouping(group, computation)]
     found: dict[str, Nest] = {}
     for step in schedule.steps:
         with at_line(schedule, step):

@@ -1,0 +1,121 @@
+"""Grouped convolutions on machines of queues: each group is a product, its indices taken apart and joined by the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from accelerators import bytes_of, clipped, requantised
+
+import offcut as oc
+from offcut import Tensor, ops
+
+Array = npt.NDArray[Any]
+GROUPS = 2
+
+
+def described(layout: str, stride: int = 1, bias: bool = False) -> tuple[list[Tensor], Tensor]:
+    """Images of 5×7 pixels, two groups of 20 channels to 12, a word and a part of one."""
+    n = oc.dim("n", min=0, max=8)
+    last = layout == "NHWC"
+    x = oc.placeholder((n, 5, 7, 40) if last else (n, 40, 5, 7), "int8", name="X")
+    k = oc.placeholder((3, 3, 20, 24) if last else (24, 20, 3, 3), "int8", name="K")
+    b = oc.placeholder((24,), "int32", name="B")
+    total = ops.conv2d(
+        x, k, stride=stride, padding=1, groups=GROUPS, layout=layout, bias=b if bias else None
+    )
+    return [x, k, *([b] if bias else [])], requantised(total, 9)
+
+
+def summed(x: Array, k: Array, stride: int) -> Array:
+    """The convolution of images (n, c, h, w) by (o, c of a group, 3, 3), in int64."""
+    n, c, h, w = x.shape
+    o, inner, *_ = k.shape
+    wide = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    found = np.zeros((n, o, -(-h // stride), -(-w // stride)), np.int64)
+    for one in range(o):
+        own = one // (o // GROUPS) * inner
+        for y in range(found.shape[2]):
+            for at in range(found.shape[3]):
+                view = wide[
+                    :, own : own + inner, y * stride : y * stride + 3, at * stride : at * stride + 3
+                ]
+                found[:, one, y, at] = (view * k[one]).sum((1, 2, 3))
+    assert c == GROUPS * inner
+    return found
+
+
+@pytest.mark.parametrize(
+    ("layout", "stride"),
+    [
+        ("NHWC", 1),
+        pytest.param("NHWC", 2, marks=pytest.mark.slow),
+        pytest.param("NCHW", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_groups_are_those_of_integers_at_every_batch(layout: str, stride: int) -> None:
+    inputs, result = described(layout, stride)
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    assert "columns o depth c" in str(kernel.schedule)
+    rng = np.random.default_rng(0)
+    for n in (0, 1, 3):
+        x, k = bytes_of(rng, (n, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
+        right = clipped(summed(x, k, stride), 9)
+        if layout == "NHWC":
+            right = right.transpose(0, 2, 3, 1)
+            x, k = (
+                np.ascontiguousarray(one)
+                for one in (x.transpose(0, 2, 3, 1), k.transpose(2, 3, 1, 0))
+            )
+        np.testing.assert_array_equal(kernel(x, k), right)
+        run = kernel.timeline(n=n)
+        assert not run.races
+        assert kernel.cost(n=n).cycles == pytest.approx(run.cycles, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["vta-osdi18", "gemmini"])
+def test_other_machines_run_groups(machine: str) -> None:
+    inputs, result = described("NCHW")
+    kernel = oc.compile(result, inputs=inputs, target=machine)
+    rng = np.random.default_rng(1)
+    x, k = bytes_of(rng, (2, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
+    np.testing.assert_array_equal(kernel(x, k), clipped(summed(x, k, 1), 9))
+
+
+def test_a_bias_behind_groups_is_refused_in_words() -> None:
+    inputs, result = described("NCHW", bias=True)
+    with pytest.raises(oc.TargetError, match="not point by point, so from main memory"):
+        oc.compile(result, inputs=inputs, target="vta")
+
+
+@pytest.mark.slow
+def test_a_group_is_a_product_of_its_own_and_fills_the_unit() -> None:
+    n = oc.dim("n", min=1, max=8)
+    x = oc.placeholder((n, 14, 14, 128), "int8", name="X")
+    k = oc.placeholder((3, 3, 64, 128), "int8", name="K")
+    total = ops.conv2d(x, k, padding=1, groups=GROUPS, layout="NHWC")
+    kernel = oc.compile(requantised(total, 9), inputs=[x, k], target="vta")
+    assert kernel.timeline(n=4).utilisation > 0.75
+
+
+@pytest.mark.slow
+def test_a_schedule_of_groups_is_done_again_and_is_tuned(tmp_path: Path) -> None:
+    inputs, result = described("NHWC")
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    schedule = oc.Schedule.parse(str(kernel.schedule))
+    again = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
+    assert again.loops == kernel.loops
+    best = oc.tune(
+        result,
+        inputs=inputs,
+        target="vta",
+        sizes={"n": [3]},
+        trials=2,
+        records=tmp_path / "records.sqlite",
+    )
+    tuned = oc.compile(result, inputs=inputs, target="vta", schedule=best)
+    assert tuned.timeline(n=3).cycles <= kernel.timeline(n=3).cycles
