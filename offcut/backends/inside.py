@@ -9,7 +9,7 @@ a call that would leave an array is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeGuard
@@ -133,11 +133,11 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
     at = coordinates(statement.iterators)
     if all(space.expr(part, at) is not None for part in access.index):
         return
-    known = {_unless(part) for one in statement.conditions for part in conjuncts(one)}
+    known = {clause for one in statement.conditions for clause in _clauses(one)}
     open_ = [
         part
         for part in conjuncts(_question(space, program, statement, [access]))
-        if _unless(part) not in known and space.condition(part, at) is None
+        if not known.issuperset(_clauses(part)) and space.condition(part, at) is None
     ]
     if open_ and not _known_inside(space, program, statement, access):
         raise PartitionError(
@@ -254,6 +254,16 @@ def _unless(question: Expr) -> Expr:
             return Logic("or", (Logic("not", (condition,)), *before))
         case _:
             return question
+
+
+def _clauses(question: Expr) -> Iterator[Expr]:
+    """Conditions all of which hold where a question does: a program that was cut may ask for more of them than it has to."""
+    for part in conjuncts(question):
+        match _unless(part):
+            case Logic("or", (*before, last)):
+                yield from (Logic("or", (*before, one)) for one in conjuncts(last))
+            case one:
+                yield one
 
 
 def _is_negated(condition: Expr) -> TypeGuard[Logic]:
