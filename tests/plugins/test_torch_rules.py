@@ -219,6 +219,34 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
     )
 
 
+def volumes(x: torch.Tensor) -> Results:
+    return (
+        *(F.max_pool3d(x, 2), F.max_pool3d(x, 3, 2, 1, ceil_mode=True)),
+        *(F.avg_pool3d(x, 3, 2, 1), F.avg_pool3d(x, 3, 2, 1, count_include_pad=False)),
+        *(F.avg_pool3d(x, 2, 2, ceil_mode=True), F.max_pool3d(x.sum(0), 2, 1, dilation=(1, 2, 1))),
+        *(F.adaptive_avg_pool3d(x, 1), F.adaptive_avg_pool3d(x, (2, 3, 1))),
+        F.adaptive_max_pool3d(x, (1, 2, 2)),
+    )
+
+
+def writes(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor) -> Results:
+    b, n, _ = x.shape
+    places = torch.arange(0, n, 2) - n
+    some = y[:, : places.shape[0]]
+    lowest, row, added = x.clone(), x.clone(), x.clone()
+    lowest[mask] = -math.inf
+    row[mask] = y[0, 0]
+    added.index_put_((mask,), y[0, 0], accumulate=True)
+    number, rows = x.clone(), x.clone()
+    number[:, places], rows[torch.arange(b)] = 1.5, x * 2
+    spread = (places + n)[None, :, None].expand(b, -1, 6)
+    return (
+        *(lowest, row, added, number, rows, x.index_add(1, places + n, some)),
+        *(x.index_copy(1, places + n, some), x.scatter_reduce(1, spread, some, "amax")),
+        *(x.masked_scatter(mask[..., None].expand_as(x), y), x.index_fill(1, places + n, 2.0)),
+    )
+
+
 def floats(*shape: int) -> torch.Tensor:
     return torch.randn(shape)
 
@@ -236,6 +264,8 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "halves": (halves, lambda b, n: (floats(b, 4, 4 * n, 8),)),
     "lookups": (lookups, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "products": (products, lambda b, n: (floats(b, n, 5), floats(b, n + 2, 5), floats(5, 7))),
+    "volumes": (volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
+    "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
     "images": (
         images,
         lambda b, n: (
@@ -268,7 +298,7 @@ def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
     model = taken(name)
     assert not model.program.left, model.report
     empty = (
-        [] if name in ("reductions", "lookups", "sized") else [(0, 6)]
+        [] if name in ("reductions", "lookups", "sized", "volumes", "writes") else [(0, 6)]
     )  # torch refuses what is of nothing
     for b, n in [(3, 5), (1, 9), (2, 4), (7, 33), *empty]:
         call = given(b, n)

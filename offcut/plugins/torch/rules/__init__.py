@@ -11,6 +11,8 @@ from offcut.plugins.torch.rules import (
     reductions,
     rows,
     shapes,
+    volumes,
+    writes,
 )
 
 __all__ = [
@@ -24,4 +26,6 @@ __all__ = [
     "reductions",
     "rows",
     "shapes",
+    "volumes",
+    "writes",
 ]

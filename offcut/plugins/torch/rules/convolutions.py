@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core import index as ix
+from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -36,15 +37,15 @@ def convolution(
     if transposed and axes == 1:
         return _of_lines(t, x, w, bias, (stride, padding, dilation, output_padding), groups)
     each: dict[str, Any] = {
-        "stride": _spread(stride, axes),
-        "padding": padding if isinstance(padding, str) else _spread(padding, axes),
-        "dilation": _spread(dilation, axes),
+        "stride": spread(stride, axes),
+        "padding": padding if isinstance(padding, str) else spread(padding, axes),
+        "dilation": spread(dilation, axes),
     }
     if not transposed:
         return t.node(_FORWARD[axes], x, w, bias=bias, groups=groups, **each)
     if axes != 2:
         raise Left(f"it is transposed, with {axes} spatial axes")
-    each["output_padding"] = _spread(output_padding, axes)
+    each["output_padding"] = spread(output_padding, axes)
     return t.node("conv_transpose2d", x, w, bias=bias, groups=groups, **each)
 
 
@@ -59,7 +60,7 @@ def _of_lines(
     named = ("stride", "padding", "dilation", "output_padding")
     rows = (1, 0, 1, 0)
     options = {
-        name: (row, *_spread(one, 1)) for name, row, one in zip(named, rows, each, strict=True)
+        name: (row, *spread(one, 1)) for name, row, one in zip(named, rows, each, strict=True)
     }
     found = t.node("conv_transpose2d", lines, windows, bias=bias, groups=groups, **options)
     n, c, _, last = t.shape(found)
@@ -84,7 +85,7 @@ def forward(
 ) -> Any:
     if padding == "valid":
         padding = 0
-    if padding == "same" and any(n != 1 for n in _spread(stride, t.rank(w) - 2)):
+    if padding == "same" and any(n != 1 for n in spread(stride, t.rank(w) - 2)):
         raise Left("it is padded to the same size, with a stride")
     return convolution(t, x, w, bias, stride, padding, dilation, False, 0, groups)
 
@@ -119,7 +120,7 @@ def max_pool(
     dilation: Any = 1,
     ceil: bool = False,
 ) -> Any:
-    each = {"dilation": _spread(dilation, 2)}
+    each = {"dilation": spread(dilation, 2)}
     return _pooled(t, "max_pool2d", x, window, stride, padding, ceil, each)
 
 
@@ -136,7 +137,7 @@ def avg_pool(
 ) -> Any:
     if divisor is not None:
         raise Left("it has a divisor")
-    if ceil and any(_spread(padding, 2)) and count_include_pad:
+    if ceil and any(spread(padding, 2)) and count_include_pad:
         raise Left("windows beyond the padding count less")
     each = {"count_include_pad": count_include_pad and not ceil}
     return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
@@ -152,17 +153,37 @@ def _pooled(
     ceil: bool,
     each: dict[str, Any],
 ) -> Any:
-    """Windows; where their number is rounded up, one more is padded for, and left out where torch has none."""
     batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
-    sizes, pads = _spread(window, 2), _spread(padding, 2)
-    strides = _spread(stride, 2) if stride not in ((), []) else sizes
-    ends = zip(pads, strides, strict=True)
-    around: Any = tuple((pad, pad + by - 1) for pad, by in ends) if ceil else pads
-    found = t.node(op, batch, sizes, stride=strides, padding=around, **each)
-    if ceil:
-        for axis, extent in enumerate(t.extents[-2:], start=2):
-            found = t.slice(found, axis, 0, plain(extent))
+    sizes, pads = spread(window, 2), spread(padding, 2)
+    strides = spread(stride, 2) if stride not in ((), []) else sizes
+    ends = t.extents[-2:] if ceil else None
+    found = pooled(t, op, batch, sizes, strides, pads, ends, each)
     return found if t.rank(x) == 4 else without_batch(t, found)
+
+
+def pooled(
+    t: Translation,
+    op: str,
+    x: Ref,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    ends: Sequence[Expr] | None,
+    each: dict[str, Any],
+) -> Ref:
+    """Windows of images; where their number is rounded up, one more is padded for, and left out where torch has none.
+
+    ends  the extents of the result along the spatial axes where they are rounded up; None: they are not
+    each  further options of the operator
+    """
+    around: Any = tuple(pads)
+    if ends is not None:
+        around = tuple((pad, pad + by - 1) for pad, by in zip(pads, strides, strict=True))
+    given = {"stride": tuple(strides), "padding": around, **each}
+    found: Ref = t.node(op, x, tuple(sizes), **given)
+    for axis, extent in enumerate(ends or (), start=2):
+        found = t.slice(found, axis, 0, plain(extent))
+    return found
 
 
 @takes("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
@@ -231,7 +252,7 @@ def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, sca
     return t.node("interpolate", x, scale=tuple(int(scale) for scale in scales), **given)
 
 
-def _spread(given: Any, axes: int) -> tuple[int, ...]:
+def spread(given: Any, axes: int) -> tuple[int, ...]:
     """One int for each axis."""
     each = tuple(given) if isinstance(given, tuple | list) else (given,)
     return each * axes if len(each) == 1 else each

@@ -49,32 +49,3 @@ def one_hot(t: Translation, ids: Ref, depth: int = -1) -> Any:
     if depth < 0:
         raise Left("its shape depends on data")
     return t.node("one_hot", ids, depth, t.result)
-
-
-@takes("scatter.src")
-def scatter(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
-    return _scattered(t, x, axis, ids, source)
-
-
-@takes("scatter.value")
-def scatter_value(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
-    source = t.node("broadcast_to", t.scalar(value, t.dtype(x)), t.shape(ids))
-    return _scattered(t, x, axis, ids, source)
-
-
-@takes("scatter_add")
-def scatter_add(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
-    return _scattered(t, x, axis, ids, source, "add")
-
-
-def _scattered(
-    t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, reduction: str | None = None
-) -> Any:
-    """`x` with elements of `source` where `ids` say, as many as there are of these."""
-    if t.rank(x) == 0 or t.rank(ids) != t.rank(x):
-        raise Left("it has no axes")
-    for other, extent in enumerate(t.shape(ids)):
-        if extent != t.shape(source)[other]:
-            source = t.slice(source, other, 0, plain(extent))
-    place = t.axis(x, axis)
-    return t.node("scatter_elements", x, ids, source, axis=place, reduction=reduction)

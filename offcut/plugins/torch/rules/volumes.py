@@ -1,0 +1,120 @@
+"""Pooling of volumes: a window is a product, so that what is pooled in each image is pooled along the depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from offcut.core import index as ix
+from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.convolutions import pooled, spread, without_batch
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, product
+
+
+@takes("max_pool3d_with_indices")
+def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
+    return max_pool(t, x, *given), None
+
+
+@takes("max_pool3d")
+def max_pool(
+    t: Translation,
+    x: Ref,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil: bool = False,
+) -> Any:
+    far = spread(dilation, 3)
+    images, depth = {"dilation": far[1:]}, {"dilation": (far[0], 1)}
+    return _pooled(t, "max_pool2d", x, (window, stride, padding), ceil, images, depth)
+
+
+@takes("avg_pool3d")
+def avg_pool(
+    t: Translation,
+    x: Ref,
+    window: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Any:
+    if divisor is not None:
+        raise Left("it has a divisor")
+    if ceil and any(spread(padding, 3)) and count_include_pad:
+        raise Left("windows beyond the padding count less")
+    each = {"count_include_pad": count_include_pad and not ceil}
+    return _pooled(t, "avg_pool2d", x, (window, stride, padding), ceil, each, each)
+
+
+def _pooled(
+    t: Translation,
+    op: str,
+    x: Ref,
+    windows: tuple[Any, Any, Any],
+    ceil: bool,
+    images: dict[str, Any],
+    depth: dict[str, Any],
+) -> Any:
+    """Windows of images, then of depth.
+
+    windows        extents, strides, padding
+    images, depth  further options of each
+    """
+    window, stride, padding = windows
+    sizes, pads = spread(window, 3), spread(padding, 3)
+    strides = spread(stride, 3) if stride not in ((), []) else sizes
+    batch = x if t.rank(x) == 5 else t.reshape(x, (1, *t.shape(x)))
+    n, c, d, h, w = t.shape(batch)
+    ends = t.extents[-3:] if ceil else None
+    flat = t.reshape(batch, (n, product((c, d)), h, w))
+    within = pooled(
+        t, op, flat, sizes[1:], strides[1:], pads[1:], None if ends is None else ends[1:], images
+    )
+    _, _, rows, columns = t.shape(within)
+    lines = t.reshape(within, (n, c, d, product((rows, columns))))
+    pixels = t.shape(lines)[3]
+    found = pooled(
+        t,
+        op,
+        lines,
+        (sizes[0], 1),
+        (strides[0], 1),
+        (pads[0], 0),
+        None if ends is None else (ends[0], pixels),
+        depth,
+    )
+    found = t.reshape(found, (n, c, t.shape(found)[2], rows, columns))
+    return found if t.rank(x) == 5 else without_batch(t, found)
+
+
+@takes("adaptive_avg_pool3d", "_adaptive_avg_pool3d")
+def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+    return _adaptive(t, "mean", "adaptive_avg_pool2d", x, size)
+
+
+@takes("adaptive_max_pool3d")
+def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+    return _adaptive(t, "max", "adaptive_max_pool2d", x, size), None
+
+
+def _adaptive(t: Translation, whole: str, op: str, x: Ref, size: Sequence[Any]) -> Any:
+    """So many windows along each axis.
+
+    whole  the operator over all of an axis
+    """
+    if list(size) == [1, 1, 1]:
+        return t.node(whole, x, axis=(-3, -2, -1), keepdims=True)
+    if t.rank(x) != 5:
+        raise Left("it is without a batch")
+    n, c, d, h, w = t.shape(x)
+    depth, rows, columns = size
+    within = t.node(op, t.reshape(x, (n, product((c, d)), h, w)), (rows, columns))
+    lines = t.reshape(within, (n, c, d, rows * columns))
+    found = t.node(op, lines, (depth, rows * columns))
+    return t.reshape(found, (n, c, ix.const(depth), rows, columns))

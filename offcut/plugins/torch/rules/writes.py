@@ -1,0 +1,127 @@
+"""Arrays of which some elements are others: by number, or where a mask says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from offcut.core.expr import Expr
+from offcut.graph import Ref
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.translation import Translation, plain, product
+
+
+@takes("scatter.src")
+def scatter(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
+    return _scattered(t, x, axis, ids, source)
+
+
+@takes("scatter.value")
+def scatter_value(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
+    source = t.node("broadcast_to", t.scalar(value, t.dtype(x)), t.shape(ids))
+    return _scattered(t, x, axis, ids, source)
+
+
+@takes("scatter_add")
+def scatter_add(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
+    return _scattered(t, x, axis, ids, source, "add")
+
+
+def _scattered(
+    t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, reduction: str | None = None
+) -> Any:
+    """`x` with elements of `source` where `ids` say, as many as there are of these."""
+    if t.rank(x) == 0 or t.rank(ids) != t.rank(x):
+        raise Left("it has no axes")
+    for other, extent in enumerate(t.shape(ids)):
+        if extent != t.shape(source)[other]:
+            source = t.slice(source, other, 0, plain(extent))
+    place = t.axis(x, axis)
+    return t.node("scatter_elements", x, ids, source, axis=place, reduction=reduction)
+
+
+_REDUCTIONS = {"sum": "add", "amax": "max", "amin": "min"}
+
+
+@takes("scatter_reduce.two")
+def scatter_reduce(
+    t: Translation,
+    x: Ref,
+    axis: int,
+    ids: Ref,
+    source: Ref,
+    reduction: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    if not include_self or reduction not in _REDUCTIONS:
+        raise Left(
+            f"it reduces by {reduction}, {'with' if include_self else 'without'} what is there"
+        )
+    return _scattered(t, x, axis, ids, source, _REDUCTIONS[reduction])
+
+
+@takes("index_put", "_unsafe_index_put")
+def index_put(
+    t: Translation, x: Ref, places: Sequence[Any], source: Ref, accumulate: bool = False
+) -> Any:
+    """By a mask of the first axes, with elements that do not depend on how many it names; or by numbers along one axis."""
+    given = [(axis, one) for axis, one in enumerate(places) if one is not None]
+    if len(given) != 1:
+        raise Left("it writes along several axes")
+    ((axis, ids),) = given
+    if t.dtype(ids) in ("bool", "uint8"):
+        return _put_by_mask(t, x, axis, ids, source, accumulate)
+    order = [axis, *(n for n in range(t.rank(x)) if n != axis)]
+    rest = [t.shape(x)[n] for n in order[1:]]
+    before, after = rest[:axis], rest[axis:]
+    shape = (*before, *t.shape(ids), *after)
+    count = t.rank(ids)
+    moved = [*range(axis, axis + count), *range(axis), *range(axis + count, len(shape))]
+    rows = t.transpose(_broadcast(t, t.as_result(source), shape), moved)
+    number = product(t.shape(ids))
+    found = t.node(
+        "scatter_nd",
+        t.transpose(x, order),
+        t.reshape(ids, (number, 1)),
+        t.reshape(rows, (number, *rest)),
+        reduction="add" if accumulate else None,
+    )
+    return t.transpose(found, [order.index(n) for n in range(len(order))])
+
+
+def _put_by_mask(
+    t: Translation, x: Ref, axis: int, mask: Ref, source: Ref, accumulate: bool
+) -> Any:
+    after = t.rank(x) - axis - t.rank(mask)
+    if t.dtype(mask) != "bool":
+        raise Left("its mask is of uint8")
+    own = t.shape(source)
+    if len(own) > after and not (len(own) == after + 1 and plain(own[0]) == 1 and axis == 0):
+        raise Left("so many elements as its mask names are written")
+    values = t.reshape(source, own[len(own) - after :]) if len(own) > after else source
+    values = t.as_result(values)
+    if accumulate:
+        values = t.node("add", x, values)
+    wide = t.reshape(mask, (*t.shape(mask), *(1 for _ in range(after))))
+    found = t.node("where", wide, values, x)
+    return found if t.shape(found) == t.shape(x) else t.node("broadcast_to", found, t.shape(x))
+
+
+@takes("masked_scatter")
+def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
+    """Elements of `source`, one after the other, where a mask says so."""
+    shape = t.extents
+    every = t.reshape(_broadcast(t, mask, shape), (-1,))
+    places = t.node("subtract", t.node("cumsum", t.cast(every, "int32"), axis=0), 1)
+    named = t.node("where", every, places, 0)
+    taken = t.node("take", t.reshape(source, (-1,)), named, axis=0)
+    return t.node("where", mask, t.reshape(taken, shape), _broadcast(t, x, shape))
+
+
+def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
+    if t.shape(x) == tuple(shape):
+        return x
+    found: Ref = t.node("broadcast_to", x, tuple(shape))
+    return found
