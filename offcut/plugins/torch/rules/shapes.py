@@ -10,7 +10,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.composed import tiled
-from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.extents import normal, span
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
@@ -280,6 +280,8 @@ def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:
         if isinstance(extent, int):
             return max(start + extent, 0) if start < 0 else min(start, extent)
         return plain(normal(Binary("+", extent, ix.const(start)))) if start < 0 else start
+    if span(start, tuple(t.builder.sizes.values()))[1] < 0:
+        return plain(normal(Binary("+", ix.index(extent), start)))
     return start
 
 

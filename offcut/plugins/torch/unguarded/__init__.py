@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from offcut.plugins.torch.unguarded.attention import attention
+from offcut.plugins.torch.unguarded.copies import copy, overlap
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
 from offcut.plugins.torch.unguarded.products import dense, matmul
+from offcut.plugins.torch.unguarded.slices import slice_index
 from offcut.plugins.torch.unguarded.windows import convolution
 
 aten = torch.ops.aten
@@ -33,6 +36,7 @@ UNGUARDED: Mapping[Any, Callable[..., Any]] = {
 
 _SHAPES: Mapping[Any, Callable[..., Any]] = {
     aten.convolution.default: convolution,
+    aten.copy.default: copy,
     aten.view.default: view,
 }
 """By operator of torch, what tells the shape of its result."""
@@ -43,6 +47,15 @@ _TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
 _before: dict[Any, Any] = {}
 """What told the shapes otherwise."""
 
+_FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
+    (fake_impls, "_compute_slice_index"): slice_index,
+    (torch, "_debug_has_internal_overlap"): overlap,
+}
+"""By module and name, what stands for a function that torch's own shapes call."""
+
+_THEIRS = {(module, name): getattr(module, name) for module, name in _FUNCTIONS}
+"""Those functions."""
+
 
 def enter() -> None:
     """Trace them so."""
@@ -51,6 +64,7 @@ def enter() -> None:
         op._dispatch_cache.clear()
     for one in _TRACED:
         one.contiguous = contiguous
+    _set(_FUNCTIONS)
     for op, shape in _SHAPES.items():
         _before[op], op_implementations_dict[op] = op_implementations_dict[op], shape
 
@@ -62,5 +76,11 @@ def leave() -> None:
         op._dispatch_cache.clear()
     for one in _TRACED:
         del one.contiguous
+    _set(_THEIRS)
     op_implementations_dict.update(_before)
     _before.clear()
+
+
+def _set(functions: Mapping[tuple[Any, str], Callable[..., Any]]) -> None:
+    for (module, name), function in functions.items():
+        setattr(module, name, function)
