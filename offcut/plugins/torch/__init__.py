@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
+    from offcut.plugins.torch.dynamo import backend
     from offcut.plugins.torch.exported import TorchModel
 
 __all__ = ["backend", "from_torch", "programs", "report"]
 
 
-def backend(module: Any, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """What ``torch.compile(model, backend="offcut", dynamic=True)`` calls with a graph that it traced.
-
-    options  as ``torch.compile`` passes them on: ``options={"threads": 2}``, the most that a call may use
-
-    Raises TargetError for any other.
-    """
+def __getattr__(name: str) -> Any:
+    """The backend, which is told of compilations from when it is named: ``torch.compile`` does that before it traces."""
+    if name != "backend":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from offcut.plugins.torch import dynamo
 
-    return dynamo.backend(module, examples, **options)
+    dynamo.watched(dynamo.backend)
+    return dynamo.backend
 
 
 def from_torch(

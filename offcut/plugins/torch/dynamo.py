@@ -1,7 +1,8 @@
 """The backend of ``torch.compile(model, backend="offcut", dynamic=True)``.
 
 Dynamo takes sizes of 0 and 1 for numbers, and others for 2 at least, so a model compiled for a batch of 5 would be compiled once
-more for a batch of 1. The backend asks for one more trace of the same frame, with the settings of `offcut.plugins.torch.tracing`.
+more for a batch of 1. A frame of ours is traced with the settings of `offcut.plugins.torch.tracing`; the backend asks for one more trace
+of it where they were not there when it began, or a tensor was not seen then whose sizes of 1 are numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._dynamo import callback as dynamo_callbacks
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
@@ -20,6 +20,7 @@ from torch._guards import TracingContext
 from offcut.errors import TargetError
 from offcut.pipeline import target
 from offcut.plugins.torch.apart import taken_apart
+from offcut.plugins.torch.beginning import watched
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
@@ -43,8 +44,8 @@ def backend(
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """
     threads = _threads(dict(options or {}), others)
-    if not Oblivious.now() and _specialised(examples):
-        _oblivious()
+    watched(backend)
+    if _specialised(examples) and Oblivious.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
     try:
         return _by_aot(module, examples, threads)
@@ -59,14 +60,6 @@ class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # ty
     """Trace the frame once more: torch lets the first kind through a backend; for the second it forgets the places where it might
     have broken the graph, which are others where a branch depends on a size of 1.
     """
-
-
-def _oblivious() -> None:
-    """Trace what follows with sizes of 1 as sizes, until the compilation ends."""
-    handler = dynamo_callbacks.callback_handler
-    if Oblivious.leave not in handler.end_callbacks:  # it forgets it where dynamo is reset
-        handler.register_end_callback(Oblivious.leave)
-    Oblivious.enter(_traced())
 
 
 def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:

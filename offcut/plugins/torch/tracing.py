@@ -11,7 +11,7 @@ fail, so they are not taken. A size of 0 is a number, too: of such, torch cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,20 @@ class Oblivious:
     before: tuple[bool, ...] = ()
     fast: Mapping[Any, Any] = {}
     marked: tuple[Any, ...] = ()
+    asked = False
+
+    @classmethod
+    def again(cls, tensors: Sequence[Any]) -> bool:
+        """Whether a frame is to be traced once more with these settings: at most once in a compilation.
+
+        tensors  that it was traced with
+        """
+        seen = cls.now() and not any(map(_unmarked, tensors))
+        if cls.asked or seen:
+            return False
+        cls.enter(tensors)
+        cls.asked = True
+        return True
 
     @classmethod
     def enter(cls, tensors: Iterable[Any] = ()) -> None:
@@ -43,7 +57,7 @@ class Oblivious:
             cls._set(True, False, False, False)
             get_fast_op_impls().clear()
             unguarded.enter()
-            cls.marked = tuple(one for one in tensors if _mark(one))
+        cls.marked += tuple(one for one in tensors if _mark(one))
 
     @classmethod
     def leave(cls, *_: Any) -> None:
@@ -54,7 +68,7 @@ class Oblivious:
             unguarded.leave()
             for one in cls.marked:
                 delattr(one, _STATIC)
-            cls.before, cls.fast, cls.marked = (), {}, ()
+            cls.before, cls.fast, cls.marked, cls.asked = (), {}, (), False
 
     @staticmethod
     def now() -> bool:
@@ -84,11 +98,19 @@ def is_number(axis: int, size: int) -> bool:
 
 def _mark(tensor: Any) -> bool:
     """Mark the axes whose sizes are numbers; whether that was done."""
-    axes = {axis for axis, size in enumerate(tensor.shape) if is_number(axis, size)}
-    if not axes or hasattr(tensor, _STATIC):
+    if not _unmarked(tensor):
         return False
-    setattr(tensor, _STATIC, axes)
+    setattr(tensor, _STATIC, _numbers(tensor))
     return True
+
+
+def _unmarked(tensor: Any) -> bool:
+    """Whether axes are to be marked, and are not."""
+    return bool(_numbers(tensor)) and not hasattr(tensor, _STATIC)
+
+
+def _numbers(tensor: Any) -> set[int]:
+    return {axis for axis, size in enumerate(tensor.shape) if is_number(axis, size)}
 
 
 @contextmanager

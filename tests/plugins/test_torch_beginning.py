@@ -1,0 +1,79 @@
+"""Frames of ours are traced once: with the settings of `tracing` from the first time on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch._dynamo
+from torch import nn
+from torch._dynamo.utils import counters
+from torch.fx.experimental import _config as symbolic
+
+from offcut.plugins import torch as plugin
+from tests.plugins.torch_models import held
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")  # errors of ours are raised
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).eval()
+
+
+def calls(*batches: int) -> list[tuple[torch.Tensor, ...]]:
+    return [(torch.randn(b, 1, 8),) for b in batches]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_frame_is_traced_once_by_a_backend_that_was_named_before(named: bool) -> None:
+    one = model()
+    if named:
+        assert plugin.backend is not None
+    held(torch.compile(one, backend="offcut", dynamic=True), one, calls(3, 1, 13))
+    assert counters["stats"]["unique_graphs"] == 1
+    assert counters["stats"]["calls_captured"] == (3 if named else 6)
+
+
+class Box:
+    """What holds a tensor that no list or dictionary shows."""
+
+    def __init__(self, mask: torch.Tensor) -> None:
+        self.mask = mask
+
+
+def test_a_tensor_that_was_not_seen_when_a_trace_began_is_seen_by_another() -> None:
+    assert plugin.backend is not None
+
+    def masked(x: torch.Tensor, box: Box) -> torch.Tensor:
+        return torch.relu(x).masked_fill(box.mask, 0.0)
+
+    run = torch.compile(masked, backend="offcut", dynamic=True)
+    for batch in 3, 1, 13:
+        x, box = torch.randn(batch, 5, 5), Box(torch.rand(batch, 1, 5) < 0.5)
+        assert torch.equal(run(x, box), masked(x, box))
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_frames_of_others_are_traced_as_they_were() -> None:
+    assert plugin.backend is not None
+    seen: list[bool] = []
+
+    def other(module: Any, examples: Any) -> Any:
+        seen.append(symbolic.backed_size_oblivious)
+        return module.forward
+
+    one = model()
+    held(torch.compile(one, backend=other, dynamic=True), one, calls(3, 5))
+    assert seen
+    assert not any(seen)
