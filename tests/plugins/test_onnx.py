@@ -242,6 +242,26 @@ def test_what_is_calculated_from_a_shape_is_what_its_attributes_say(node: str) -
     each(parsed(text, **weights), [{"x": drawn(0, n, 4, 5)} for n in (1, 3)])
 
 
+@pytest.mark.parametrize(
+    ("equation", "shape"),
+    [
+        ("bii->bi", ("n", 4, 4)),
+        ("...ii->...i", ("n", 2, 4, 4)),
+        ("b...->...b", ("n", 2, 3)),
+        ("bijij->b", ("n", 3, 2, 3, 2)),
+    ],
+)
+def test_an_ellipsis_and_diagonals_are_letters_of_an_equation(
+    equation: str, shape: tuple[int | str, ...]
+) -> None:
+    rank = {"bii->bi": 2, "bijij->b": 1}.get(equation, 3)
+    result = f"float[{', '.join('abc'[:rank])}]"
+    kind = ", ".join(map(str, shape))
+    text = f"""g (float[{kind}] x) => ({result} y) {{ y = Einsum <equation = "{equation}"> (x) }}"""
+    calls = [[n if one == "n" else int(one) for one in shape] for n in (1, 2, 7)]
+    each(parsed(text), [{"x": drawn(0, *call)} for call in calls])
+
+
 def test_both_branches_of_an_if_are_taken_where_only_a_call_decides() -> None:
     text = """g (bool c, float[n] x) => (float[n] y)
     { y = If (c) <then_branch = t () => (float[n] a) { a = Neg (x) },

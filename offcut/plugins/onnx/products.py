@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import ascii_letters
 
 from offcut.plugins.onnx.context import Context, product
 from offcut.plugins.onnx.elementwise import Operator, scalar
@@ -56,13 +57,14 @@ def _gemm(g: Context, call: Call) -> Results:
 def _einsum(g: Context, call: Call) -> Results:
     """Two operands at a time: letters that only these have are summed."""
     text = call.get("equation").replace(" ", "")
-    if "." in text:
-        raise Refused("an ellipsis in its equation", "a letter for each axis")
     left, arrow, wanted = text.partition("->")
     terms = left.split(",")
     if not arrow:
-        wanted = "".join(sorted(one for one in set(left) - {","} if left.count(one) == 1))
-    parts = [_diagonals(term, one) for term, one in zip(terms, call.present, strict=True)]
+        letters = left.replace("...", "").replace(",", "")
+        once = (one for one in set(letters) if letters.count(one) == 1)
+        wanted = ("..." if "." in left else "") + "".join(sorted(once))
+    terms, wanted = _spelled(terms, wanted, [g.rank(one) for one in call.present])
+    parts = [_diagonals(g, term, one) for term, one in zip(terms, call.present, strict=True)]
     while len(parts) > 1:
         (one, x), (other, y), *parts = parts
         later = set(wanted).union(*(term for term, _ in parts))
@@ -74,9 +76,29 @@ def _einsum(g: Context, call: Call) -> Results:
     return g.transpose(x, [term.index(letter) for letter in wanted])
 
 
-def _diagonals(term: str, x: Operand) -> tuple[str, Operand]:
-    if len(set(term)) != len(term):
-        raise Refused(f"the diagonal {term} in its equation", "a letter once in each operand")
+def _spelled(terms: list[str], wanted: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Terms with a letter for each axis: an ellipsis stands for what the others leave of the rank, from the last on."""
+    free = [one for one in ascii_letters if one not in "".join([*terms, wanted])]
+    covered = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
+
+    def spelled(term: str, count: int) -> str:
+        return term.replace("...", "".join(reversed(free[:count])))
+
+    every = [spelled(term, count) for term, count in zip(terms, covered, strict=True)]
+    return every, spelled(wanted, max(covered))
+
+
+def _diagonals(g: Context, term: str, x: Operand) -> tuple[str, Operand]:
+    """An operand whose letters are named once: of a letter that is named twice, its diagonal."""
+    for letter in term:
+        if term.count(letter) > 1:
+            first = term.index(letter)
+            second = term.index(letter, first + 1)
+            rest = [place for place in range(len(term)) if place not in (first, second)]
+            places = g.op("iota", g.shape(x)[first], "int64")
+            moved = g.transpose(x, [*rest, first, second])
+            line = g.op("take", moved, (places, places), axis=len(rest))
+            return _diagonals(g, "".join(term[place] for place in rest) + letter, line)
     return term, x
 
 

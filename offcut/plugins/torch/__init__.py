@@ -17,9 +17,9 @@ def __getattr__(name: str) -> Any:
     """The backend, which is told of compilations from when it is named: ``torch.compile`` does that before it traces."""
     if name != "backend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from offcut.plugins.torch import dynamo
+    from offcut.plugins.torch import beginning, dynamo
 
-    dynamo.watched(dynamo.backend)
+    beginning.watched(dynamo.backend)
     return dynamo.backend
 
 

@@ -51,7 +51,7 @@ def _begin(_: Any) -> None:
 
 
 def _compiles(code: Any) -> bool:
-    return code.co_name == "_compile" and code.co_filename == convert_frame.__file__
+    return (code.co_name, code.co_filename) == ("_compile", convert_frame.__file__)
 
 
 def tensors_of(values: Any) -> tuple[Any, ...]:
