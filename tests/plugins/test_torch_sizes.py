@@ -149,17 +149,3 @@ def test_what_two_guards_say_of_one_expression_is_equal() -> None:
     guards = [SimpleNamespace(expr=sympy.Eq(least, one)) for one in (s, t)]
     known = SimpleNamespace(guards=guards, replace=lambda expr: expr)
     assert equalities(known) == ((least, s), (t, s))
-
-
-class Quarters(nn.Module):
-    """Every fourth row from two places on, as many at the sizes that the module takes."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (2 * x)[:, 2::4] + x[:, ::4]
-
-
-def test_rounded_sizes_that_a_guard_says_to_be_equal_are_one() -> None:
-    run = torch.compile(Quarters(), backend="offcut", dynamic=True)
-    held(run, Quarters(), [(torch.randn(b, 4 * n + 3, 8),) for b, n in SHAPES])
-    assert stats() == (1, 0)
-    assert programs()[-1].left == []

@@ -172,7 +172,7 @@ def _rest(zero: Expr) -> tuple[str, int] | None:
 
 
 def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
-    """What a shape environment guards to be equal, the simpler side second: a number, a symbol, or fewer operations."""
+    """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out."""
     found: list[tuple[sympy.Expr, sympy.Expr]] = []
     for guard in shape_env.guards:
         if isinstance(guard.expr, sympy.Eq):
@@ -180,17 +180,9 @@ def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
             if one.is_Integer or (one.is_Symbol and not other.is_Integer):
                 one, other = other, one
             one, other = _solved(one, other)
-            if not (other.is_Symbol or other.is_Integer):
-                other, one = sorted((one, other), key=_length)
-            if one != other and not one.is_Integer:
+            if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
                 found.append((one, other))
     return tuple(found)
-
-
-def _length(expr: sympy.Expr) -> tuple[int, int, str]:
-    """How long an expression is, as a key that no two have."""
-    text = str(expr)
-    return int(expr.count_ops()), len(text), text
 
 
 def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
