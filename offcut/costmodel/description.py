@@ -151,8 +151,18 @@ class _File:
                 f"packed operands stream from the third of its levels, and {len(made.memory)} stand there: a list is stated whole",
             )
         for position, level in enumerate(made.memory):
+            at = ("memory", str(position))
             if level.ways is None:
-                raise self.refused(("memory", str(position), "ways"), _UNSTATED)
+                raise self.refused((*at, "ways"), _UNSTATED)
+            if level.line & (level.line - 1):
+                raise self.refused((*at, "line"), f"it is a power of 2, got {level.line}")
+            if any(level.name == nearer.name for nearer in made.memory[:position]):
+                raise self.refused((*at, "name"), f"another level is called {level.name}")
+        for count, widths in ((32, made.tiles.vectors_32), (16, made.tiles.vectors_16)):
+            for rows, wide in enumerate(widths, start=1):
+                if rows * wide + wide >= count:
+                    because = f"{rows} rows of {wide}, as many of B and one of A need more than {count} registers"
+                    raise self.refused(("tiles", f"vectors_{count}", str(rows - 1)), because)
         if unroll < 4 or unroll & (unroll - 1):
             raise self.refused(("tiles", "unroll"), f"it is a power of 2, at least 4, got {unroll}")
         if max(made.threads.spin_cycles, made.threads.recent_cycles) > _LONGEST:
@@ -187,6 +197,8 @@ class _File:
             ) from None
         if "name" not in stated:
             raise self.refused(("name",), "a description has a name of its own")
+        if stated["name"] in shipped() and self.path.parent != SHIPPED:
+            raise self.refused(("name",), f"{stated['name']} is shipped: it has a name of its own")
         like = stated.pop("like", None)
         base = {} if like is None else self.other(like, ("like",))
         for key, value in stated.items():

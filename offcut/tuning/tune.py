@@ -90,6 +90,7 @@ def tune(
     where the machine does too much else for that.
     """
     _check(trials, seconds, seed, alternatives)
+    _check_kinds(constants, features, limits, records, progress)
     check_reassociate(reassociate, "tune")
     workers = None if pool is None else pool_of(pool, "tune")
     named, made = explorer_named(explorer)
@@ -125,11 +126,27 @@ def _check(trials: object, seconds: object, seed: object, alternatives: object) 
     for name, given in (("trials", trials), ("alternatives", alternatives)):
         if given is not None and not (_is_int(given) and given >= 1):  # type: ignore[operator]
             raise _refused(name, given, "an int, at least 1")
-    if not _is_int(seed):
-        raise _refused("seed", seed, "an int")
+    if not (_is_int(seed) and abs(seed) < 2**63):  # type: ignore[arg-type]
+        raise _refused("seed", seed, "an int of 64 bits")
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if seconds is not None and not (number and isfinite(seconds) and seconds > 0):  # type: ignore[arg-type,operator]
         raise _refused("seconds", seconds, "a number above 0")
+
+
+def _check_kinds(
+    constants: object, features: object, limits: object, records: object, progress: object
+) -> None:
+    named = isinstance(constants, Sequence) and not isinstance(constants, str)
+    if not (named or isinstance(constants, Mapping)):
+        raise _refused("constants", constants, "names of inputs, or arrays by name")
+    if not (isinstance(features, Sequence) and all(map(callable, features))):
+        raise _refused("features", features, "functions of a Case, one after the other")
+    if not isinstance(limits, Limits):
+        raise _refused("limits", limits, "Limits(…)")
+    if not (records is None or isinstance(records, str | os.PathLike | Records)):
+        raise _refused("records", records, "the path of a file, or Records(path)")
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise _refused("progress", progress, "a function that is told of each trial, True or False")
 
 
 def _is_int(given: object) -> bool:

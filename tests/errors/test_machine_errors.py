@@ -14,6 +14,15 @@ LIKE = 'name = "mine"\nlike = "cascade-lake"\n'
 ENGINE = 'name = "mine"\ntitle = "so"\narchitecture = "so"\n[engine]\ncount = 1\nhertz = 1e8\nsource = "so"\n'
 LEVEL = 'bytes = 64\nline = 64\nbytes_per_cycle = 1.0\nlatency_cycles = 1.0\nsource = "it is so"\n'
 
+
+def level(name: str, count: int, line: int = 64) -> str:
+    """A level of memory, in eight lines."""
+    return (
+        f'[[memory]]\nname = "{name}"\nbytes = {count}\nways = 1\nbytes_per_cycle = 1\n'
+        f'latency_cycles = 1\nline = {line}\nsource = "so"\n'
+    )
+
+
 REFUSED = {
     "a field that there is not": (
         LIKE + "[core]\nhertzes = 3e9\n",
@@ -132,6 +141,26 @@ REFUSED = {
     ),
     "a file without a name": ('like = "zen4"\n', "  name", "a description has a name of its own"),
     "a file that lacks": ('name = "mine"\n', "  title", "it is not stated, and no like= states it"),
+    "the name of one that is shipped": (
+        LIKE.replace('name = "mine"', 'name = "zen4"'),
+        ":1  name",
+        "zen4 is shipped: it has a name of its own",
+    ),
+    "two levels of one name": (
+        LIKE + "".join(level("L1", n) for n in (1, 2, 3)),
+        ":12  memory.1.name",
+        "another level is called L1",
+    ),
+    "a line that is no power of 2": (
+        LIKE + "".join(level(f"L{n}", 8, line=3) for n in range(3)),
+        ":9  memory.0.line",
+        "it is a power of 2, got 3",
+    ),
+    "tiles that no registers hold": (
+        LIKE + "[tiles]\nvectors_32 = [12, 40]\n",
+        ":4  tiles.vectors_32.1",
+        "2 rows of 40, as many of B and one of A need more than 32 registers",
+    ),
     "one level of memory": (
         LIKE
         + '[[memory]]\nname = "L1"\nbytes = 1\nways = 1\nbytes_per_cycle = 1\nsource = "it is so"\n',

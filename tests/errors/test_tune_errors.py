@@ -145,7 +145,42 @@ tune: cannot take seconds=0.0
         {"sizes": {"n": [2]}, "seed": "0"},
         """\
 tune: cannot take seed='0'
-  because  seed is an int""",
+  because  seed is an int of 64 bits""",
+    ),
+    "a seed that no record holds": (
+        DOUBLED,
+        {"sizes": {"n": [2]}, "seed": 2**64},
+        """\
+tune: cannot take seed=18446744073709551616
+  because  seed is an int of 64 bits""",
+    ),
+    "constants": (
+        DOUBLED,
+        {"sizes": {"n": [2]}, "constants": 3},
+        """\
+tune: cannot take constants=3
+  because  constants is names of inputs, or arrays by name""",
+    ),
+    "features": (
+        DOUBLED,
+        {"sizes": {"n": [2]}, "features": 3},
+        """\
+tune: cannot take features=3
+  because  features is functions of a Case, one after the other""",
+    ),
+    "limits": (
+        DOUBLED,
+        {"sizes": {"n": [2]}, "limits": {}},
+        """\
+tune: cannot take limits={}
+  because  limits is Limits(…)""",
+    ),
+    "progress": (
+        DOUBLED,
+        {"sizes": {"n": [2]}, "progress": 3},
+        """\
+tune: cannot take progress=3
+  because  progress is a function that is told of each trial, True or False""",
     ),
     "price": (
         DOUBLED,
@@ -196,6 +231,14 @@ def test_what_cannot_be_tuned_is_refused(case: str, tmp_path: Path) -> None:
         oc.tune(output, records=tmp_path / "r", **given)
     assert str(refused.value) == text
     assert not (tmp_path / "r").exists()
+
+
+def test_records_are_a_file() -> None:
+    with pytest.raises(OffcutError) as refused:
+        oc.tune(DOUBLED, sizes={"n": [2]}, records=3)
+    assert str(refused.value) == (
+        "tune: cannot take records=3\n  because  records is the path of a file, or Records(path)"
+    )
 
 
 def test_sizes_that_no_call_has_are_refused(tmp_path: Path) -> None:
