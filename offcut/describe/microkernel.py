@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from offcut.core.expr import Load, loads, variables
 from offcut.core.layout import Layout
 from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,31 @@ class Microkernel:
     repeats: bool = False
     turns: int = 0
     lowering: Any = None
+
+    def __post_init__(self) -> None:
+        definition = self.computes.definition if isinstance(self.computes, Tensor) else None
+        if definition is None:
+            because = f"it computes {self.computes!r}, and no tensor that compute defines"
+            raise self._refused(because)
+        axes = [axis.name for axis in definition.axes]
+        for what, name in (("rows", self.rows), ("columns", self.columns)):
+            if name and name not in axes:
+                raise self._refused(f"{what} is {name!r}, and its axes are {', '.join(axes)}")
+        if self.rows and self.rows == self.columns:
+            raise self._refused(f"{self.rows} is its rows and its columns")
+        known = {*axes, *(axis.name for axis in definition.reduce_axes)}
+        if unknown := sorted(self.predicates - known):
+            because = f"its predicates have {', '.join(unknown)}, which is no axis of it"
+            raise self._refused(because)
+        if not self.tiles:
+            raise self._refused("it has no tiles")
+        for tile in self.tiles:
+            whole = tile.rows >= 1 and tile.columns >= 1
+            if not (whole and 0 <= tile.cycles < inf and 0 <= tile.startup < inf):
+                raise self._refused(f"{tile} has no instances, or takes no time that there is")
+
+    def _refused(self, because: str) -> DescribeError:
+        return DescribeError("microkernel", f"cannot declare {self.name or 'one'}", because=because)
 
     def layout_of(self, operand: str) -> Layout | None:
         """Where the elements of an operand, or of the result, lie; None where as an array's do."""
