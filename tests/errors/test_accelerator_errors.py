@@ -232,18 +232,22 @@ UNITS = """\
 
 
 def test_sums_that_are_read_at_other_points_are_refused_by_who_reads_them() -> None:
-    x = oc.placeholder((2, 24, 7, 9), "int8", name="X")
-    k = oc.placeholder((32, 12, 3, 3), "int8", name="K")
-    total = oc.ops.conv2d(x, k, padding=1, groups=2, name="C")
+    a, w = oc.placeholder((9, 20), "int8", name="A"), oc.placeholder((20, 32), "int8", name="W")
+    k = oc.reduce_axis(20, name="k")
+    total = oc.compute(
+        (9, 32),
+        lambda i, j: oc.sum(a[i, k].astype("int32") * w[k, j].astype("int32"), axis=k),
+        name="S",
+    )
+    turned = oc.compute((9, 32), lambda i, j: total[i, 31 - j], name="C")
     with pytest.raises(oc.TargetError) as refused:
-        oc.compile(requantised(total, 7), inputs=[x, k], target="vta")
+        oc.compile(requantised(turned, 7), inputs=[a, w], target="vta")
     assert (
         str(refused.value)
         == f"""\
 compile: cannot run C on vta
   at       C
-  because  it reads C_groups[n, o//16, o % 16, y, x] of int32, not point by point, so from main memory, where a store cuts words to 8 bits
-  help     a sum and a result of its own for each o//16
+  because  it reads S[i, 31 - j] of int32, not point by point, so from main memory, where a store cuts words to 8 bits
   help     int8 of what it reads, behind a shift and minimum and maximum
 {UNITS}"""
     )
