@@ -310,6 +310,12 @@ FAULTS = (
         "if len(moving) != 1:",
     ),
     Fault(
+        "lanes are taken to lie in one block wherever it begins",
+        "backends.cpu.lowering.addressing",
+        "whole = gcd(int(by), multiple_of(rest), lanes.multiple) % lanes.width == 0",
+        "whole = int(by) % lanes.width == 0",
+    ),
+    Fault(
         "lanes that lie back to back are taken as they lie",
         "backends.cpu.lowering.addressing",
         'return self.f.let(f"shufflevector {kind} {vector}, {kind} poison, {turned}")',
