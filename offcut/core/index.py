@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
@@ -210,6 +211,12 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     d = difference.const
     holds = {"<": d < 0, "<=": d <= 0, ">": d > 0, ">=": d >= 0, "==": d == 0, "!=": d != 0}[op]
     return Const(int(holds), "bool")
+
+
+def multiple_of(expr: Expr) -> int:
+    """A number that divides an index expression, from its form; 0 for 0."""
+    form = linear(expr)
+    return gcd(form.const, *(factor for _, factor in form.terms))
 
 
 def literal(expr: Expr) -> int | None:

@@ -23,7 +23,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
-from offcut.polyhedral import coefficient
+from offcut.polyhedral import lane_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class StatementPrices:
         loops = self.machine.loops
         if lane is None:
             return loops.access_cycles
-        steps = [coefficient(part, lane) for part in index]
+        steps = [lane_step(part, lane, self.width, self.width) for part in index]
         if all(step == 0 for step in steps):
             return loops.access_cycles
         if steps[-1] in (1, -1) and not any(steps[:-1]):

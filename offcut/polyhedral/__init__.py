@@ -1,6 +1,14 @@
 """Set mathematics, and the only importer of islpy."""
 
-from offcut.polyhedral.affine import Map, Set, Space, coefficient, coordinates, space_of
+from offcut.polyhedral.affine import (
+    Map,
+    Set,
+    Space,
+    coefficient,
+    coordinates,
+    lane_step,
+    space_of,
+)
 from offcut.polyhedral.bounds import (
     Outside,
     accesses_outside,
@@ -63,6 +71,7 @@ __all__ = [
     "greatest",
     "in_pass",
     "instances",
+    "lane_step",
     "outside_window",
     "over_sizes",
     "sizes_inside",

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import gcd
 
 import islpy as isl
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
-from offcut.core.index import linear
+from offcut.core.index import linear, multiple_of, sub
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
 from offcut.describe.computation import Computation
@@ -149,6 +150,31 @@ def coefficient(part: Expr, axis: str) -> int | None:
             total += factor
         elif axis in variables(atom):
             return None
+    return total
+
+
+def lane_step(part: Expr, axis: str, width: int, multiple: int) -> int | None:
+    """How far apart neighbouring lanes along `axis` are in an index; None where that is not the same for all.
+
+    Lanes that begin at a multiple of their number all lie in one block of a multiple of it: ``i // 64`` is one
+    value for 16 of them, and ``i % 64`` goes on by one.
+
+    width     of the lanes; multiple  of what the first one's coordinate is known to be
+    """
+    total = 0
+    for atom, factor in linear(part).terms:
+        step = coefficient(atom, axis)
+        match atom:
+            case Binary("//" | "%" as op, a, Const(by)) if step is None:
+                rest = sub(a, Var(axis))
+                whole = gcd(int(by), multiple_of(rest), multiple) % width == 0
+                if axis not in variables(rest) and whole:
+                    step = int(op == "%")
+            case _:
+                pass
+        if step is None:
+            return None
+        total += factor * step
     return total
 
 

@@ -311,9 +311,9 @@ FAULTS = (
     ),
     Fault(
         "lanes are taken to lie in one block wherever it begins",
-        "backends.cpu.lowering.addressing",
-        "whole = gcd(int(by), multiple_of(rest), lanes.multiple) % lanes.width == 0",
-        "whole = int(by) % lanes.width == 0",
+        "polyhedral.affine",
+        "whole = gcd(int(by), multiple_of(rest), multiple) % width == 0",
+        "whole = int(by) % width == 0",
     ),
     Fault(
         "lanes that lie back to back are taken as they lie",

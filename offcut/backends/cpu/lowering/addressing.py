@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
 
-from offcut.backends.cpu.lowering.extents import multiple_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import Expr, Var
 from offcut.core.program import Panels, Program
-from offcut.polyhedral import coefficient
+from offcut.polyhedral import coefficient, lane_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ class Addressing(Scalars, ABC):
         """How lanes lie: "one" element for all, "next" to each other, "back" to back from the last one on, or "apart"."""
         if lanes.axis is None or lanes.width == 1:
             return "one" if lanes.axis is None else "next"
-        steps = [_step(part, lanes) for part in index]
+        steps = [lane_step(part, lanes.axis, lanes.width, lanes.multiple) for part in index]
         if all(step == 0 for step in steps):
             return "one"
         moving = [axis for axis, step in enumerate(steps) if step != 0]
@@ -281,28 +279,6 @@ class Addressing(Scalars, ABC):
         name = f"llvm.masked.store.{suffix}.p0"
         self.f.declares.add(f"declare void @{name}({stored}, ptr, i32, {bits})")
         self.f.do(f"call void @{name}({stored} {raw}, ptr {address}, i32 {align}, {bits} {mask})")
-
-
-def _step(part: Expr, lanes: Lanes) -> int | None:
-    """How far apart neighbouring lanes are along an index; None where that is not the same for all.
-
-    Lanes that begin at a multiple of their number all lie in one block of a multiple of it: ``i // 64`` is one
-    value for 16 of them, and ``i % 64`` goes on by one.
-    """
-    assert lanes.axis is not None
-    total = 0
-    for atom, factor in ix.linear(part).terms:
-        step = coefficient(atom, lanes.axis)
-        match atom:
-            case Binary("//" | "%" as op, a, Const(by)) if step is None:
-                rest = ix.sub(a, Var(lanes.axis))
-                whole = gcd(int(by), multiple_of(rest), lanes.multiple) % lanes.width == 0
-                if lanes.axis not in variables(rest) and whole:
-                    step = int(op == "%")
-        if step is None:
-            return None
-        total += factor * step
-    return total
 
 
 _SUFFIX = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
-from math import gcd
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
@@ -59,12 +58,6 @@ def at_most(extent: Expr) -> int | None:
                 for side in (a, b):
                     found.append(at_most(ix.add(rest, side) if factor == 1 else ix.sub(rest, side)))
     return min((value for value in found if value is not None), default=None)
-
-
-def multiple_of(expr: Expr) -> int:
-    """A number that divides an index expression, from its form; 0 for 0."""
-    form = ix.linear(expr)
-    return gcd(form.const, *(factor for _, factor in form.terms))
 
 
 def _limited(tile: Tile, condition: Expr) -> str | None:

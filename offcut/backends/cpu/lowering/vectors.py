@@ -13,7 +13,7 @@ from math import gcd
 
 from offcut.backends.cpu.lowering.accesses import streams
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
-from offcut.backends.cpu.lowering.extents import at_most, limits, multiple_of, unlimited
+from offcut.backends.cpu.lowering.extents import at_most, limits, unlimited
 from offcut.backends.cpu.lowering.interleave import interleaved, interleaves, swapped
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.lowering.statements import Instances
@@ -21,6 +21,7 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Variant
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import item_bytes
+from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import STATUS, For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
@@ -104,7 +105,7 @@ class Vectors(Instances):
             if most is not None and most < width:
                 continue
             full = ir.mul(self.f, ir.floordiv(self.f, count, str(width)), str(width))
-            lanes = Lanes(width, axis.iter, multiple=gcd(multiple_of(axis.start), width))
+            lanes = Lanes(width, axis.iter, multiple=gcd(ix.multiple_of(axis.start), width))
             with self.f.loop(done, full, width) as now:
                 at = ir.add(self.f, start, now)
                 with self.bound(axis.iter, at):
@@ -122,7 +123,7 @@ class Vectors(Instances):
             hidden = self.f.let(f'call i64 asm "", "=r,0"(i64 {rest}) memory(none)')
             limit = e.splat(hidden, "index")
             mask = e.compare("<", "index", e.ramp(), limit)
-            multiple = gcd(multiple_of(axis.start), width)
+            multiple = gcd(ix.multiple_of(axis.start), width)
             self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
 
     def fetched_ahead(self, body: Sequence[Stmt], lanes: Lanes) -> None:
@@ -181,7 +182,9 @@ class Vectors(Instances):
         match body:
             case [Store(buffer, index, value, None)] if buffer in self.memory:
                 down, across = (
-                    Lanes(self.width, axis.iter, multiple=gcd(multiple_of(axis.start), self.width))
+                    Lanes(
+                        self.width, axis.iter, multiple=gcd(ix.multiple_of(axis.start), self.width)
+                    )
                     for axis in axes
                 )
                 read = [load for load, _ in loads(value)]
@@ -213,7 +216,7 @@ class Vectors(Instances):
             square, edge, end = f.name("square"), f.name("edge"), f.name("end")
             deep = f.let(f"icmp sge i64 {left[0]}, {width}")
             f.do(f"br i1 {deep}, label {square}, label {edge}")
-            multiple = gcd(multiple_of(across.start), width)
+            multiple = gcd(ix.multiple_of(across.start), width)
             for label, rows in ((square, None), (edge, left[0])):
                 with f.within(label):
                     self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
