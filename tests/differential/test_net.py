@@ -44,6 +44,7 @@ BATCHES = dict.fromkeys(KINDS, 4) | {
     "order": 1,
     "values": 2,
     "written": 1,
+    "parted": 2,
 }
 # Cases of a batch of kinds that take a second a case.
 FEWER = {"tiled": 10, "described_contraction": 10}
@@ -76,6 +77,7 @@ ACCEPTED = {
     "order": 95,
     "values": 95,
     "written": 95,
+    "parted": 75,
 }
 
 

@@ -16,6 +16,7 @@ from .moved import moved
 from .nests import pipeline
 from .networks import network
 from .order import order
+from .parted import parted
 from .rows import reduction, softmax
 from .stencils import convolution, in_place, stencil
 from .sums import sums
@@ -51,4 +52,5 @@ KINDS: dict[str, Callable[[Draw], Drawn]] = {
     "order": order,
     "values": values,
     "written": written,
+    "parted": parted,
 }
