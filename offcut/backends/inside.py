@@ -9,15 +9,25 @@ a call that would leave an array is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeGuard
 
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
-from offcut.core.expr import Compare, Const, Expr, Logic, Select, loads
+from offcut.core.expr import (
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Var,
+    children,
+    reads_memory,
+    variables,
+)
 from offcut.core.program import (
     STATUS,
     Alloc,
@@ -105,12 +115,11 @@ def _questions(
 
         for position, condition in enumerate(statement.conditions):
             before = replace(statement, conditions=statement.conditions[:position])
-            reads = [_Access(load.buffer, load.index, path) for load, path in loads(condition)]
-            open_ = [read for read in reads if is_open(read, before)]
+            open_ = [read for read in _reads(condition) if is_open(read, before)]
             if open_:
-                plain = condition.args[0] if _is_negated(condition) else condition
-                question = _question(space, program, before, open_)
-                asked[plain] = all_of([asked[plain], question]) if plain in asked else question
+                plain, question = _plain(condition), _question(space, program, before, open_)
+                parts = [*conjuncts(asked[plain])] if plain in asked else []
+                asked[plain] = all_of([*dict.fromkeys((*parts, *conjuncts(question)))])
         unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
             asked[statement.path] = _question(space, program, statement, unproved)
@@ -121,23 +130,29 @@ def check_asked(program: Program) -> None:
     """Refuse a program in which an access that sets do not decide is not asked before it is made."""
     space = Space(program.sizes, program.assumptions)
     for statement in statements(program):
-        for position, condition in enumerate(statement.conditions):
-            before = replace(statement, conditions=statement.conditions[:position])
-            for load, path in loads(condition):
-                _check_asked(space, program, before, _Access(load.buffer, load.index, path))
+        for position, one in enumerate(statement.conditions):
+            parts = tuple(conjuncts(_plain(one)))
+            for place, part in enumerate(
+                parts
+            ):  # one after the other: the first that fails ends it
+                known = (*statement.conditions[:position], *parts[:place])
+                for read in _reads(part):
+                    _check_asked(space, program, replace(statement, conditions=known), read)
         for access in _accesses(statement):
             _check_asked(space, program, statement, access)
 
 
 def _check_asked(space: Space, program: Program, statement: Statement, access: _Access) -> None:
     at = coordinates(statement.iterators)
-    if all(space.expr(part, at) is not None for part in access.index):
+    parts = [part for one in statement.conditions for part in conjuncts(one)]
+    unbounded = not _open_ended(parts).isdisjoint(set().union(*map(variables, access.index)))
+    if not unbounded and all(space.expr(part, at) is not None for part in access.index):
         return
-    known = {clause for one in statement.conditions for clause in _clauses(one)}
+    known = {clause for part in parts for clause in _clauses(part)}
     open_ = [
         part
         for part in conjuncts(_question(space, program, statement, [access]))
-        if not known.issuperset(_clauses(part)) and space.condition(part, at) is None
+        if not known.issuperset(_clauses(part)) and (unbounded or space.condition(part, at) is None)
     ]
     if open_ and not _known_inside(space, program, statement, access):
         raise PartitionError(
@@ -146,6 +161,22 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
             at=format_stmt(statement.store),
             because=f"nothing asks before it whether {format_expr(all_of(open_))}",
         )
+
+
+def _open_ended(conditions: Sequence[Expr]) -> Set[str]:
+    """The iterators that elements bound, and those that these bound: sets do not know how far they go."""
+    names: set[str] = set()
+    count = -1
+    while len(names) > count:
+        count = len(names)
+        for condition in conditions:
+            match condition:
+                case Compare("<" | "<=", Var(name), end) | Compare("<" | "<=", end, Var(name)):
+                    if reads_memory(end) or variables(end) & names:
+                        names.add(name)
+                case _:
+                    pass
+    return names
 
 
 def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
@@ -198,10 +229,22 @@ class _Access:
 
 def _accesses(statement: Statement) -> list[_Access]:
     store = statement.store
-    found = [_Access(store.buffer, store.index, ())]
-    for expr in (store.value, *store.index):
-        found += [_Access(load.buffer, load.index, path) for load, path in loads(expr)]
-    return list(dict.fromkeys(found))
+    found = [read for expr in (*store.index, store.value) for read in _reads(expr)]
+    return list(dict.fromkeys((*found, _Access(store.buffer, store.index, ()))))
+
+
+def _reads(expr: Expr, path: tuple[Expr, ...] = ()) -> Iterator[_Access]:
+    """What an expression reads, each access behind those that its index and its conditions make."""
+    match expr:
+        case Select(condition, then, other):
+            yield from _reads(condition, path)
+            yield from _reads(then, (*path, condition))
+            yield from _reads(other, (*path, Logic("not", (condition,))))
+        case _:
+            for child in children(expr):
+                yield from _reads(child, path)
+            if isinstance(expr, Load):
+                yield _Access(expr.buffer, expr.index, path)
 
 
 def _proved(space: Space, statement: Statement, access: _Access, part: Expr, extent: Expr) -> bool:
@@ -234,8 +277,7 @@ def _question(
         if inside and access.path:
             question: Expr = all_of(inside)
             for condition in reversed(access.path):
-                reads = [_Access(load.buffer, load.index, path) for load, path in loads(question)]
-                if all(_known_inside(space, program, statement, read) for read in reads):
+                if all(_known_inside(space, program, statement, read) for read in _reads(question)):
                     question = _unless(Select(condition, question, Const(1, "bool")))
                 else:
                     question = Select(condition, question, Const(1, "bool"))
@@ -266,8 +308,11 @@ def _clauses(question: Expr) -> Iterator[Expr]:
                 yield one
 
 
-def _is_negated(condition: Expr) -> TypeGuard[Logic]:
-    return isinstance(condition, Logic) and condition.op == "not"
+def _plain(condition: Expr) -> Expr:
+    """A condition that is asked, whichever side of it is meant."""
+    while isinstance(condition, Logic) and condition.op == "not":
+        (condition,) = condition.args
+    return condition
 
 
 def _in_tile(body: Sequence[Stmt], path: Path) -> bool:
@@ -301,7 +346,7 @@ def _with_questions(
                 yes = _with_questions(then, (*here, 0), asked, some)
                 no = _with_questions(other, (*here, 1), asked, some)
                 inner = If(condition, yes, no)
-                question = asked.get(condition)
+                question = asked.get(_plain(condition))
                 made.append(inner if question is None else If(question, (inner,), (some,)))
             case For() | Tile() | Alloc() | Let():
                 made.append(replace(stmt, body=_with_questions(stmt.body, here, asked, some)))
