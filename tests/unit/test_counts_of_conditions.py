@@ -34,6 +34,10 @@ COUNTED: dict[str, tuple[str, Callable[[int], int]]] = {
         "  for j in i//2:min(n, i + 3)\n    c[i] += x[j]\n",
         lambda n: sum(max(0, min(n, i + 3) - i // 2) for i in range(n)),
     ),
+    "remainders from a bound on": (
+        "  for j in max(i - 3, 0):n\n    if j % 2 == 0\n      c[j] += x[i] * x[j]\n",
+        lambda n: 2 * sum(j % 2 == 0 for i in range(n) for j in range(max(i - 3, 0), n)),
+    ),
     "ends": (
         "  if i < 2 or i > 6\n    c[i] = x[i] * 2.0\n",
         lambda n: sum(i < 2 or i > 6 for i in range(n)),

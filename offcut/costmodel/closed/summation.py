@@ -171,7 +171,7 @@ def _is_longer(expr: Expr, most: int) -> bool:
 
 def folded(expr: Expr) -> Expr:
     """An index expression in the canonical form, without what its conditions decide."""
-    return ix.simplify(decided(expr))
+    return ix.simplify(decided(ix.simplify(expr)))
 
 
 def chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
