@@ -32,6 +32,25 @@ class Guarded:
         assert no_access == 0
 
 
+def before_a_wall(values: Array) -> Array:
+    """A copy that ends where a page begins that may not be touched."""
+    made: Array = Guarded(values.nbytes).bytes.view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made
+
+
+def behind_a_wall(values: Array) -> Array:
+    """A copy that begins where a page ends that may not be touched."""
+    used = -(-max(values.nbytes, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+    whole = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE + used), np.uint8)
+    no_access = libc.mprotect(whole.ctypes.data, mmap.PAGESIZE, 0)
+    assert no_access == 0
+    part = whole[mmap.PAGESIZE :][: values.nbytes]
+    made: Array = part.view(values.dtype).reshape(values.shape)
+    made[...] = values
+    return made
+
+
 def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Guarded, int, Array]:
     """A copy whose rows lie `gap` bytes of `poison` apart; its step in bytes, and a view of it."""
     rows, columns = values.shape

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 import pytest
-from guarded import libc
+from guarded import behind_a_wall
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
@@ -26,14 +24,6 @@ for i in 0:n
 """
 
 
-def behind_a_wall(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """An array that begins where a page ends that may not be touched."""
-    whole = np.frombuffer(mmap.mmap(-1, 3 * mmap.PAGESIZE), np.uint8)
-    no_access = libc.mprotect(whole.ctypes.data, mmap.PAGESIZE, 0)
-    assert no_access == 0
-    return whole[mmap.PAGESIZE :][: 4 * count].view(np.float32)
-
-
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_flipped_array_is_read_backwards(dtype: str) -> None:
     n, m = oc.dim("n", min=0), oc.dim("m", min=0)
@@ -47,9 +37,8 @@ def test_a_flipped_array_is_read_backwards(dtype: str) -> None:
 def test_reads_and_writes_backwards_stay_inside() -> None:
     kernel = oc.compile(oc.parse(BOTH_WAYS))
     for count in SIZES:
-        a, b, d = behind_a_wall(count), behind_a_wall(count), behind_a_wall(count)
-        a[:] = np.random.default_rng(count).standard_normal(count)
-        b[:], d[:] = np.nan, np.nan
+        a = behind_a_wall(np.random.default_rng(count).standard_normal(count, np.float32))
+        b, d = (behind_a_wall(np.full(count, np.nan, np.float32)) for _ in range(2))
         kernel(a, out=(b, d))
         np.testing.assert_array_equal(b, (a * 2)[::-1])
         wanted = a[::-1] + a

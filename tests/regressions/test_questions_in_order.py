@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-from typing import Any
-
 import numpy as np
 import pytest
+from guarded import before_a_wall
 
 import offcut as oc
-from tests.guarded import libc
 
 HEAD = """program g
 size n in 1:400
@@ -47,16 +44,6 @@ for i in 0:n
   for e in index(p[i]):index(p[i + 1])
     c[i] += x[index(col[e])] * v[e]
 """
-
-
-def before_a_wall(values: Any) -> Any:
-    """A copy that ends where a page begins that may not be touched."""
-    whole = np.frombuffer(mmap.mmap(-1, 2 * mmap.PAGESIZE), np.uint8)
-    no_access = libc.mprotect(whole.ctypes.data + mmap.PAGESIZE, mmap.PAGESIZE, 0)
-    assert no_access == 0
-    made = whole[mmap.PAGESIZE - values.nbytes : mmap.PAGESIZE].view(values.dtype)
-    made[:] = values
-    return made
 
 
 @pytest.mark.parametrize("body", BODIES)

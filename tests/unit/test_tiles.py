@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from inside import forget_code
 
+from offcut.backends.cpu import tiles
 from offcut.backends.cpu.lowering.lower import Lowered
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels.family import Variant
@@ -58,3 +61,13 @@ def test_kernels_that_are_compiled_beside_each_other_have_no_function_twice() ->
         asked = [shapes[k : k + 2] for k in range(3)] * 3
         list(pool.map(lambda some: objects_of(calling(*some), HOST), asked))
     assert_all_there(objects_of(calling(*shapes), HOST), *shapes)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_child_compiles_that_was_forked_while_another_thread_did() -> None:
+    with tiles._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a lock that nobody holds any more would last for ever
+            os._exit(0 if objects_of(calling((1, 1)), HOST) else 1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -251,7 +251,7 @@ class Elements:
         return self.f.let(f"{word} {before} {a} to {after}")
 
     def _truncated(self, a: str, old: str, new: str) -> str:
-        """A float as an integer: LLVM's own saturating conversion takes lanes one by one."""
+        """A float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
         wide = "float64" if old == "float64" else "float32"
         unsigned, bits = new == "uint8", self._bits(new)
         least, above = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))

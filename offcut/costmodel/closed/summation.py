@@ -5,8 +5,9 @@ A term that is a polynomial in the iterator is summed by powers, ``sum of i**k o
     x,   x(x-1)/2,   x(x-1)(2x-1)/6,   (x(x-1)/2)^2          for k = 0, 1, 2, 3
 
 and a term that changes where the iterator passes a value (a condition, a ``min``) as two sums, one on each
-side. A term that changes with the remainder of the iterator is summed for each remainder. All are exact. What is neither is written out where the iterations are few, and taken at the
-middle of the loop otherwise, which is said.
+side; one that changes with the remainder of the iterator, as a sum for each remainder. All are exact. What
+is none of these is written out where the iterations are few, and taken at the middle of the loop
+otherwise, which is said.
 """
 
 from __future__ import annotations

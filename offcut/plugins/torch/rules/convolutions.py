@@ -135,12 +135,22 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
+    each = averaged(spread(padding, 2), ceil, count_include_pad, divisor)
+    return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
+
+
+def averaged(
+    pads: Sequence[int], ceil: bool, count_include_pad: bool, divisor: int | None
+) -> dict[str, Any]:
+    """How the elements of a window are counted.
+
+    Raises Left where ours counts them otherwise.
+    """
     if divisor is not None:
         raise Left("it has a divisor")
-    if ceil and any(spread(padding, 2)) and count_include_pad:
+    if ceil and any(pads) and count_include_pad:
         raise Left("windows beyond the padding count less")
-    each = {"count_include_pad": count_include_pad and not ceil}
-    return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
+    return {"count_include_pad": count_include_pad and not ceil}
 
 
 def _pooled(

@@ -8,7 +8,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.rules.convolutions import pooled, spread, without_batch
+from offcut.plugins.torch.rules.convolutions import averaged, pooled, spread, without_batch
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, product
 
@@ -44,11 +44,7 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
-    if divisor is not None:
-        raise Left("it has a divisor")
-    if ceil and any(spread(padding, 3)) and count_include_pad:
-        raise Left("windows beyond the padding count less")
-    each = {"count_include_pad": count_include_pad and not ceil}
+    each = averaged(spread(padding, 3), ceil, count_include_pad, divisor)
     return _pooled(t, "avg_pool2d", x, (window, stride, padding), ceil, each, each)
 
 
