@@ -101,7 +101,8 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         arrays = {names[label]: array for label, array in named.items()}
     program = _with_finite(program, arrays)
     made = Request(canonical(program), users, arrays)
-    name = objects.key("checked", str(program), made.text)
+    written = made.text if made.program is program else str(program)
+    name = objects.key("checked", written, made.text)
     if debug.verifies() or objects.read(name) is None:
         _check(program, made)
         objects.write(name, b"checked")

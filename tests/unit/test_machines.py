@@ -270,12 +270,10 @@ def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
     ("listed", "count"), [("0-1\n", 2), ("0\n", 1), ("0-3,8-11\n", 8), ("", 1), (None, 1)]
 )
 def test_a_cache_is_shared_by_the_processors_that_the_system_lists(
-    monkeypatch: pytest.MonkeyPatch, listed: str | None, count: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, count: int
 ) -> None:
-    def read(self: Path) -> str:
-        if listed is None:
-            raise FileNotFoundError(str(self))
-        return listed
-
-    monkeypatch.setattr(isa.Path, "read_text", read)
+    monkeypatch.setattr(isa, "_CACHES", str(tmp_path))
+    if listed is not None:
+        (tmp_path / "index3").mkdir()
+        (tmp_path / "index3" / "shared_cpu_list").write_text(listed)
     assert isa._sharing(3) == count

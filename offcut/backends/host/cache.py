@@ -24,6 +24,8 @@ from offcut.errors import TargetError
 
 _MAGIC = b"offcut-object-1\n"
 _DIGEST = 32
+BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "tuning"})
+"""Rooms of offcut that what compiles may not import: no code depends on their sources."""
 
 
 def folder() -> Path | None:
@@ -51,8 +53,8 @@ def _own(path: Path) -> Path | None:
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         debug.note(1, f"cache: {path} belongs to another user, not used")
         return None
-    others = stat.S_IWOTH | (0 if _is_alone_in(status.st_gid) else stat.S_IWGRP)
-    if status.st_mode & others:
+    by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone_in(status.st_gid)
+    if by_group or status.st_mode & stat.S_IWOTH:
         raise TargetError(
             "cache",
             f"cannot keep code in {path}",
@@ -86,21 +88,23 @@ def key(*parts: str) -> str:
 def _source_digest() -> str:
     """offcut's version and its sources' sizes and times, so that an edited checkout is another."""
     digest = hashlib.sha256(offcut.__version__.encode())
-    for said in sorted(_sources(Path(offcut.__file__).parent, "")):
-        digest.update(said.encode())
+    digest.update(repr(sorted(_sources(os.path.dirname(offcut.__file__)))).encode())
     return digest.hexdigest()
 
 
-def _sources(at: str | os.PathLike[str], within: str) -> Iterator[str]:
-    """Name, size and time of each source, descriptions of machines among them, in a folder and in those inside."""
-    with os.scandir(at) as entries:
-        for entry in entries:
-            name = f"{within}/{entry.name}"
-            if entry.name.endswith((".py", ".toml")):
-                status = entry.stat()
-                yield f"{name} {status.st_size} {status.st_mtime_ns}"
-            elif entry.is_dir():
-                yield from _sources(entry, name)
+def _sources(root: str) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of each source that code may depend on, descriptions of machines among them."""
+    folders, apart = [root], {os.path.join(root, room) for room in BUILT_ON_COMPILING}
+    for at in folders:
+        with os.scandir(at) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".toml")):
+                    status = entry.stat()
+                    yield entry.path[len(root) :], status.st_size, status.st_mtime_ns
+                elif entry.name == "__pycache__" or entry.path in apart:
+                    continue
+                elif entry.is_dir():
+                    folders.append(entry.path)
 
 
 def read(name: str) -> bytes | None:

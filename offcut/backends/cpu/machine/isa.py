@@ -11,7 +11,6 @@ import pickle
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -166,31 +165,32 @@ def nearest(architecture: str, features: frozenset[str]) -> Machine:
     return processor(load(best))
 
 
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"  # where Linux describes them
 _DATA_CACHES = (0, 2, 3)  # how Linux counts L1, L2 and L3; 1 holds instructions
 _SHARED = 3  # the first that cores share
 _CACHE_FACTS = ("size", "ways_of_associativity", "coherency_line_size")
 
 
 def _cache_fact(index: int, fact: str) -> int | None:
-    """A fact of one of the core's caches, where the system says it."""
-    try:
-        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/{fact}").read_text().strip()
-    except OSError:
-        return None
+    """A number that the system says of one of the core's caches; None where it does not."""
+    text = _said(index, fact)
     digits, factor = text.rstrip("KM"), {"K": 1024, "M": 1 << 20}.get(text[-1:], 1)
     return int(digits) * factor if digits.isdigit() else None
 
 
 def _sharing(index: int) -> int:
     """How many of this system's processors share one of the core's caches; 1 where it does not say."""
-    try:
-        listed = Path(
-            f"/sys/devices/system/cpu/cpu0/cache/index{index}/shared_cpu_list"
-        ).read_text()
-    except OSError:
-        return 1
-    ranges = (part.partition("-") for part in listed.strip().split(",") if part)
+    ranges = (part.partition("-") for part in _said(index, "shared_cpu_list").split(",") if part)
     return max(1, sum(int(last or first) - int(first) + 1 for first, _, last in ranges))
+
+
+def _said(index: int, fact: str) -> str:
+    """What the system says of one of the core's caches; nothing where it does not."""
+    try:
+        with open(f"{_CACHES}/index{index}/{fact}", "rb", 0) as file:
+            return file.read().decode().strip()
+    except OSError:
+        return ""
 
 
 def _architecture(triple: str) -> str:

@@ -33,7 +33,8 @@ def _initialize_all() -> None:
     llvm.initialize_all_asmprinters()
 
 
-def _machine(host: Host) -> Any:
+def _machine(host: Host, effort: int = 1) -> Any:
+    """LLVM's machine; effort  what it spends on every function, from 0 to 3."""
     _initialize()
     if not host.here:
         _initialize_all()
@@ -45,7 +46,7 @@ def _machine(host: Host) -> Any:
             f"cannot make code for {host.machine.name}",
             because=f"this LLVM has no architecture {host.machine.architecture}",
         ) from None
-    made = target.create_target_machine(features=host.feature_string, opt=1, jit=True)
+    made = target.create_target_machine(features=host.feature_string, opt=effort, jit=True)
     if found := re.search(r"-p:(?!64)(\d+)", str(made.target_data)):
         raise TargetError(
             "compile",
@@ -192,7 +193,9 @@ def load(
 
     Raises RuntimeError when the bytes are no object file of this machine.
     """
-    machine = _machine(host)
+    machine = _machine(
+        host, effort=0
+    )  # makes code of a module without functions, and loads the rest
     empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
     engine = llvm.create_mcjit_compiler(empty, machine)
     for symbol, address in (functions or {}).items():
